@@ -164,7 +164,8 @@ class RunSettings(SettingsTable):
     replicas: Count = 3
     """Fresh processes that measure each case."""
     precision: Precision | None = Field(default=None, examples=["0.2%"])
-    """Stop sampling a case when the 95 % interval of its median is this narrow, to each side; by default 0.2%."""
+    """Stop sampling a case when each half of the 95 % interval of its median is at most this share of the median; by
+    default 0.2%."""
     samples: Count | None = Field(default=None, examples=[1000])
     """Or when the case has this many samples in the replica; by default 1000 on a GPU, 20 on the CPU device."""
     seconds: Seconds | None = Field(default=None, examples=["2s"])

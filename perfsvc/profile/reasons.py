@@ -282,8 +282,8 @@ def _conflicts_s(profile: Profile) -> float | None:
 def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
     """Return the passes of a shared-memory access as text: ``loads 1-way → 32-way``, for loads or stores.
 
-    The text is about the access (load or store) whose passes grew more. A warp's threads need at most one pass each;
-    passes beyond these belong to other units.
+    The text is about the access (load or store) whose passes grew more. A request needs at most one pass for each
+    thread of a warp, so the number is capped at 32: further passes were counted for other units.
     """
     ways: dict[str, tuple[float, float]] = {}
     for access in ACCESSES:

@@ -110,9 +110,9 @@ def _is_complete(case: Case, names: Mapping[str, _Name]) -> bool:
 
 
 def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
-    """Return the former names that are still the present name of another lineage.
+    """Return those of the case's former names that another lineage still has as its present name.
 
-    A former name that a third name took over belongs to that one.
+    A former name that yet another variant has already taken over stays with that variant.
     """
     own = names.get(case.variant)
     stored = [names[variant] for variant in case.formerly if variant in names and variant != case.variant]

@@ -118,7 +118,7 @@ class AlternatingPlan(Plan):
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return the (replica, task) pairs, each with a replica of its own; nothing without tasks."""
+        """Return (replica, task) pairs, numbered from 0: each process measures one task once. Empty without tasks."""
         if not tasks:
             return []
         chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - repeatable, no secret

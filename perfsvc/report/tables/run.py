@@ -229,7 +229,7 @@ def _sharing(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[st
 
 
 def _over_budget(over_budget: Sequence[OverBudgetLike]) -> list[Text]:
-    """Return each case that the budget had no time for with the reason, or the first names if there are many."""
+    """Return each over-budget case with its reason; if there are many, only the first names."""
     if not over_budget:
         return []
     several = len({case.device for case in over_budget}) > 1

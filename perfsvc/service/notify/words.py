@@ -139,7 +139,7 @@ def _stage(stage: StageRow) -> str:
 
 
 def _distinct(broken: Sequence[Judgement]) -> list[Judgement]:
-    """Return one failure for each case and reason: a case fails on several devices and in both cache states."""
+    """Return one failure for each case and reason: one case may fail on several devices and in both cache states."""
     first: dict[tuple[str, str], Judgement] = {}
     for judgement in broken:
         first.setdefault((judgement.series.case.id, judgement.reason), judgement)
