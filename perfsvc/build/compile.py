@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 from perfsvc.build import process, sources
 from perfsvc.build.cache import Cache
@@ -12,6 +12,9 @@ from perfsvc.errors import CaseError
 from perfsvc.model import Unit, digest
 
 Built = Binary | CaseError
+
+SIGNALS_S = 0.2
+"""Seconds after which the wait for compilers wakes up: a signal just before a wait does not interrupt it."""
 
 
 def compile_all(
@@ -46,10 +49,13 @@ def compile_all(
         with ThreadPoolExecutor(workers or _usable_cores(), thread_name_prefix="build") as pool:
             try:
                 futures = {pool.submit(builder.build, unit): unit for unit in distinct}
-                for future in as_completed(futures):
-                    built[futures[future]] = outcome = future.result()
-                    if on_done:
-                        on_done(futures[future], outcome)
+                pending = set(futures)
+                while pending:
+                    done, pending = wait(pending, SIGNALS_S, FIRST_COMPLETED)
+                    for future in done:
+                        built[futures[future]] = outcome = future.result()
+                        if on_done:
+                            on_done(futures[future], outcome)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 process.kill_all()
