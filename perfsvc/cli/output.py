@@ -83,6 +83,6 @@ class ProgressBar:
         if self._task is not None:
             self._bar.update(self._task, advance=1, what=what)
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.console.print(line, markup=False, soft_wrap=True)

@@ -7,15 +7,15 @@ class Progress(Protocol):
     """Receives the progress of a use case; the command line draws it, tests and cron ignore it."""
 
     def begin(self, stage: str, total: int) -> None:
-        """A stage of ``total`` steps begins: ``compiling``, ``measuring``."""
+        """Begin a stage of ``total`` steps, such as ``compiling`` or ``measuring``."""
         ...
 
     def step(self, what: str) -> None:
-        """A step is done; ``what`` names it."""
+        """Note that a step is done; ``what`` names it."""
         ...
 
-    def say(self, line: str) -> None:
-        """A message for the user while waiting."""
+    def report(self, line: str) -> None:
+        """Report a message to the user who waits."""
         ...
 
 
@@ -28,5 +28,5 @@ class Silent:
     def step(self, what: str) -> None:
         """Ignored."""
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Ignored."""

@@ -68,7 +68,7 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
     commits = ancestry(request.folder, request.good, request.bad)
     device, *others = find(request.devices)
     if others:
-        progress.say(f"measuring on {device.model} ({device.uuid}) alone, the first of {len(others) + 1} devices")
+        progress.report(f"measuring on {device.model} ({device.uuid}) alone, the first of {len(others) + 1} devices")
     inputs = Inputs(known=KnownShapes(build.default_folder() / "shapes"))
     with ForkServers() as servers:
         settings = PairSettings(
@@ -78,7 +78,7 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
             seed=seed_of(request.seed),
             budget_s=request.budget_s,
             servers=servers,
-            say=progress.say,
+            report=progress.report,
         )
         builder = CaseBuilder(
             request.folder,

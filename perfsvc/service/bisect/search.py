@@ -67,7 +67,7 @@ class Search:
         good, bad = self._asked.good, self._asked.bad
         if self._code(good) == self._code(bad):
             return self._concluded(Verdict.UNCHANGED, "both commits have the same code: there is nothing to measure")
-        self._progress.say(f"measuring {bad} and {good} in A/B pairs")
+        self._progress.report(f"measuring {bad} and {good} in A/B pairs")
         total = self._trial(good, bad, self._asked.threshold, _is_conclusive)
         if total.verdict is None:
             raise CaseError(total.reason, cure="name commits at which the case has a right result")
@@ -88,7 +88,7 @@ class Search:
         }
         while (left := narrow(history, self._known_states(), unchanged)).ask is not None:
             commit, suspects = self._commits[left.ask], units.count(len(left.suspects), "suspect")
-            self._progress.say(f"{suspects} left: measuring {commit} and the good commit in A/B pairs")
+            self._progress.report(f"{suspects} left: measuring {commit} and the good commit in A/B pairs")
             self._ask(commit, boundary, threshold)
         return left
 

@@ -82,7 +82,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
     if request.base:
         number, (against, verdicts, lacking) = None, _against_revision(request, reader, kernels)
     else:
-        number, against, verdicts = _against_stored(request, reader, kernels, progress.say)
+        number, against, verdicts = _against_stored(request, reader, kernels, progress.report)
         lacking = ()
     return CheckOutcome(
         check=number,
@@ -149,7 +149,7 @@ def _under_present_names(
 
 
 def _against_stored(
-    request: CheckRequest, reader: KernelReader, kernels: SuiteKernels, say: Callable[[str], object]
+    request: CheckRequest, reader: KernelReader, kernels: SuiteKernels, report: Callable[[str], object]
 ) -> tuple[int, str, list[CheckVerdict]]:
     """Judge kernels against their stored baselines, and store the check.
 
@@ -161,7 +161,7 @@ def _against_stored(
         request.suite, command_line=request.command_line, label="", scope=scope, seed=0, replicas=0
     )
     if origin.dirty:
-        say("the suite has uncommitted changes: it is judged, and is no baseline for later checks")
+        report("the suite has uncommitted changes: it is judged, and is no baseline for later checks")
     with Store.open(request.database) as store:
         baseline = store.checks.baselines(kernels.checked, scope, reader.toolkit)
         verdicts = judge.check_verdicts(baseline, kernels.checked, reader.toolkit)

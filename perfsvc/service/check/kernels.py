@@ -129,7 +129,7 @@ class KernelReader:
                 self._disassembler, on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}")
             )
         except NoDisassemblerError as error:
-            self._progress.say(f"instructions for {architecture} are not counted: {error.what}")
+            self._progress.report(f"instructions for {architecture} are not counted: {error.what}")
             return facts_with(None)
 
     def _working_disassembler(self) -> Disassembler | None:
@@ -137,7 +137,7 @@ class KernelReader:
         try:
             return Disassembler(path, self._cache) if path else None
         except NoDisassemblerError as error:
-            self._progress.say(f"instructions are not counted: {error.what}")
+            self._progress.report(f"instructions are not counted: {error.what}")
             return None
 
 

@@ -45,7 +45,7 @@ def confirm_all(
                 store.confirmations.put(confirmations[-1])
             except NoDeviceError as error:
                 lost.add(suspect.series.device)
-                progress.say(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
+                progress.report(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
         progress.step(suspect.series.case.id)
     return confirmations
 

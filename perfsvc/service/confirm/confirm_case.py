@@ -66,7 +66,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> l
             threshold=request.threshold,
             budget_s=request.budget_s,
             servers=servers,
-            say=progress.say,
+            report=progress.report,
         )
         confirmations = confirm_all(store, suspects, settings, progress)
         update_findings(store, run, threshold=request.threshold)

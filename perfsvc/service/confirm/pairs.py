@@ -29,7 +29,7 @@ class PairSettings:
         budget_s: seconds for each answer.
         limit_s: seconds that a case may take in a process before the process is killed.
         servers: where workers are forked; None to start some.
-        say: reports what the user should know while waiting.
+        report: receives messages for the user who waits.
     """
 
     devices: Mapping[str, DeviceInfo]
@@ -40,7 +40,7 @@ class PairSettings:
     budget_s: float = BUDGET_S
     limit_s: float = 60.0
     servers: ForkServers | None = None
-    say: Callable[[str], object] = lambda _: None
+    report: Callable[[str], object] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def measure_pairs(
     )
     baseline_replicas = {replica for replica, task in plan.order(device.uuid) if task is sides[0]}
     results = PairResults()
-    measurements = pool.measure(plan, {device.uuid: device}, settings.say, settings.servers)
+    measurements = pool.measure(plan, {device.uuid: device}, settings.report, settings.servers)
     with contextlib.closing(measurements):
         for measurement in measurements:
             if isinstance(measurement, OverBudget):

@@ -34,7 +34,7 @@ class NightLog:
 
     def __init__(self, file: Path, night: int, shown: Progress | None = None) -> None:
         self._shown = shown or Silent()
-        self._file = _Lines(file, lambda line: self._shown.say(f"{_time_of_day()} {line}"))
+        self._file = _Lines(file, lambda line: self._shown.report(f"{_time_of_day()} {line}"))
         self._log: Any = structlog.wrap_logger(
             self._file,
             processors=[
@@ -64,7 +64,7 @@ class NightLog:
         self._shown.step(what)
         self._log.debug("done", step=what)
 
-    def say(self, line: str, **facts: object) -> None:
+    def report(self, line: str, **facts: object) -> None:
         """Log and show a message; ``facts`` are for programs."""
         self._log.info(line, **facts)
 
@@ -91,7 +91,7 @@ class NightLog:
         if LEVELS[level] >= LEVELS["info"]:
             severity = f"{level}: " if LEVELS[level] > LEVELS["info"] else ""
             cure = f"\n  cure: {event['cure']}" if event.get("cure") else ""
-            self._shown.say(f"{_time_of_day()} {severity}{event['event']}{cure}")
+            self._shown.report(f"{_time_of_day()} {severity}{event['event']}{cure}")
         return event
 
 

@@ -81,14 +81,14 @@ def nightly(
     progress, host = progress or Silent(), platform.node()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(request.settings.database))
-        lock = stack.enter_context(_locked(store, host, request.wait_s, progress.say, stopping))
-        row = resume(store, host, request) if request.resume else begin(store, host, request, progress.say)
+        lock = stack.enter_context(_locked(store, host, request.wait_s, progress.report, stopping))
+        row = resume(store, host, request) if request.resume else begin(store, host, request, progress.report)
         settings = restored(row.settings, request.settings.database)
         log = stack.enter_context(NightLog(log_of(settings, row.id), row.id, progress))
         log.bind(run=row.run)
         servers = servers or stack.enter_context(ForkServers())
         night = Night(store, row.id, settings, row.command_line, lock, log, servers, stopping)
-        log.say(f"night {row.id} " + (f"resumes after {last_stage(row)}" if request.resume else "begins"))
+        log.report(f"night {row.id} " + (f"resumes after {last_stage(row)}" if request.resume else "begins"))
         try:
             _do_stages(night, STAGES)
         except BaseException:
@@ -110,7 +110,7 @@ def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
         try:
             done[stage.name] = _do(stage, position, night, done)
         except NightStoppedError:
-            night.log.say(
+            night.log.report(
                 f"night {night.number} was stopped at its stage {stage.name}",
                 cure="resume it: perfsvc nightly --resume",
             )
@@ -134,7 +134,7 @@ def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow])
         row = replace(_with_result(row, stage, night), wall_s=time.monotonic() - began)
     night.store.nights.put_stage(night.number, row)
     if row.state is not StageState.FAILED:
-        night.log.say(f"{row.name}: {row.message}", state=row.state, wall_s=row.wall_s)
+        night.log.report(f"{row.name}: {row.message}", state=row.state, wall_s=row.wall_s)
     return row
 
 
@@ -170,7 +170,9 @@ def _exit_code(done: Mapping[str, StageRow]) -> int:
 
 
 @contextlib.contextmanager
-def _locked(store: Store, host: str, wait_s: float, say: Callable[[str], object], stopping: Stopping) -> Iterator[str]:
+def _locked(
+    store: Store, host: str, wait_s: float, report: Callable[[str], object], stopping: Stopping
+) -> Iterator[str]:
     """Hold the lock of a database's nights on this host, and yield a sentence on how it was taken.
 
     The lock ends with the process that holds it.
@@ -184,7 +186,7 @@ def _locked(store: Store, host: str, wait_s: float, say: Callable[[str], object]
     began = time.monotonic()
     taken = lock.take()
     if not taken and wait_s:
-        say(f"{_holder(store, host, lock)}: waiting for {duration_text(wait_s)} at most")
+        report(f"{_holder(store, host, lock)}: waiting for {duration_text(wait_s)} at most")
     while not taken and time.monotonic() - began < wait_s and not stopping():
         time.sleep(POLL_S)
         taken = lock.take()

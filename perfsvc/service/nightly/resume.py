@@ -13,11 +13,11 @@ LAST_WITH_SUITE = "run"
 """The last stage that needs the suite unchanged."""
 
 
-def begin(store: Store, host: str, request: NightRequest, say: Callable[[str], object]) -> NightRow:
+def begin(store: Store, host: str, request: NightRequest, report: Callable[[str], object]) -> NightRow:
     """Begin a night. An earlier night that was stopped and not resumed stays interrupted."""
     stopped = store.nights.unfinished(host)
     if stopped:
-        say(f"night {stopped.id} was stopped after {last_stage(stopped)} and was not resumed: it stays interrupted")
+        report(f"night {stopped.id} was stopped after {last_stage(stopped)} and was not resumed: it stays interrupted")
     settings = with_absolute_paths(request.settings)
     number = store.nights.begin(
         host=host,

@@ -211,7 +211,7 @@ def confirm(night: Night) -> StageResult:
         compile_helper_kernels(devices.values(), night.log),
         seed=store.runs.get(number).provenance.seed,
         servers=night.servers,
-        say=night.log.say,
+        report=night.log.report,
     )
     settings = replace(settings, budget_s=night.settings.confirm.budget)
     confirm_suspects(store, number, settings, night.log, night.stopping)
@@ -235,9 +235,9 @@ def profile(night: Night) -> StageResult:
     messages: list[str] = []
     devices = night.devices()
     helper_kernels = compile_helper_kernels(devices.values(), night.log)
-    explain_regressed(store, number, ProfilerSettings(devices, helper_kernels, say=messages.append), night.log)
+    explain_regressed(store, number, ProfilerSettings(devices, helper_kernels, report=messages.append), night.log)
     for message in messages:
-        night.log.say(message)
+        night.log.report(message)
     explanations = store.profiles.explanations(number)
     if messages and not explanations:
         return StageResult(messages[0], skipped=True)
@@ -280,7 +280,7 @@ def notify(night: Night) -> StageResult:
     """Send messages about what is new."""
     from perfsvc.service.notify.notify import notify as send
 
-    return StageResult(send(night.store, night.number, night.settings, night.log.say))
+    return StageResult(send(night.store, night.number, night.settings, night.log.report))
 
 
 def prune(night: Night) -> StageResult:

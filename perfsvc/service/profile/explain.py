@@ -220,6 +220,6 @@ class _Maker:
         if self._profiler is None:
             self._devices = {subject.device.uuid: subject.device}
             helper_kernels = compile_helper_kernels([subject.device], self._progress)
-            settings = ProfilerSettings(self._devices, helper_kernels, say=self._progress.say)
+            settings = ProfilerSettings(self._devices, helper_kernels, report=self._progress.report)
             self._profiler = CaseProfiler(self._store, settings)
         return subject, self._profiler

@@ -68,14 +68,14 @@ class ProfilerSettings:
         helper_kernels: the helper kernels of the devices, by UUID.
         sections: the set of sections to count.
         limit_s: seconds that a profile may take.
-        say: reports what the user should know while waiting.
+        report: receives messages for the user who waits.
     """
 
     devices: Mapping[str, DeviceInfo]
     helper_kernels: Mapping[str, bytes]
     sections: str = SECTIONS
     limit_s: float = LIMIT_S
-    say: Callable[[str], object] = lambda _: None
+    report: Callable[[str], object] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
         devices = {device.uuid: device for device in find(request.devices)}
         subject = subject_of(store, request.case, run, devices)
         helper_kernels = compile_helper_kernels([subject.device], progress)
-        settings = ProfilerSettings(devices, helper_kernels, request.sections, say=progress.say)
+        settings = ProfilerSettings(devices, helper_kernels, request.sections, report=progress.report)
         progress.begin("profiling", 1)
         profiler = CaseProfiler(store, settings)
         if request.tool == "nsys":
@@ -265,7 +265,7 @@ class CaseProfiler:
             if not reported:
                 pid = lock.holder()
                 holder = "another perfsvc run" + (f" (pid {pid})" if pid else "")
-                self._settings.say(f"{uuid} is in use by {holder}: waiting")
+                self._settings.report(f"{uuid} is in use by {holder}: waiting")
             reported = True
             time.sleep(LOOK_S)
         try:

@@ -32,7 +32,7 @@ def explain_confirmed(
     explanations: list[CaseExplanation] = []
     for (uuid, case), judgement in judgements.items():
         if uuid not in settings.devices:  # a resumed night may find another GPU in its place
-            settings.say(f"nothing is profiled on {uuid}: it is not here any more")
+            settings.report(f"nothing is profiled on {uuid}: it is not here any more")
         elif uuid not in skipped_devices:
             device = settings.devices[uuid]
             try:
@@ -40,7 +40,7 @@ def explain_confirmed(
                 store.profiles.put_explanation(explanations[-1])
             except (NoProfilerError, MissingPackageError) as error:
                 skipped_devices.add(uuid)
-                settings.say(f"nothing is profiled on {device.model}: {error.what}; {error.cure}")
+                settings.report(f"nothing is profiled on {device.model}: {error.what}; {error.cure}")
         progress.step(case.id)
     return explanations
 

@@ -39,7 +39,7 @@ def pair_settings(
     *,
     seed: int,
     servers: ForkServers,
-    say: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> PairSettings:
     """Return settings for measuring a run's suspects again in A/B pairs, with the sampling options of that run."""
     return PairSettings(
@@ -50,7 +50,7 @@ def pair_settings(
         threshold=request.threshold,
         limit_s=request.limit_s,
         servers=servers,
-        say=say,
+        report=report,
     )
 
 

@@ -55,12 +55,12 @@ def measure(
     Raises:
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
     """
-    recorder = Recorder(store, opened, resolved.targets, progress.say)
+    recorder = Recorder(store, opened, resolved.targets, progress.report)
     with recorder.recording(stopping):
         run_plan = plan(resolved, binaries, store=store, recorder=recorder)
         progress.begin("measuring", sum(len(run_plan.order(uuid)) for uuid in resolved.devices))
         with contextlib.closing(
-            pool.measure(run_plan, resolved.devices, progress.say, servers, stopping)
+            pool.measure(run_plan, resolved.devices, progress.report, servers, stopping)
         ) as measurements:
             for measurement in measurements:
                 if isinstance(measurement, OverBudget):

@@ -104,7 +104,7 @@ class PeakCollector:
 
     Args:
         devices: the devices of the run.
-        say: reports a device whose peak stays unknown.
+        report: receives a message for the user if the peak of a device stays unknown.
         known: peaks that a resumed run already has, by UUID.
 
     Attributes:
@@ -114,11 +114,11 @@ class PeakCollector:
     def __init__(
         self,
         devices: tuple[DeviceInfo, ...],
-        say: Callable[[str], object],
+        report: Callable[[str], object],
         known: Mapping[str, Peak] = MappingProxyType({}),
     ) -> None:
         self.peaks = dict(known)
-        self._say = say
+        self._report = report
         self._failed: set[str] = set()
         self._work = {device.uuid: {spec.case: spec.work for spec in specs(device)} for device in devices}
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
@@ -143,7 +143,7 @@ class PeakCollector:
         if device in self._failed:
             return
         self._failed.add(device)
-        self._say(f"the memory of {device} could not be measured, so no share of it is shown: {reason}")
+        self._report(f"the memory of {device} could not be measured, so no share of it is shown: {reason}")
 
 
 def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, peak: Peak | None) -> Doubt | None:

@@ -78,11 +78,11 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
     """
     devices = find(request.devices)
     if "auto" in request.devices and (reason := why_no_gpu()):
-        progress.say(f"measuring on the CPU device, for there is no GPU to use: {reason}")
+        progress.report(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     discovered = suite.discover(request.suite)
     if not discovered.problems:  # a benchmark file with a problem may have the cases
         for rule in compare.unmatched_rules(request.threshold, [listed.case for listed in discovered.cases]):
-            progress.say(f"{rule} matches no case of the suite: see perfsvc list")
+            progress.report(f"{rule} matches no case of the suite: see perfsvc list")
     known_shapes = KnownShapes(build.default_folder() / "shapes")
     inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known_shapes)
     targets = _targets(discovered, devices, request.selection, request.points, inputs)

@@ -30,7 +30,7 @@ class Recorder:
         store: an open store.
         opened: the run, with the measurements that it already has.
         targets: the devices and their cases.
-        say: reports what the user should know while waiting.
+        report: receives messages for the user who waits.
 
     Attributes:
         opened: the run as it was when the recorder was made.
@@ -40,14 +40,16 @@ class Recorder:
         doubts: declared work that cannot be right.
     """
 
-    def __init__(self, store: Store, opened: OpenRun, targets: Sequence[Target], say: Callable[[str], object]) -> None:
+    def __init__(
+        self, store: Store, opened: OpenRun, targets: Sequence[Target], report: Callable[[str], object]
+    ) -> None:
         self._store = store
         self._targets = {target.device.uuid: target for target in targets}
         self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
         self._binaries: dict[CaseKey, int] = {}
         self.opened = opened
         self.measurements = list(opened.held)
-        self.peaks = PeakCollector(tuple(target.device for target in targets), say, opened.peaks)
+        self.peaks = PeakCollector(tuple(target.device for target in targets), report, opened.peaks)
         self.over_budget: list[OverBudget] = []
         self.doubts: dict[CaseKey, Doubt] = {}
         for target in targets:

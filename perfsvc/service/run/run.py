@@ -94,14 +94,14 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         confirmations: list[Confirmation] = []
         if request.confirm:
             settings = pair_settings(
-                request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, say=progress.say
+                request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, report=progress.report
             )
             confirmations = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)
         unheard = ignored(store.findings.active())
         if request.profile:
-            profiling = ProfilerSettings(resolved.devices, helper_kernels, say=progress.say)
+            profiling = ProfilerSettings(resolved.devices, helper_kernels, report=progress.report)
             explain_regressed(store, opened.run, profiling, progress)
     return _outcome(resolved, recorder, judgements, confirmations, unheard)
 

@@ -111,7 +111,7 @@ class Stages:
     def step(self, what: str) -> None:
         """Ignore the step."""
 
-    def say(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Ignore the message."""
 
 

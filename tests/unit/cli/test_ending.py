@@ -215,7 +215,7 @@ def test_closed_streams_are_opened_on_the_null_device(closed):
     from perfsvc.cli import output
     output.show("x")
     with output.progress() as progress:
-        progress.say("y")
+        progress.report("y")
     sys.exit(3 if sys.stdin.read() == "" else 4)
     """
     process = ended(body, stdin=subprocess.DEVNULL, preexec_fn=lambda: [os.close(number) for number in closed])

@@ -24,7 +24,7 @@ class Watcher:
     def step(self, what):
         self.steps.append(what)
 
-    def say(self, line):
+    def report(self, line):
         assert re.match(r"\d\d:\d\d:\d\d ", line)
         self.lines.append(line[9:])
 
@@ -45,10 +45,10 @@ def lines(file):
 
 def test_each_line_of_the_file_has_the_night_and_the_run_once_there_is_one(file, watcher):
     with NightLog(file, 3, watcher) as log:
-        log.say("the lock is ours")
+        log.report("the lock is ours")
         log.bind(run=7, stage="run")
         log.step("scale/alpha[n=1000]")
-        log.say("measured", cases=12)
+        log.report("measured", cases=12)
     first, second, third = lines(file)
     assert (first["night"], first["run"], first["event"], first["level"]) == (3, None, "the lock is ours", "info")
     assert (second["night"], second["run"], second["stage"], second["step"]) == (3, 7, "run", "scale/alpha[n=1000]")
@@ -61,7 +61,7 @@ def test_messages_are_shown_as_lines_and_steps_are_not(file, watcher):
     with NightLog(file, 3, watcher) as log:
         log.begin("measuring", 2)
         log.step("scale/alpha[n=1000]")
-        log.say("one GPU waits for its lock")
+        log.report("one GPU waits for its lock")
         log.warning("one GPU is hot")
     assert (watcher.bars, watcher.steps) == ([("measuring", 2)], ["scale/alpha[n=1000]"])
     assert watcher.lines == ["one GPU waits for its lock", "warning: one GPU is hot"]
@@ -92,11 +92,11 @@ def test_an_error_is_logged_with_its_cure_and_a_bug_with_its_traceback(file, wat
 
 def test_a_resumed_night_appends_to_its_file(file):
     with NightLog(file, 3) as log:
-        log.say("before")
+        log.report("before")
     with file.open("a") as cut:
         cut.write('{"at": "2026-11-2')
     with NightLog(file, 3) as log:
-        log.say("after")
+        log.report("after")
     before, cut, after = file.read_text().splitlines()
     assert (json.loads(before)["event"], json.loads(after)["event"]) == ("before", "after")
     assert cut == '{"at": "2026-11-2'
@@ -108,8 +108,8 @@ def test_a_full_disk_loses_only_the_file(file, watcher, monkeypatch):
 
     with NightLog(file, 3, watcher) as log:
         monkeypatch.setattr(os, "write", full)
-        log.say("first")
-        log.say("second")
+        log.report("first")
+        log.report("second")
     assert [line for line in watcher.lines if line.startswith("warning")] == [
         f"warning: the night's log {file} cannot be written any more: No space left on device"
     ]
@@ -119,7 +119,7 @@ def test_a_full_disk_loses_only_the_file(file, watcher, monkeypatch):
 def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
     (tmp_path / "nights").write_text("a file stands where the folder should")
     with NightLog(tmp_path / "nights" / "3" / "log.jsonl", 3, watcher) as log:
-        log.say("all the same")
+        log.report("all the same")
     complaint, message = watcher.lines
     assert "cannot be written any more: Not a directory" in complaint
     assert message == "all the same"
@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
 
 def test_lines_of_several_threads_do_not_mix(file):
     with NightLog(file, 3) as log, ThreadPoolExecutor(8) as threads:
-        list(threads.map(log.say, [f"{number} " * 500 for number in range(200)]))
+        list(threads.map(log.report, [f"{number} " * 500 for number in range(200)]))
     assert {line["event"].split()[0] for line in lines(file)} == {str(number) for number in range(200)}
 
 
@@ -136,6 +136,6 @@ def test_lines_of_several_threads_do_not_mix(file):
 )
 def test_every_message_is_one_line_of_the_file(file, message):
     with NightLog(file, 3) as log:
-        log.say(message)
+        log.report(message)
     (line,) = file.read_text().splitlines()
     assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {message, message.replace("\udcff", "\\udcff")}
