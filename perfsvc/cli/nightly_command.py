@@ -1,14 +1,10 @@
 """``perfsvc nightly``."""
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from perfsvc.cli import configuration, ending, options, output
-
-if TYPE_CHECKING:
-    from perfsvc.store import NightRow
 
 
 @click.command("nightly")
@@ -33,6 +29,7 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     settings = configuration.current().loaded.settings
     with ForkServers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain
+        from perfsvc.report.tables.lists import night_table
         from perfsvc.service.nightly.night import nightly
         from perfsvc.service.nightly.request import NightRequest
 
@@ -43,12 +40,5 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
         if output_format == "json":
             output.show_json(plain(night))
         else:
-            _show(night)
+            output.show(night_table(night))
     sys.exit(night.exit_code)
-
-
-def _show(night: "NightRow") -> None:
-    from perfsvc.report.tables.lists import StageLine, night_table
-
-    lines = [StageLine(stage.name, stage.state, stage.wall_s, stage.message, stage.cure) for stage in night.stages]
-    output.show(night_table(night.id, night.state, night.run, lines))

@@ -1,13 +1,8 @@
-"""What reports are made of: plain rows without any layout.
-
-``report`` must not import ``store``, so rows of the store (runs, pins) are described here by protocols. ``service``
-passes them on unchanged.
-"""
+"""What reports are made of: plain rows without any layout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import (
@@ -16,9 +11,8 @@ from perfsvc.model import (
     CaseExplanation,
     Confirmation,
     Judgement,
+    OverBudget,
     Peak,
-    Provenance,
-    Series,
     Status,
 )
 
@@ -151,7 +145,7 @@ class RunReport:
     title: str = ""
     problems: Sequence[SuiteError] = ()
     peaks: Mapping[str, Peak] = field(default_factory=dict)
-    over_budget: Sequence["OverBudgetLike"] = ()
+    over_budget: Sequence[OverBudget] = ()
     doubts: Sequence[Doubt] = ()
     confirmations: Sequence[Confirmation] = ()
     explanations: Sequence[CaseExplanation] = ()
@@ -266,90 +260,3 @@ class CheckRow:
     ok: bool | None
     found: str
     cure: str = ""
-
-
-class RunLike(Protocol):
-    """A run as a list shows it."""
-
-    @property
-    def id(self) -> int:
-        """Its number."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """Running, finished, or how it ended early."""
-        ...
-
-    @property
-    def provenance(self) -> Provenance:
-        """Where it came from."""
-        ...
-
-    @property
-    def counts(self) -> Mapping[Status, int]:
-        """Measurements by status."""
-        ...
-
-    @property
-    def cases(self) -> int:
-        """The number of distinct cases."""
-        ...
-
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """UUIDs of its devices."""
-        ...
-
-
-class PinLike(Protocol):
-    """A series with a pinned baseline."""
-
-    @property
-    def series(self) -> Series:
-        """The series."""
-        ...
-
-    @property
-    def run(self) -> int:
-        """The run it is compared with."""
-        ...
-
-    @property
-    def set_at(self) -> datetime:
-        """When it was pinned."""
-        ...
-
-    @property
-    def set_by(self) -> str:
-        """The user who pinned it."""
-        ...
-
-    @property
-    def comment(self) -> str:
-        """Why."""
-        ...
-
-
-class OverBudgetLike(Protocol):
-    """A case in one cache state that a run had no time to measure on a device."""
-
-    @property
-    def device(self) -> str:
-        """UUID of the device."""
-        ...
-
-    @property
-    def case(self) -> Case:
-        """The case."""
-        ...
-
-    @property
-    def cache(self) -> CacheState:
-        """Its cache state."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why there was no time for it."""
-        ...

@@ -1,5 +1,6 @@
 """The store: everything perfsvc remembers. Only this package knows SQLAlchemy and Alembic."""
 
+from perfsvc.model import NightRow, Pin, RunRow, RunState, StageRow, StageState
 from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
@@ -10,15 +11,9 @@ from perfsvc.store.rows import (
     DeliveryRow,
     DeviceConditions,
     MeasurementEntry,
-    NightRow,
-    Pin,
-    RunRow,
-    RunState,
     SchemaState,
     SeriesHistory,
     SeriesInRun,
-    StageRow,
-    StageState,
     Upgrade,
     VerdictEvent,
 )

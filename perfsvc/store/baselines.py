@@ -23,10 +23,9 @@ from sqlalchemy import (
 )
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, Series, Status
 from perfsvc.store.cases import CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
 from perfsvc.store.expected import correct_series, expected
-from perfsvc.store.rows import Pin
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, Connection, and_, func, select, tuple_
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import Series, Status
+from perfsvc.model import RunState, Series, Status
 from perfsvc.store.cases import CaseIds, SeriesKey, lineage_keys
-from perfsvc.store.rows import RunState
 from perfsvc.store.schema.tables import Cases, Measurements, OverBudgetCases, Runs
 from perfsvc.store.series import levels_in
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
 
-from perfsvc.model import Message
-from perfsvc.store.rows import DeliveryRow, RunState
+from perfsvc.model import Message, RunState
+from perfsvc.store.rows import DeliveryRow
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.store.rows import NightRow, RunState, StageRow
+from perfsvc.model import NightRow, RunState, StageRow
 from perfsvc.store.runs import alive, this_process
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Nights, Stages

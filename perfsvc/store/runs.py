@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Provenance, Status
+from perfsvc.model import Provenance, RunRow, RunState, Status
 from perfsvc.store.cases import case_id, device_id, of_cases, present_cases
-from perfsvc.store.rows import CaseKey, RunRow, RunState
+from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Devices, Measurements, OverBudgetCases, Runs

@@ -68,7 +68,7 @@ def test_a_benchmark_has_a_row_for_each_correct_variant_at_its_largest_point(pag
     assert page == (
         "# Kernels\n\n"
         "<!-- measured: transpose -->\n\n"
-        "| variant | at | median | rate | of reference | max error |\n"
+        "| variant | at | median | rate | of reference variant | max error |\n"
         "| --- | ---: | ---: | ---: | ---: | ---: |\n"
         "| `naive` | n=4096 | 149.8 ms | 896 MB/s | 5 % | 0 |\n"
         "| `copy` | n=4096 | 6.914 ms | 19.4 GB/s | 100 % | 0 |\n\n"
@@ -103,7 +103,7 @@ def test_an_axis_that_is_not_numeric_has_a_row_for_each_value(pages, rows):
 
 def test_a_case_bound_by_memory_shows_its_share_of_the_peak(pages, rows):
     page, _ = pages(rows[0] | {"peak_share": 0.93})
-    assert "| rate | of peak | of reference |" in page
+    assert "| rate | of measured peak | of reference variant |" in page
     assert "| 548 MB/s | 93 % | 6 % |" in page
 
 
@@ -116,7 +116,7 @@ def test_a_case_bound_by_arithmetic_shows_its_rate_in_flops(pages, rows):
 def test_a_case_without_a_time_shows_its_own_metrics(pages, rows):
     nothing = dict.fromkeys(("median_s", "low_s", "high_s", "bandwidth_bytes_per_s", "relative_speed", "max_error"))
     page, _ = pages(rows[0], rows[1] | nothing | {"metric_load_s": 1.5e-3, "metric_sm_cycles": 7.0})
-    assert "| variant | at | median | rate | of reference | max error | load_s |" in page
+    assert "| variant | at | median | rate | of reference variant | max error | load_s |" in page
     assert "| `copy` | n=256 | – | – | – | – | 1.500 ms |" in page
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, threads_beside
-from perfsvc.measure.plan.order import OverBudget, Plan, Task, home_device
-from perfsvc.model import DeviceInfo, Measurement
+from perfsvc.measure.plan.order import Plan, Task, home_device
+from perfsvc.model import DeviceInfo, Measurement, OverBudget
 
 
 def _silent(_: str) -> None:

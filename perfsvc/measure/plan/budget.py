@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from perfsvc.measure.plan.order import OverBudget, Task, devices
-from perfsvc.model import CacheState
+from perfsvc.measure.plan.order import Task, devices
+from perfsvc.model import CacheState, OverBudget
 
 LEAST_REPLICAS = 2
 """A case gets at least this many replicas or none: fewer show nothing of the noise between replicas."""

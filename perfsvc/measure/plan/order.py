@@ -46,16 +46,6 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class OverBudget:
-    """A case in one cache state that no replica measured on a device because the time budget was used up."""
-
-    device: str  # UUID
-    case: Case
-    cache: CacheState
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What a pool measures.
 

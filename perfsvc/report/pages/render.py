@@ -82,6 +82,7 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
         "paths": paths,
         "wording": wording,
         "units": units,
+        "commit": views.commit,
         "run_facts": views.run_facts,
         "newest_level": views.newest_level,
         "has_failed": views.has_failed,

@@ -13,7 +13,9 @@ from perfsvc.model import (
     FindingEvent,
     Judgement,
     Peak,
+    RunRow,
     Series,
+    StageRow,
     Status,
     Verdict,
 )
@@ -21,22 +23,6 @@ from perfsvc.report.wording import series_name
 
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """A run as the pages name it."""
-
-    run: int
-    started: datetime
-    finished: datetime | None
-    commit: str
-    dirty: bool
-    label: str
-    state: str
-    host: str
-    suite: str
-    cases: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +89,6 @@ class DevicePanel:
 
 
 @dataclass(frozen=True, slots=True)
-class StageView:
-    """A stage of the night: how it ended, how long it took, its message, and a cure."""
-
-    name: str
-    state: str
-    wall_s: float | None
-    text: str
-    cure: str
-
-
-@dataclass(frozen=True, slots=True)
 class FindingView:
     """A finding with its events, oldest first; ``news`` is tonight's last event, None without one."""
 
@@ -141,14 +116,14 @@ class Site:
     """
 
     made: datetime
-    runs: Mapping[int, RunView]
-    tonight: RunView | None
+    runs: Mapping[int, RunRow]
+    tonight: RunRow | None
     series: tuple[SeriesView, ...]
     findings: tuple[FindingView, ...]
     verdicts: tuple[Judgement, ...]
     devices: tuple[DevicePanel, ...]
     environments: Mapping[int, Environment]
-    stages: tuple[StageView, ...] = ()
+    stages: tuple[StageRow, ...] = ()
     night: int | None = None
     idle: int | None = None
 

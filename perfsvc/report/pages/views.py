@@ -22,7 +22,11 @@ from perfsvc.model import (
     FindingState,
     Judgement,
     MovedSeries,
+    RunRow,
+    RunState,
     Series,
+    StageRow,
+    StageState,
     Status,
     Verdict,
 )
@@ -32,10 +36,8 @@ from perfsvc.report.pages.site import (
     FindingView,
     LevelRange,
     RunPoint,
-    RunView,
     SeriesView,
     Site,
-    StageView,
     series_page,
 )
 from perfsvc.report.pages.spark import spark
@@ -159,9 +161,9 @@ class Views:
         return [(view, point) for view, point in self._tonight if point.status in BAD]
 
     @property
-    def failed_stages(self) -> list[StageView]:
+    def failed_stages(self) -> list[StageRow]:
         """The stages of the night that failed."""
-        return [stage for stage in self.site.stages if stage.state == "failed"]
+        return [stage for stage in self.site.stages if stage.state is StageState.FAILED]
 
     @property
     def skipped(self) -> int:
@@ -170,7 +172,7 @@ class Views:
 
     @property
     def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
-        run = self.site.tonight.run if self.site.tonight else None
+        run = self.site.tonight.id if self.site.tonight else None
         return ((view, view.points[-1]) for view in self.site.series if view.points[-1].run == run)
 
     @property
@@ -239,10 +241,10 @@ class Views:
         return {
             "metric": view.series.metric,
             "unit": unit,
-            "runs": [run.run for run in runs],
-            "started": [f"{run.started:%Y-%m-%d %H:%M:%S}" for run in runs],
-            "commits": [wording.commit_text(run.commit, dirty=run.dirty) if run.commit else "" for run in runs],
-            "dirty": [at for at, run in enumerate(runs) if run.dirty],
+            "runs": [run.id for run in runs],
+            "started": [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in runs],
+            "commits": [commit(run) for run in runs],
+            "dirty": [at for at, run in enumerate(runs) if run.provenance.dirty],
             "level": [_digits(point.level, factor) for point in view.points],
             "low": [_digits(point.low, factor) for point in view.points],
             "high": [_digits(point.high, factor) for point in view.points],
@@ -284,17 +286,24 @@ def differences(old: Environment, new: Environment) -> tuple[str, ...]:
     return tuple(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after)
 
 
-def run_facts(run: RunView) -> list[tuple[str, str]]:
+def commit(run: RunRow) -> str:
+    """Return the first nine digits of a run's commit, with ``+`` for uncommitted changes; nothing without a commit."""
+    provenance = run.provenance
+    return wording.commit_text(provenance.commit, dirty=provenance.dirty) if provenance.commit else ""
+
+
+def run_facts(run: RunRow) -> list[tuple[str, str]]:
     """Return where a run comes from: label, commit, wall time, host, suite, cases, and how it ended early."""
-    wall_s = None if run.finished is None else (run.finished - run.started).total_seconds()
+    provenance = run.provenance
+    wall_s = None if run.finished is None else (run.finished - provenance.started).total_seconds()
     facts = (
-        ("label", run.label),
-        ("commit", wording.commit_text(run.commit, dirty=run.dirty) if run.commit else ""),
+        ("label", provenance.label),
+        ("commit", commit(run)),
         ("took", "" if wall_s is None or wall_s < 0 else wording.wall_time(wall_s)),
-        ("host", run.host),
-        ("suite", run.suite),
+        ("host", provenance.host),
+        ("suite", provenance.suite),
         ("cases", str(run.cases)),
-        ("ended", "" if run.state == "finished" else run.state),
+        ("ended", "" if run.state is RunState.FINISHED else run.state.value),
     )
     return [(name, value) for name, value in facts if value]
 

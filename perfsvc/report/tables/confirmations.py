@@ -50,7 +50,7 @@ def counts(confirmations: Sequence[Confirmation]) -> str:
     if not carried_over:
         return again
     verb = "was" if carried_over == 1 else "were"
-    return f"{again}; {carried_over} {verb} confirmed in an earlier night"
+    return f"{again}; {carried_over} {verb} confirmed in an earlier run"
 
 
 def _cause(confirmation: Confirmation) -> Text:

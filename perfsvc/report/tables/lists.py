@@ -1,27 +1,26 @@
 """Plain lists: cases, devices, runs, pins, doctor checks, settings, and the stages of a night."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import DeviceInfo, Status
+from perfsvc.model import DeviceInfo, NightRow, Pin, RunRow, StageRow, StageState, Status
 from perfsvc.report import wording
-from perfsvc.report.rows import CheckRow, PinLike, RunLike
+from perfsvc.report.rows import CheckRow
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, moment
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
 
-STAGE_MARKS: Mapping[str, tuple[str, str]] = {
-    "done": ("✓", "green"),
-    "failed": ("✗", "bold red"),
-    "skipped": ("–", "dim"),
-    "running": ("…", "yellow"),
+STAGE_MARKS: Mapping[StageState, tuple[str, str]] = {
+    StageState.DONE: ("✓", "green"),
+    StageState.FAILED: ("✗", "bold red"),
+    StageState.SKIPPED: (DASH, "dim"),
+    StageState.RUNNING: ("…", "yellow"),
 }
 """Mark and style of a stage's state. The state is also written as a word unless the mark is ✓."""
 
@@ -78,7 +77,7 @@ def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
     return [(name, str(value)) for name, value in properties.items() if value]
 
 
-def runs_table(runs: Sequence[RunLike]) -> RenderableType:
+def runs_table(runs: Sequence[RunRow]) -> RenderableType:
     """Return a row for each run, in the given order."""
     table = grid()
     table.add_column("run", justify="right")
@@ -104,7 +103,7 @@ def runs_table(runs: Sequence[RunLike]) -> RenderableType:
     return Group(table, Text(), Text(units.count(len(runs), "run")))
 
 
-def pins_table(pins: Sequence[PinLike]) -> RenderableType:
+def pins_table(pins: Sequence[Pin]) -> RenderableType:
     """Return a row for each pinned baseline."""
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
@@ -131,30 +130,11 @@ def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
     return Group(table, Text(), *cures)
 
 
-class SettingLike(Protocol):
-    """A setting with its key, its value and its source, as ``perfsvc.config`` shows it."""
-
-    @property
-    def key(self) -> str:
-        """The dotted key."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """The value as written in the file."""
-        ...
-
-    @property
-    def origin(self) -> str:
-        """Where the value comes from."""
-        ...
-
-
-def settings_table(rows: Iterable[SettingLike], path: str) -> RenderableType:
+def settings_table(rows: Iterable[tuple[str, str, str]], path: str) -> RenderableType:
     """Return all settings in the order of the file; defaults are dim.
 
     Args:
-        rows: the settings.
+        rows: the key, the value and the origin of each setting.
         path: the configuration file that is in force; empty without a file.
     """
     table = grid()
@@ -162,39 +142,28 @@ def settings_table(rows: Iterable[SettingLike], path: str) -> RenderableType:
     table.add_column("value", overflow="fold")
     table.add_column("from", overflow="fold")
     for row in rows:
-        style = "dim" if row.origin == DEFAULT else ""
-        table.add_row(*(Text(cell or DASH, style) for cell in (row.key, row.value, row.origin)))
+        style = "dim" if row[-1] == DEFAULT else ""
+        table.add_row(*(Text(cell or DASH, style) for cell in row))
     file = f"in force: {path}" if path else "there is no perfsvc.toml here or in a parent: perfsvc init writes one"
     return Group(table, Text(), Text(file))
 
 
-@dataclass(frozen=True, slots=True)
-class StageLine:
-    """A stage of a night; ``wall_s`` is None if the stage has not ended."""
-
-    name: str
-    state: str
-    wall_s: float | None
-    text: str
-    cure: str = ""
-
-
-def night_table(number: int, state: str, run: int | None, stages: Iterable[StageLine]) -> RenderableType:
+def night_table(night: NightRow) -> RenderableType:
     """Return a night's number and state, then each stage with its state, duration and message."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("mark", no_wrap=True)
     table.add_column("stage", no_wrap=True)
     table.add_column("wall time", no_wrap=True, justify="right")
     table.add_column("text", overflow="fold")
-    for stage in stages:
+    for stage in night.stages:
         mark, style = STAGE_MARKS[stage.state]
-        wall_time = "" if stage.wall_s is None or stage.state == "skipped" else f"{stage.wall_s:.1f} s"
+        wall_time = "" if stage.wall_s is None or stage.state is StageState.SKIPPED else f"{stage.wall_s:.1f} s"
         table.add_row(Text(mark, style), Text(stage.name), Text(wall_time, "dim"), _stage_text(stage, style))
-    heading = Text.assemble((f"night {number}", "bold"), f"  {state}", ("" if run is None else f"  run {run}", "dim"))
-    return Group(heading, table)
+    run = "" if night.run is None else f"  run {night.run}"
+    return Group(Text.assemble((f"night {night.id}", "bold"), f"  {night.state}", (run, "dim")), table)
 
 
-def _stage_text(stage: StageLine, style: str) -> Text:
-    done = stage.state == "done"
-    text = Text(stage.text if done else ": ".join(filter(None, [stage.state, stage.text])), "" if done else style)
+def _stage_text(stage: StageRow, style: str) -> Text:
+    done = stage.state is StageState.DONE
+    text = Text(stage.message if done else ": ".join(filter(None, [stage.state, stage.message])), "" if done else style)
     return text.append(f"\ncure: {stage.cure}", "default") if stage.cure else text

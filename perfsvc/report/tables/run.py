@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import AUXILIARY, Judgement, Peak, Status
+from perfsvc.model import AUXILIARY, Judgement, OverBudget, Peak, Status
 from perfsvc.report import wording
-from perfsvc.report.rows import Doubt, MetricRow, OverBudgetLike, ResultRow, RunReport
+from perfsvc.report.rows import Doubt, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.confirmations import confirmations_table
 from perfsvc.report.tables.layout import Responsive, grid, mark
 from perfsvc.report.tables.profiles import explanation_lines
@@ -228,7 +228,7 @@ def _sharing(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[st
     return cases
 
 
-def _over_budget(over_budget: Sequence[OverBudgetLike]) -> list[Text]:
+def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
     """Return each over-budget case with its reason; if there are many, only the first names."""
     if not over_budget:
         return []

@@ -8,9 +8,9 @@ from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.plan.order import AlternatingPlan, OverBudget, Task
+from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import TIME, DeviceInfo, Measurement, Status
+from perfsvc.model import TIME, DeviceInfo, Measurement, OverBudget, Status
 
 BUDGET_S = 20.0
 """Seconds for one answer at most. On a GPU that is enough for all pairs; opening the device takes most of the time."""

@@ -10,10 +10,10 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import DevicePanel, FindingView, RunView, SeriesView, Site, StageView
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesView, Site
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.series import series_views
-from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageState, Store
+from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageRow, StageState, Store
 
 LAST = 400
 """The default number of runs on the pages: somewhat more than a year of nights."""
@@ -72,8 +72,8 @@ def gather(store: Store, last: int, now: datetime) -> Site:
     findings = store.findings.all()
     return Site(
         made=now,
-        runs={row.id: _run(row) for row in reversed(rows)},
-        tonight=_run(tonight) if tonight else None,
+        runs={row.id: row for row in reversed(rows)},
+        tonight=tonight,
         series=_series(store, rows, verdicts, findings),
         findings=_findings(store, findings, tonight.id if tonight else None),
         verdicts=tuple(verdicts),
@@ -92,22 +92,6 @@ def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
         return by_number[night.run]
     clean = (row for row in rows if not row.provenance.dirty)
     return next(clean, next(iter(rows), None))
-
-
-def _run(row: RunRow) -> RunView:
-    provenance = row.provenance
-    return RunView(
-        run=row.id,
-        started=provenance.started,
-        finished=row.finished,
-        commit=provenance.commit,
-        dirty=provenance.dirty,
-        label=provenance.label,
-        state=row.state.value,
-        host=provenance.host,
-        suite=provenance.suite,
-        cases=row.cases,
-    )
 
 
 def _series(
@@ -187,7 +171,7 @@ def _troubles(conditions: DeviceConditions) -> list[str]:
     return troubles
 
 
-def _stages(night: NightRow | None) -> tuple[StageView, ...]:
+def _stages(night: NightRow | None) -> tuple[StageRow, ...]:
     """Return the stages that are over: those before the stage that builds these pages."""
-    stages = [stage for stage in night.stages if stage.state is not StageState.RUNNING] if night else []
-    return tuple(StageView(stage.name, stage.state.value, stage.wall_s, stage.message, stage.cure) for stage in stages)
+    stages = night.stages if night else ()
+    return tuple(stage for stage in stages if stage.state is not StageState.RUNNING)

@@ -13,10 +13,10 @@ from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan import budget
-from perfsvc.measure.plan.order import OverBudget, Plan, Task, home_device, spread
+from perfsvc.measure.plan.order import Plan, Task, home_device, spread
 from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import Call, DeviceInfo, Status
+from perfsvc.model import Call, DeviceInfo, OverBudget, Status
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks
 from perfsvc.service.run.prepare import Binaries, ResolvedRun, Target, helper_kernels_of, modules_of, replay_record

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.measure.host.device_queue import Stopping
-from perfsvc.measure.plan.order import MeasurementKey, OverBudget, Task
-from perfsvc.model import Estimate, Measurement, Noise, Status
+from perfsvc.measure.plan.order import MeasurementKey, Task
+from perfsvc.model import Estimate, Measurement, Noise, OverBudget, Status
 from perfsvc.report.rows import Doubt
 from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector

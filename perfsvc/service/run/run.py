@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from perfsvc.errors import SuiteError
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.plan.order import OverBudget
 from perfsvc.model import (
     Confirmation,
     Direction,
     Judgement,
     Measurement,
+    OverBudget,
     Series,
     Status,
 )

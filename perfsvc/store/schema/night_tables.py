@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from perfsvc.store.rows import RunState, StageState
+from perfsvc.model import RunState, StageState
 from perfsvc.store.schema.tables import Base, Free, Key
 
 

@@ -18,10 +18,11 @@ from perfsvc.model import (
     EventKind,
     FindingState,
     Limiter,
+    RunState,
+    StageState,
     Status,
     Verdict,
 )
-from perfsvc.store.rows import RunState, StageState
 from perfsvc.store.schema.column_types import FreeText, Utc, word
 
 Key = Annotated[int, mapped_column(primary_key=True)]

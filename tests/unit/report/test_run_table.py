@@ -2,14 +2,14 @@
 
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
 
 from perfsvc import units
-from perfsvc.model import CacheState, Case, Peak, Status
+from perfsvc.model import CacheState, Case, OverBudget, Peak, Status
 from perfsvc.report.export.objects import run_json
 from perfsvc.report.rows import Doubt, HistoryRow, MetricRow, ResultRow, RunDetails, RunReport
 from perfsvc.report.tables.history import history_table
@@ -23,12 +23,8 @@ ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth
 PEAK = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
 
 
-@dataclass(frozen=True)
-class OverBudget:
-    case: Case = CASE
-    device: str = "GPU-1"
-    cache: CacheState = CacheState.COLD
-    reason: str = "no time"
+def unmeasured(case: Case = CASE, device: str = "GPU-1") -> OverBudget:
+    return OverBudget(device, case, CacheState.COLD, "no time")
 
 
 def show(shown: RunReport, width: int = 120) -> str:
@@ -142,20 +138,20 @@ def test_auxiliary_metrics_are_in_json_and_not_in_the_table() -> None:
 
 
 def test_cases_over_budget_are_named_with_reasons() -> None:
-    text = show(RunReport(1, [ROW], over_budget=[OverBudget(OTHER)]))
+    text = show(RunReport(1, [ROW], over_budget=[unmeasured(OTHER)]))
     assert f"– over budget: {OTHER.id}: no time" in text
     assert text.rstrip().endswith("run 1: 1 ok, 1 over budget")
 
 
 def test_the_first_of_many_cases_over_budget_are_named() -> None:
-    many = [OverBudget(replace(CASE, variant=f"v{number}")) for number in range(5)]
+    many = [unmeasured(replace(CASE, variant=f"v{number}")) for number in range(5)]
     text = " ".join(show(RunReport(1, [], over_budget=many), 200).split())
     assert "over budget: transpose/v0[n=8192], transpose/v1[n=8192], transpose/v2[n=8192] and 2 more" in text
     assert "run 1: 5 over budget" in text
 
 
 def test_devices_are_named_if_several_have_cases_over_budget() -> None:
-    text = show(RunReport(1, [], over_budget=[OverBudget(), OverBudget(device="GPU-2")]))
+    text = show(RunReport(1, [], over_budget=[unmeasured(), unmeasured(device="GPU-2")]))
     assert f"{CASE.id} on GPU-1: no time" in text
     assert f"{CASE.id} on GPU-2: no time" in text
     assert some(["a", "b", "c"]) == "a, b, c"
@@ -163,7 +159,7 @@ def test_devices_are_named_if_several_have_cases_over_budget() -> None:
 
 def test_json_has_the_peaks_the_cases_over_budget_and_the_doubts() -> None:
     doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
-    found = run_json(RunReport(1, [ROW], peaks={"GPU-1": PEAK}, over_budget=[OverBudget(OTHER)], doubts=[doubt]))
+    found = run_json(RunReport(1, [ROW], peaks={"GPU-1": PEAK}, over_budget=[unmeasured(OTHER)], doubts=[doubt]))
     found = json.loads(json.dumps(found, allow_nan=False))
     assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
     (over_budget,) = found["over_budget"]

@@ -2,14 +2,26 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console, RenderableType
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import CacheState, Case, DeviceInfo, Judgement, Provenance, Series, Status, Verdict
+from perfsvc.model import (
+    CacheState,
+    Case,
+    DeviceInfo,
+    Judgement,
+    Pin,
+    Provenance,
+    RunRow,
+    RunState,
+    Series,
+    Status,
+    Verdict,
+)
 from perfsvc.report import wording
 from perfsvc.report.export.objects import comparison_json, plain, run_json
 from perfsvc.report.rows import CheckRow, ComparedRun, HistoryRow, MetricRow, ResultRow, RunReport
@@ -296,35 +308,17 @@ def test_each_device_has_its_own_history() -> None:
     assert text.count(CASE.id) == 2
 
 
-@dataclass(frozen=True)
-class Run:
-    id: int = 3
-    state: str = "finished"
-    provenance: Provenance = field(
-        default_factory=lambda: Provenance(datetime(2026, 11, 21, tzinfo=UTC), "perfsvc run", "kernels", label="night")
-    )
-    counts: Mapping[Status, int] = field(default_factory=lambda: {Status.OK: 12, Status.FAILED: 1})
-    cases: int = 4
-    devices: tuple[str, ...] = ("GPU-1",)
-
-
 def test_runs_are_listed_with_their_counts() -> None:
-    text = show(runs_table([Run()]))
+    provenance = Provenance(datetime(2026, 11, 21, tzinfo=UTC), "perfsvc run", "kernels", label="night")
+    run = RunRow(3, RunState.FINISHED, provenance, None, {Status.OK: 12, Status.FAILED: 1}, 4, ("GPU-1",))
+    text = show(runs_table([run]))
     for part in ("night", "finished", "12 ok, 1 failed", "2026-11-21 00:00", "1 run"):
         assert part in text
 
 
-@dataclass(frozen=True)
-class Pin:
-    series: Series
-    run: int = 7
-    set_at: datetime = datetime(2026, 11, 21, tzinfo=UTC)
-    set_by: str = "ada"
-    comment: str = "accepted [sic]"
-
-
 def test_pins_are_listed_with_user_and_comment() -> None:
-    text = show(pins_table([Pin(Series(CASE, "GPU-1", H100))]), 120)
+    pin = Pin(Series(CASE, "GPU-1", H100), 7, datetime(2026, 11, 21, tzinfo=UTC), "ada", "accepted [sic]")
+    text = show(pins_table([pin]), 120)
     for part in (CASE.id, "GPU-1", "7", "ada", "accepted [sic]", "1 pin"):
         assert part in text
 

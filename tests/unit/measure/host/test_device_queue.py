@@ -15,9 +15,9 @@ import pytest
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host import device_queue, pool, worker_handle
 from perfsvc.measure.host.lock import DeviceLock
-from perfsvc.measure.plan.order import OverBudget, Plan
+from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Measurement, Status
+from perfsvc.model import CacheState, Measurement, OverBudget, Status
 
 LIVES = {
     "born": "log('born')",
