@@ -56,7 +56,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc.device.memory import HostDevice
+from perfsvc.device.memory import HostDevice, array_bytes
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import (
     Batch,
@@ -215,8 +215,7 @@ class FakeDevice(HostDevice):
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
         self._scratch = {
-            array.name: math.prod(array.shape) * np.dtype(array.dtype).itemsize
-            for array in (buffer.array for buffer in record.buffers if buffer.role is Role.SCRATCH)
+            buffer.array.name: array_bytes(buffer.array) for buffer in record.buffers if buffer.role is Role.SCRATCH
         }
         self._results = {}
         self._times = entry.times(replica, f"{self._script.seed}/{record.case.id}/{'/'.join(record.modules)}")

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.errors import LaunchError
-from perfsvc.model import DeviceInfo, Error, TensorMapArg
+from perfsvc.model import Array, DeviceInfo, Error, TensorMapArg
 
 HOST_ALIGNMENT = 256
 ARENA_SHARE = 0.25
@@ -17,6 +18,11 @@ ARENA_SHARE = 0.25
 PAGE_BYTES = 2 << 20
 """The driver maps memory in pages of this size, and its large allocations begin at one."""
 ARENA_ALIGNMENT = 512
+
+
+def array_bytes(array: Array) -> int:
+    """Return the size of an array in bytes."""
+    return math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
 class _RawBytes:

@@ -27,25 +27,23 @@ class ForkedProcess:
     """A worker's process. It is a child of the fork server, which reports its process id and its exit status.
 
     Args:
-        status_socket: where both are reported.
+        status_socket: receives both.
+
+    Attributes:
+        status: the exit status once the process has ended, negative for a signal; None if its server died as well.
     """
 
     def __init__(self, status_socket: socket.socket) -> None:
         self._socket = status_socket
         self._pid: int | None = None
         self._ended = False
-        self._status: int | None = None
+        self.status: int | None = None
 
     def wait(self, limit_s: float) -> bool:
         """Wait for the end of the process; returns whether it has ended."""
         while not self._ended and self._receive(limit_s):
             pass
         return self._ended
-
-    @property
-    def status(self) -> int | None:
-        """The exit status once the process has ended, negative for a signal; None if its server died as well."""
-        return self._status
 
     def kill(self) -> None:
         """Kill the process. One that is not forked yet ends by itself, since its socket is closed."""
@@ -73,7 +71,7 @@ class ForkedProcess:
         elif self._pid is None:
             (self._pid,) = STATUS.unpack(number)
         else:
-            (self._status,) = STATUS.unpack(number)
+            (self.status,) = STATUS.unpack(number)
             self._ended = True
         return True
 

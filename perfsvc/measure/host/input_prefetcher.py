@@ -17,11 +17,10 @@ from math import prod
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-
+from perfsvc.device.memory import array_bytes
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import shared_arrays
-from perfsvc.measure.protocol.shared_arrays import JobArrays, Recipe, SharedArrays, first_inputs, share
+from perfsvc.measure.protocol.shared_arrays import Arrays, JobArrays, Recipe, SharedArrays, map_arrays, share
 from perfsvc.model import DeviceInfo, Role
 
 MOST_THREADS = 12
@@ -199,7 +198,7 @@ def _estimated_bytes(task: Task, *, fresh: bool) -> int:
     total = 0
     for buffer in task.record.buffers:
         if buffer.role in {Role.INPUT, Role.INOUT}:
-            total += prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize
+            total += array_bytes(buffer.array)
         if buffer.role in {Role.OUTPUT, Role.INOUT} and not fresh:
             total += prod(buffer.array.shape) * EXPECTED_ITEM_BYTES
     return total
@@ -219,7 +218,14 @@ def _make_first(recipe: Recipe) -> SharedArrays:
 
 
 def _make_fresh(recipe: Recipe, first: Future[SharedArrays]) -> SharedArrays:
-    return share(*recipe.make_fresh(lambda: first_inputs(first.result()))) if recipe.make_fresh else share({}, {})
+    if recipe.make_fresh is None:
+        return share({}, {})
+
+    def first_inputs() -> Arrays:
+        shared = first.result()
+        return map_arrays(shared.descriptor, shared.layout.inputs)
+
+    return share(*recipe.make_fresh(first_inputs))
 
 
 def _close(arrays: Future[SharedArrays]) -> None:

@@ -118,9 +118,9 @@ class WorkerHandle:
             self._close()
         return gone
 
-    def end(self, *, kill: bool = False) -> None:
-        """Dismiss it and wait until it is gone."""
-        self.dismiss(kill=kill)
+    def end(self) -> None:
+        """Dismiss the worker and wait until it is gone."""
+        self.dismiss()
         self._wait()
         self._close()
 

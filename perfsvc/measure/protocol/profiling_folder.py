@@ -4,19 +4,16 @@ The folder holds everything the process needs, because a profiler stands between
 passes sockets and file descriptors on. The process is ``perfsvc.measure.worker.profiling_launch``.
 """
 
-import mmap
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from perfsvc.build.process import python_module
 from perfsvc.measure.host.fork_servers import ONE_THREAD
 from perfsvc.measure.protocol.messages import ArrayLocation
-from perfsvc.measure.protocol.shared_arrays import Arrays, share
+from perfsvc.measure.protocol.shared_arrays import Arrays, map_arrays, share
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
 
 LAUNCH, REPORT, ARRAYS, HELPER_KERNELS, MODULE = "launch.json", "report.json", "arrays", "helper_kernels", "module-{}"
@@ -93,16 +90,12 @@ def read(folder: Path) -> LoadedLaunch:
     """Read what ``write`` wrote."""
     launch = codec.decode(ProfilingLaunch, (folder / LAUNCH).read_bytes())
     with (folder / ARRAYS).open("rb") as file:
-        nbytes = os.fstat(file.fileno()).st_size
-        memory = mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ) if nbytes else b""
+        inputs = map_arrays(file.fileno(), launch.inputs)
     return LoadedLaunch(
         launch,
         tuple((folder / MODULE.format(number)).read_bytes() for number in range(len(launch.record.modules))),
         (folder / HELPER_KERNELS).read_bytes(),
-        {
-            location.array.name: np.ndarray(location.array.shape, location.array.dtype, memory, location.offset)
-            for location in launch.inputs
-        },
+        inputs,
     )
 
 

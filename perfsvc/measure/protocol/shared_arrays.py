@@ -76,12 +76,12 @@ class MappedArrays:
     """
 
     def __init__(self, descriptors: Sequence[int], job: CaseJob) -> None:
-        first, *fresh = (_map(descriptor) for descriptor in descriptors)
-        self.inputs = _views(first, job.arrays.inputs)
-        self.expected = _views(first, job.arrays.expected)
+        first, *fresh = descriptors
+        self.inputs = map_arrays(first, job.arrays.inputs)
+        self.expected = map_arrays(first, job.arrays.expected)
         fresh_layout = job.fresh_arrays or ArrayLayout()
-        self.fresh_inputs = _views(fresh[0], fresh_layout.inputs) if fresh else {}
-        self.fresh_expected = _views(fresh[0], fresh_layout.expected) if fresh else {}
+        self.fresh_inputs = map_arrays(fresh[0], fresh_layout.inputs) if fresh else {}
+        self.fresh_expected = map_arrays(fresh[0], fresh_layout.expected) if fresh else {}
 
 
 def budget_bytes() -> int:
@@ -101,9 +101,14 @@ def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
     return SharedArrays(descriptor, nbytes, layout)
 
 
-def first_inputs(shared: SharedArrays) -> Arrays:
-    """Return read-only views of the inputs that were shared, for the parent."""
-    return _views(_map(shared.descriptor), shared.layout.inputs)
+def map_arrays(descriptor: int, locations: Sequence[ArrayLocation]) -> dict[str, NDArray[Any]]:
+    """Return read-only views of the arrays in a file, by name; the file may be closed afterwards."""
+    # An empty file cannot be mapped.
+    memory = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) if os.fstat(descriptor).st_size else b""
+    return {
+        location.array.name: np.ndarray(location.array.shape, np.dtype(location.array.dtype), memory, location.offset)
+        for location in locations
+    }
 
 
 def _aligned_bytes(array: NDArray[Any]) -> int:
@@ -122,18 +127,6 @@ def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
     while content.size:
         written = os.pwrite(descriptor, content.data, offset)
         content, offset = content[written:], offset + written
-
-
-def _map(descriptor: int) -> mmap.mmap | bytes:
-    """Map a file read-only; an empty file cannot be mapped."""
-    return mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) if os.fstat(descriptor).st_size else b""
-
-
-def _views(memory: mmap.mmap | bytes, locations: Sequence[ArrayLocation]) -> dict[str, NDArray[Any]]:
-    return {
-        location.array.name: np.ndarray(location.array.shape, np.dtype(location.array.dtype), memory, location.offset)
-        for location in locations
-    }
 
 
 def _anonymous_file(nbytes: int) -> int:

@@ -147,8 +147,16 @@ def _measure(
     if job.record.kind is Kind.HOST:
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
     else:
+        pipeline = job.record.kind is Kind.PIPELINE
         sampling_started = time.monotonic()
-        samples = _sample(device, job, program)
+        samples = take_samples(
+            device,
+            program.sample if pipeline else program.queue,
+            job.sampling,
+            clock="host" if pipeline else "device",
+            cache=job.cache,
+            operations=program.operations,
+        )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
         check.after(samples.median_s)
@@ -173,17 +181,6 @@ def _measure(
         sampling_s=sampling_s,
         busy_s=samples.busy_s,
         wall_s=time.monotonic() - started,
-    )
-
-
-def _sample(device: Device, job: CaseJob, program: Program) -> Samples:
-    """Sample a pipeline by the host's clock from end to end, and anything else by the device's clock."""
-    if job.record.kind is Kind.PIPELINE:
-        return take_samples(
-            device, program.sample, job.sampling, clock="host", cache=job.cache, operations=program.operations
-        )
-    return take_samples(
-        device, program.queue, job.sampling, clock="device", cache=job.cache, operations=program.operations
     )
 
 

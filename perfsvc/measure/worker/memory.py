@@ -2,12 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from math import prod
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.device.memory import array_bytes
 from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError, ResultError
 from perfsvc.model import Array, Buffer, Role
@@ -34,7 +34,7 @@ class CaseMemory:
         self._device = device
         self._make_room = make_room
         self._buffers = {buffer.array.name: buffer for buffer in buffers}
-        self._nbytes = {name: _nbytes(buffer.array) for name, buffer in self._buffers.items()}
+        self._nbytes = {name: array_bytes(buffer.array) for name, buffer in self._buffers.items()}
         self._guard = ""
         self._bases: dict[str, int] = {}
 
@@ -137,10 +137,6 @@ class CaseMemory:
             f"from {edge}",
             cure="guard the kernel's stores against sizes that are no multiple of its block or tile",
         )
-
-
-def _nbytes(array: Array) -> int:
-    return prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
 class DeviceArrayCache:

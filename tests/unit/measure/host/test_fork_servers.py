@@ -94,7 +94,8 @@ def test_killing_a_worker_leaves_the_others_running(work, servers):
 def test_a_worker_that_is_given_up_before_it_is_forked_ends_by_itself(work, servers):
     work.play()
     process = WorkerHandle(servers.take())
-    process.end(kill=True)
+    process.dismiss(kill=True)
+    process.end()
     assert process._process._ended
     assert process._process.status in {0, -signal.SIGKILL}
 
@@ -216,7 +217,8 @@ def test_the_output_of_a_server_that_cannot_start_is_reported(monkeypatch, tmp_p
     process = WorkerHandle(server)
     crash = process.receive()
     assert "the worker process died (exit status 3): nothing to be imported here" in crash.what
-    process.end(kill=True)
+    process.dismiss(kill=True)
+    process.end()
     server.end()
 
 

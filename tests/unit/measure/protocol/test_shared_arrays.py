@@ -5,7 +5,7 @@ import pytest
 
 from perfsvc.measure.protocol import shared_arrays
 from perfsvc.measure.protocol.messages import CaseJob, Sampling
-from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays, first_inputs, share
+from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays, map_arrays, share
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 
 
@@ -94,7 +94,7 @@ def test_a_worker_cannot_change_the_arrays_of_others(size):
 
 def test_the_parent_reads_the_inputs_that_it_shared():
     arrays = share({"a": np.arange(3)}, {"b": np.zeros(3)})
-    seen = first_inputs(arrays)
+    seen = map_arrays(arrays.descriptor, arrays.layout.inputs)
     arrays.close()
     require_equal({"a": np.arange(3)}, seen)
 
