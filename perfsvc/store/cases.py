@@ -44,7 +44,6 @@ from perfsvc.store.schema.tables import (
     Environments,
     Lineages,
     Measurements,
-    NoiseOfCases,
     OverBudgetCases,
 )
 
@@ -165,7 +164,8 @@ def lineage_of(connection: Connection, case_id: str) -> int:
     newest_version = select(Cases.lineage_id).where(Cases.name == case_id).order_by(Cases.version.desc()).limit(1)
     lineage = connection.scalar(newest_version)
     if lineage is None:
-        near = get_close_matches(case_id, measured_names(connection), n=3)
+        measured = select(Cases.name).where(exists().where(Measurements.case_id == Cases.id)).distinct()
+        near = get_close_matches(case_id, connection.scalars(measured), n=3)
         raise NotMeasuredError(
             f"{case_id} was never measured", cure=f"did you mean {' or '.join(near)}?" if near else "perfsvc runs"
         )
@@ -247,14 +247,7 @@ def series_of(row: Any) -> Series:
     )
 
 
-def measured_names(connection: Connection, run: int | None = None) -> list[str]:
-    """Return the ids of all measured cases, or of one run's cases, in the order in which they were first stored."""
-    of_run = () if run is None else (Measurements.run_id == run,)
-    measured = exists().where(Measurements.case_id == Cases.id, *of_run)
-    return list(dict.fromkeys(connection.scalars(select(Cases.name).where(measured).order_by(Cases.id))))
-
-
-def of_cases(table: type[Measurements | NoiseOfCases | OverBudgetCases], *columns: Any) -> Select[Any]:
+def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Select[Any]:
     """Return a query of some columns of a table, with the columns that ``present_cases`` needs."""
     return (
         select(

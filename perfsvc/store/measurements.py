@@ -26,9 +26,6 @@ from perfsvc.store.cases import (
     device_ids,
     environment_id,
     lineages_of,
-    measured_names,
-    of_cases,
-    present_cases,
 )
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
@@ -130,11 +127,6 @@ class MeasurementStore:
                 counts[uuid, case, cache][reason] = count
         return dict(counts)
 
-    def case_ids(self, run: int | None = None) -> list[str]:
-        """Return the ids of all measured cases, or of one run's cases, as they were measured."""
-        with self._database.reading() as connection:
-            return measured_names(connection, run)
-
     def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state, across renames.
 
@@ -177,14 +169,6 @@ class MeasurementStore:
             if rows:
                 connection.execute(insert(NoiseOfCases), rows)
 
-    def noise(self, run: int) -> dict[CaseKey, Noise]:
-        """Return the noise of a run's times, under the present names of the cases."""
-        query = of_cases(NoiseOfCases, NoiseOfCases.noise_within, NoiseOfCases.noise_between)
-        with self._database.reading() as connection:
-            rows = connection.execute(query.where(NoiseOfCases.run_id == run)).all()
-        cases = present_cases(rows)
-        return {(row.uuid, cases[row.case_id], row.cache): Noise(row.noise_within, row.noise_between) for row in rows}
-
 
 def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
@@ -222,7 +206,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
         **batch_summary(measurement.batches),
     }
     stored = new_id(connection, Measurements, row)
-    put_batches(connection, stored, measurement.batches)
+    _put_batches(connection, stored, measurement.batches)
     metrics = [
         {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
     ]
@@ -245,7 +229,7 @@ def unpack(blob: bytes) -> tuple[float, ...]:
     return tuple(np.frombuffer(zlib.decompress(blob), _DTYPE).tolist())
 
 
-def put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
+def _put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
     """Store the batches of a stored measurement; accepted samples are stored with the measurement."""
     rows = [
         {

@@ -2,10 +2,9 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, insert, or_, select, update
+from sqlalchemy import Connection, insert, or_, select, update
 
 from perfsvc.model import Message, RunState
 from perfsvc.store.rows import DeliveryRow
@@ -62,12 +61,17 @@ class MessageStore:
             is_over = or_(
                 Nights.id == night, Nights.state != RunState.RUNNING, Nights.started_at < own.started_at - ABANDONED
             )
-            return _deliveries(connection, Deliveries.sent_at.is_(None), Nights.suite == own.suite, is_over)
-
-    def deliveries(self, night: int) -> list[DeliveryRow]:
-        """Return the message of a night for each of its targets."""
-        with self._database.reading() as connection:
-            return _deliveries(connection, Messages.night_id == night)
+            query = (
+                select(Messages.key, Messages.title, Messages.body, Messages.night_id, Deliveries.target)
+                .join(Messages, Messages.id == Deliveries.message_id)
+                .join(Nights, Nights.id == Messages.night_id)
+                .where(Deliveries.sent_at.is_(None), Nights.suite == own.suite, is_over)
+                .order_by(Messages.id, Deliveries.target)
+            )
+            return [
+                DeliveryRow(Message(row.key, row.title, row.body), row.night_id, row.target)
+                for row in connection.execute(query)
+            ]
 
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
         """Store that the message with a key was sent to a target now, or why that failed."""
@@ -83,27 +87,3 @@ def _message_of(connection: Connection, night: int) -> Message | None:
     query = select(Messages.key, Messages.title, Messages.body).where(Messages.night_id == night)
     row = connection.execute(query).one_or_none()
     return None if row is None else Message(row.key, row.title, row.body)
-
-
-def _deliveries(connection: Connection, *where: ColumnElement[bool]) -> list[DeliveryRow]:
-    columns: list[Any] = [Messages.key, Messages.title, Messages.body, Messages.night_id]
-    columns += [Deliveries.target, Deliveries.attempts, Deliveries.error, Deliveries.tried_at, Deliveries.sent_at]
-    query = (
-        select(*columns)
-        .join(Messages, Messages.id == Deliveries.message_id)
-        .join(Nights, Nights.id == Messages.night_id)
-        .where(*where)
-        .order_by(Messages.id, Deliveries.target)
-    )
-    return [
-        DeliveryRow(
-            Message(row.key, row.title, row.body),
-            row.night_id,
-            row.target,
-            row.attempts,
-            row.error,
-            row.tried_at,
-            row.sent_at,
-        )
-        for row in connection.execute(query)
-    ]

@@ -71,15 +71,10 @@ class ProfileStore:
                 connection.execute(insert(ProfileRules), rules)
             return stored
 
-    def of_run(self, run: int) -> list[ProfileResult]:
-        """Return the profiles of a run's binaries, oldest first, failed ones included."""
-        with self._database.reading() as connection:
-            return _profiles(connection, Profiles.run_id == run)
-
     def of_binary(self, binary: int) -> list[ProfileResult]:
         """Return the successful profiles of a binary, from any run, newest first."""
         with self._database.reading() as connection:
-            return _profiles(connection, Profiles.binary_id == binary, Profiles.reason == "")[::-1]
+            return _profiles(connection, binary)
 
     def report(self, profile: int) -> bytes:
         """Return the profiler's report of a profile; raises ``NotMeasuredError`` if there is none."""
@@ -133,8 +128,9 @@ def _with_case(table: type[Profiles | Explanations]) -> Select[Any]:
     )
 
 
-def _profiles(connection: Connection, *where: ColumnElement[bool]) -> list[ProfileResult]:
-    rows = connection.execute(_with_case(Profiles).where(*where).order_by(Profiles.id)).all()
+def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
+    successful = _with_case(Profiles).where(Profiles.binary_id == binary, Profiles.reason == "")
+    rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
     for metric in connection.execute(select(ProfileMetrics).where(ProfileMetrics.profile_id.in_(numbers))):
@@ -152,12 +148,10 @@ def _profiles(connection: Connection, *where: ColumnElement[bool]) -> list[Profi
             device_model=row.model,
             profiler=row.profiler,
             sections=row.sections,
-            profile=None
-            if row.reason
-            else Profile(row.kernel, metrics[row.id], tuple(rules[row.id]), row.model, row.chip, row.profiler_version),
+            profile=Profile(
+                row.kernel, metrics[row.id], tuple(rules[row.id]), row.model, row.chip, row.profiler_version
+            ),
             launch=row.launch,
-            reason=row.reason,
-            cure=row.cure,
             wall_s=row.wall_s,
             id=row.id,
         )

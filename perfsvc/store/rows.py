@@ -217,23 +217,16 @@ class BinaryRow:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRow:
-    """A message to one of its targets.
+    """A message that has not reached one of its targets.
 
     Attributes:
         night: the night that the message reports.
-        target: its name in the settings.
-        error: why the last attempt failed; empty if none failed.
-        tried: when the last attempt was.
-        sent: when it arrived; None if it has not.
+        target: the name of the target in the settings.
     """
 
     message: Message
     night: int
     target: str
-    attempts: int
-    error: str
-    tried: datetime | None
-    sent: datetime | None
 
 
 # --- the database ----------------------------------------------------------------------------------------------------

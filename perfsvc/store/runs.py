@@ -78,10 +78,10 @@ class RunStore:
         with self._database.writing() as connection:
             _change(connection, run, state=state, finished_at=datetime.now(UTC))
 
-    def mark_interrupted(self, host: str) -> list[int]:
-        """End the runs of ``host``, which must be this machine, whose process died; return their ids."""
+    def mark_interrupted(self, host: str) -> None:
+        """End the runs of this machine, named ``host``, whose process died."""
         with self._database.writing() as connection:
-            return _mark_interrupted(connection, host)
+            _mark_interrupted(connection, host)
 
     # --- finding runs ----------------------------------------------------------------------------------------------
 
@@ -93,18 +93,13 @@ class RunStore:
             raise unknown(number)
         return rows[0]
 
-    def newest(self, n: int = 0, *, before: int | None = None) -> RunRow | None:
-        """Return the newest run that has ended and measured anything, or the ``n``-th before it.
+    def newest(self, n: int = 0) -> RunRow | None:
+        """Return the newest run that has ended and measured anything, or the ``n``-th such run before it.
 
         A run that was interrupted or failed counts like a finished one.
-
-        Args:
-            n: 0 for the newest.
-            before: only runs with a smaller id.
         """
-        earlier = () if before is None else (Runs.id < before,)
         with self._database.reading() as connection:
-            return _first(connection, *_COMPARABLE, *earlier, offset=n)
+            return _first(connection, *_COMPARABLE, offset=n)
 
     def labelled(self, label: str) -> RunRow | None:
         """Return the newest run with a label that has ended and measured anything."""
@@ -193,12 +188,11 @@ def _change(connection: Connection, run: int, **values: Any) -> None:
         raise unknown(run)
 
 
-def _mark_interrupted(connection: Connection, host: str) -> list[int]:
+def _mark_interrupted(connection: Connection, host: str) -> None:
     running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == RunState.RUNNING, Runs.host == host)
-    dead = [run for run, pid, start in connection.execute(running) if not alive(pid, start)]
-    for run in dead:
-        _change(connection, run, state=RunState.INTERRUPTED, finished_at=datetime.now(UTC))
-    return dead
+    for run, pid, start in connection.execute(running).all():
+        if not alive(pid, start):
+            _change(connection, run, state=RunState.INTERRUPTED, finished_at=datetime.now(UTC))
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:

@@ -235,4 +235,4 @@ def test_kernels_are_deleted_with_their_check(story, kernel, put):
 
 def test_a_checked_case_is_not_measured(story, kernel, put):
     put(kernel)
-    assert story.store.measurements.case_ids() == []
+    assert story.store.measurements.columns()["case"] == []

@@ -154,7 +154,6 @@ def test_columns_are_of_all_runs_or_of_some(story):
         lambda story, run: story.store.verdicts.of_run(run),
         lambda story, run: story.store.baselines.expected(run),
         lambda story, run: story.store.measurements.costs([story.tiled, story.naive]),
-        lambda story, run: story.store.measurements.noise(run),
         lambda story, run: story.store.runs.over_budget(run),
     ],
     ids=[
@@ -167,7 +166,6 @@ def test_columns_are_of_all_runs_or_of_some(story):
         "verdicts",
         "expected",
         "past",
-        "noise",
         "over_budget",
     ],
 )

@@ -1,6 +1,5 @@
 """The noise of a run's cases and the measured peaks of its GPUs."""
 
-from dataclasses import replace
 from math import nan
 
 import pytest
@@ -13,10 +12,24 @@ def place(case, device="GPU-1", cache=CacheState.COLD):
     return device, case, cache
 
 
+def stored_noise(story, run):
+    """Return the noise of a run's cases by device, case id and cache state."""
+    table = story.store.measurements.columns([run])
+    names = ("device", "case", "cache", "noise_within", "noise_between")
+    rows = zip(*(table[name] for name in names), strict=True)
+    return {(device, case, CacheState(cache)): Noise(*levels) for device, case, cache, *levels in rows}
+
+
+def by_id(noise):
+    return {(device, case.id, cache): levels for (device, case, cache), levels in noise.items()}
+
+
 def test_noise_is_read_by_device_case_and_cache_state(story):
     run = story.begin()
     for device in ("GPU-1", "GPU-2"):
         story.put(run, story.tiled, device=device)
+    story.put(run, story.tiled, cache=CacheState.WARM)
+    story.put(run, story.naive)
     told = {
         place(story.tiled): Noise(0.01, 0.002),
         place(story.tiled, cache=CacheState.WARM): Noise(0.02, None),
@@ -24,8 +37,8 @@ def test_noise_is_read_by_device_case_and_cache_state(story):
         place(story.naive): Noise(0.0, 0.0),
     }
     story.store.measurements.put_noise(run, told)
-    assert story.store.measurements.noise(run) == told
-    assert story.store.measurements.noise(story.begin()) == {}
+    assert stored_noise(story, run) == by_id(told)
+    assert set(stored_noise(story, story.run()).values()) == {Noise(None, None)}
 
 
 def test_noise_is_stored_with_the_number_of_timed_replicas(story):
@@ -41,7 +54,7 @@ def test_noise_is_stored_with_the_number_of_timed_replicas(story):
 
 
 def test_noise_and_peaks_replace_those_stored_before(story):
-    run, other = story.run(), story.run()
+    run, other = (story.run(story.tiled, story.naive) for _ in range(2))
     for number in (run, other):
         story.store.measurements.put_noise(
             number, {place(story.tiled): Noise(0.5, 0.5), place(story.naive): Noise(0.5, 0.5)}
@@ -49,18 +62,11 @@ def test_noise_and_peaks_replace_those_stored_before(story):
         story.store.devices.put_peaks(number, {"GPU-1": Peak(2e12, 3e12)})
     story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.25, nan)})
     story.store.devices.put_peaks(run, {})
-    assert story.store.measurements.noise(run) == {place(story.tiled): Noise(0.25, None)}
+    nothing, present = Noise(None, None), Noise(0.5, 0.5)
+    assert stored_noise(story, run) == by_id({place(story.tiled): Noise(0.25, None), place(story.naive): nothing})
     assert story.store.devices.peaks(run) == {}
-    assert len(story.store.measurements.noise(other)) == 2
+    assert stored_noise(story, other) == by_id({place(story.tiled): present, place(story.naive): present})
     assert story.store.devices.peaks(other) == {"GPU-1": Peak(2e12, 3e12)}
-
-
-def test_noise_has_the_present_name_of_its_case(story):
-    run = story.run()
-    story.store.measurements.put_noise(run, {place(story.tiled): Noise(0.5, 0.25)})
-    shared = replace(story.tiled, variant="shared", formerly=("tiled",))
-    story.run(shared)
-    assert story.store.measurements.noise(run) == {place(shared): Noise(0.5, 0.25)}
 
 
 def test_noise_peaks_and_over_budget_cases_are_deleted_with_their_run(story):

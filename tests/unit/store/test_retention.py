@@ -289,7 +289,8 @@ def test_profiler_reports_are_removed_and_their_metrics_stay(story):
         story.store.profiles.put(profiled(story, run), report=b"report %d" % run)
     story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
     assert prune(story.store).code.reports == 1  # those of a level and of the last run stay
-    assert [bool(one.profile) for one in story.store.profiles.of_run(2)] == [True]
+    profiles = story.store.profiles.of_binary(1)
+    assert [(one.run, one.profile.metrics) for one in profiles] == [(run, {"duration_s": 1e-4}) for run in (3, 2, 1)]
     assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL ORDER BY 1") == [(1,), (3,)]
     assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(2,)]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import CacheState, Estimate, Level, Noise, Status
+from perfsvc.model import CacheState, Estimate, Level, Status
 from perfsvc.store.measurements import pack, unpack
 from perfsvc.store.schema.engine import transaction
 
@@ -90,10 +90,7 @@ def test_a_former_name_that_was_reused_and_its_heir_keep_their_names(story):
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
     run = story.run(shared, story.tiled)
     assert {series.case.variant for series in story.store.series.levels(run)} == {"tiled", "shared"}
-    story.store.measurements.put_noise(
-        run, {("GPU-1", case, CacheState.COLD): Noise(0.5, None) for case in (shared, story.tiled)}
-    )
-    assert {case.variant for _, case, _ in story.store.measurements.noise(run)} == {"tiled", "shared"}
+    assert {case.variant for _, case, _ in story.store.binaries.of_run(run)} == {"tiled", "shared"}
 
 
 def test_each_series_has_the_level_of_its_own_run(story):
@@ -148,7 +145,7 @@ def test_values_of_axes_keep_their_types_and_order(story):
     case = replace(story.tiled, point=(("z", 1), ("a", 0.5), ("dtype", "ƒ32"), ("seven", "7")))
     run = story.run(case)
     assert [series.case.point for series in story.store.series.levels(run)] == [case.point]
-    assert story.store.measurements.case_ids(run) == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
+    assert story.store.measurements.columns([run])["case"] == ["transpose/tiled[z=1,a=0.5,dtype=ƒ32,seven=7]"]
 
 
 def test_errors_beyond_all_numbers_are_stored(story):
@@ -207,10 +204,3 @@ def test_a_case_history_is_that_of_the_newest_version(story):
     story.run()
     second = story.run(replace(story.tiled, version=2))
     assert [row.run for row in story.store.series.case_history(story.tiled.id)] == [second]
-
-
-def test_case_ids_are_of_all_runs_or_of_one(story):
-    story.run(story.tiled)
-    second = story.run(story.naive, replace(story.tiled, version=2))
-    assert story.store.measurements.case_ids() == [story.tiled.id, story.naive.id]
-    assert story.store.measurements.case_ids(second) == [story.naive.id, story.tiled.id]

@@ -12,7 +12,6 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
 from perfsvc.model import (
-    CacheState,
     Case,
     Cause,
     ChangeKind,
@@ -20,7 +19,6 @@ from perfsvc.model import (
     Direction,
     EventKind,
     FindingState,
-    Noise,
     Peak,
     ProfilerRule,
     Status,
@@ -176,7 +174,9 @@ def test_the_order_of_variants_is_read(upgraded):
 
 def test_noise_peaks_and_costs_are_read(upgraded):
     (tiled,) = {series.case for series in upgraded.series.levels(2)}
-    assert upgraded.measurements.noise(2) == ({("GPU-1", tiled, CacheState.COLD): Noise(0.25, 0.125)})
+    columns = upgraded.measurements.columns([2])
+    noise = [columns[name] for name in ("device", "cache", "noise_within", "noise_between")]
+    assert noise == [["GPU-1"], ["cold"], [0.25], [0.125]]
     assert upgraded.devices.peaks(2) == ({"GPU-1": Peak(2.0e12, 2.5e12)})
     assert [case.variant for _, case, _ in upgraded.runs.over_budget(2)] == ["naive"]
     costs = {case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled]).items()}
@@ -245,9 +245,11 @@ def test_confirmed_metrics_are_read(upgraded):
 
 
 def test_profiles_and_explanations_are_read(upgraded):
-    counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles.of_run(1)]
+    counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles.of_binary(1)]
     assert counted == [(1, {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))]
-    assert [one.reason for one in upgraded.profiles.of_run(2)] == ["no permission"]
+    with transaction(upgraded.database.engine, writes=False) as connection:
+        failed = connection.exec_driver_sql("SELECT run_id, reason FROM profiles WHERE reason <> ''").all()
+    assert failed == [(2, "no permission")]
     assert [(one.sentence, one.evidence, one.profiles) for one in upgraded.profiles.explanations(2)] == [
         ("fewer warps", ("32 → 16",), (1, 2))
     ]
