@@ -3,7 +3,8 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 
 from perfsvc.build import process, sources
 from perfsvc.build.cache import Cache
@@ -44,24 +45,29 @@ def compile_all(
     """
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
+    done: SimpleQueue[Future[Built]] = SimpleQueue()  # a signal in ``futures.wait`` leaves futures locked
     builder = _Builder(toolchain, cache)
     try:
         with ThreadPoolExecutor(workers or _usable_cores(), thread_name_prefix="build") as pool:
             try:
                 futures = {pool.submit(builder.build, unit): unit for unit in distinct}
-                pending = set(futures)
-                while pending:
-                    done, pending = wait(pending, SIGNALS_S, FIRST_COMPLETED)
-                    for future in done:
-                        built[futures[future]] = outcome = future.result()
-                        if on_done:
-                            on_done(futures[future], outcome)
+                for future in futures:
+                    future.add_done_callback(done.put)
+                while len(built) < len(distinct):
+                    try:
+                        future = done.get(timeout=SIGNALS_S)
+                    except Empty:
+                        continue
+                    built[futures[future]] = outcome = future.result()
+                    if on_done:
+                        on_done(futures[future], outcome)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 process.kill_all()
                 raise
-    finally:
-        process.allow_again()
+    except Exception:
+        process.allow_again()  # not after a signal: a thread that it saw starting is not joined, and may compile yet
+        raise
     return {unit: built[unit] for unit in distinct}
 
 

@@ -174,6 +174,34 @@ def test_an_interrupt_kills_the_compilers_and_what_they_started(tmp_path):
         time.sleep(0.02)
 
 
+INTERRUPTED_START = """
+import threading
+
+start = threading.Thread.start
+
+def interrupted(thread):
+    start(thread)
+    raise KeyboardInterrupt
+
+threading.Thread.start = interrupted
+"""
+
+
+def test_an_interrupt_while_a_thread_starts_kills_the_compiler_that_the_thread_runs(tmp_path):
+    build = [sys.executable, "-c", INTERRUPTED_START + SLOW_BUILD, str(tmp_path)]
+    ended = subprocess.run(build, stderr=subprocess.PIPE, timeout=30)  # the compiler would run for 300 s
+    assert b"KeyboardInterrupt" in ended.stderr
+
+
+def test_programs_run_again_after_a_build_that_an_error_ended(cache, tmp_path):
+    def fail(*_):
+        raise InfrastructureError("the progress cannot be shown")
+
+    with pytest.raises(InfrastructureError):
+        compile_all(UNITS, Scripted(lambda unit: b"code"), cache, on_done=fail)
+    assert process.run(["true"], folder=tmp_path).code == 0
+
+
 def test_a_program_returns_its_output_and_exit_code(tmp_path):
     finished = process.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
     assert finished == process.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
