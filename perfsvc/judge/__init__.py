@@ -1,23 +1,33 @@
 """Pure functions on arrays: levels, comparisons, verdicts, causes and changes (docs/explanation/statistics.md)."""
 
-from perfsvc.judge.causes import COMPARED, MOVES, SameOnBothSides, moved_together, with_causes
+from perfsvc.judge.causes import (
+    COMPARED,
+    LOOKS,
+    MOVES,
+    SameOnBothSides,
+    cause_of,
+    is_beyond,
+    is_decided,
+    midpoint,
+    moved_together,
+    with_causes,
+)
 from perfsvc.judge.changes.detect import Alert, detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
-from perfsvc.judge.confirmation import LOOKS, cause_of, is_beyond, is_decided, midpoint
-from perfsvc.judge.levels import estimate, level_of, level_of_metric, levels_of
-from perfsvc.judge.noise import noise_of
+from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of
 from perfsvc.judge.static_checks import check_verdicts
-from perfsvc.judge.thresholds import (
+from perfsvc.judge.verdicts import (
     ERROR_THRESHOLD,
     ThresholdOption,
     ThresholdRule,
     Thresholds,
     default_threshold,
+    exit_code,
     threshold_of,
+    verdicts,
     without_override,
 )
-from perfsvc.judge.verdicts import exit_code, verdicts
 
 __all__ = [
     "COMPARED",
@@ -44,7 +54,6 @@ __all__ = [
     "is_beyond",
     "is_decided",
     "level_of",
-    "level_of_metric",
     "levels_of",
     "midpoint",
     "moved_together",

@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from perfsvc.judge.levels import Floats, median, median_of_sorted, replica_medians, sorted_samples
-from perfsvc.judge.noise import NORMAL_MAD
+from perfsvc.judge.levels import NORMAL_MAD, Floats, median, median_of_sorted, replica_medians, sorted_samples
 from perfsvc.model import Verdict
+
+ALPHA = 0.01
+"""The probability of an interval that misses the true ratio, unless a caller asks for another."""
 
 RESOLUTION = 2.0**-23
 """Levels closer than this are equal: samples are stored as float32, so that a ratio of two is rounded by up to this."""
@@ -56,7 +58,7 @@ class Comparison:
 
 
 def compare(
-    baseline: Sequence[ArrayLike], candidate: Sequence[ArrayLike], *, threshold: float = 0.01, alpha: float = 0.01
+    baseline: Sequence[ArrayLike], candidate: Sequence[ArrayLike], *, threshold: float = 0.01, alpha: float = ALPHA
 ) -> Comparison:
     """Compare two levels by their replicas.
 
@@ -116,12 +118,11 @@ def compare_at_look(
     look: int,
     looks: int,
     threshold: float = 0.01,
-    alpha: float = 0.01,
 ) -> Comparison:
-    """Compare two levels while replicas still come in; all looks together spend one ``alpha``.
+    """Compare two levels while replicas still come in; all looks together spend one ``ALPHA``.
 
-    Each look judges all replicas so far, at an equal part of ``alpha``. So the chance that the interval of any look
-    misses the true ratio is at most ``alpha``, whatever the rule for stopping, and however many replicas come before
+    Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
+    misses the true ratio is at most ``ALPHA``, whatever the rule for stopping, and however many replicas come before
     each look, as long as that does not depend on their times.
 
     Spending less on the early looks would find as much in the end, and find it later: for +2 % of work on an H200 the
@@ -134,7 +135,6 @@ def compare_at_look(
         look: which look this is, from 1.
         looks: how many there are at most.
         threshold: the smallest relative change that matters.
-        alpha: the probability that an interval at any of the looks misses the true ratio.
 
     Raises:
         ValueError: a look that is not one of the looks, and what ``compare`` refuses.
@@ -145,11 +145,11 @@ def compare_at_look(
     """
     if not 1 <= look <= looks:
         raise ValueError(f"look {look} is not one of the looks 1 to {looks}")
-    return compare(baseline, candidate, threshold=threshold, alpha=alpha / looks)
+    return compare(baseline, candidate, threshold=threshold, alpha=ALPHA / looks)
 
 
 def compare_with_devices(
-    devices: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float, alpha: float
+    devices: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float
 ) -> Comparison:
     """Compare a level with the levels of other devices of its model, each of which counts once.
 
@@ -161,7 +161,6 @@ def compare_with_devices(
         devices: for each device its replicas, for each of those its times in seconds, shape (n,); two devices or more.
         candidate: for each replica its times.
         threshold: the smallest relative change that matters.
-        alpha: the probability of an interval that misses the true ratio.
 
     Raises:
         ValueError: fewer than two devices, one without replicas, or times that are not finite and above 0.
@@ -176,7 +175,7 @@ def compare_with_devices(
     before = np.array([(replicas - unit).mean() for replicas in logs])
     after = np.log(replica_medians(candidate)) - unit
     spread, count = float(before.std(ddof=1)), before.size
-    half = float(stdtrit(count - 1, 1 - alpha / 2)) * spread * math.sqrt(1 + 1 / count)
+    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * spread * math.sqrt(1 + 1 / count)
     error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0
     own = math.hypot(spread / math.sqrt(count), error)
     log_ratio = float(after.mean() - before.mean())

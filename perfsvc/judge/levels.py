@@ -1,4 +1,7 @@
-"""The level of a series: one number with an interval, from the samples of a replica or from the replicas of a run."""
+"""The level of a series and its noise, from the samples of a replica or from the replicas of a run.
+
+A level is one number with an interval. Noise has two parts: from sample to sample, and from process to process.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,14 +9,17 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, stdtrit
+from scipy.special import bdtr, ndtri, stdtrit
 
-from perfsvc.model import Estimate
+from perfsvc.model import Estimate, Noise
 
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 """The coverage of intervals unless a caller asks for another."""
+
+NORMAL_MAD = 1.482602218505602
+"""The standard deviation of a normal distribution over its median absolute deviation."""
 
 
 def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
@@ -53,15 +59,14 @@ def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
 
 
-def level_of(replicas: Sequence[Estimate], confidence: float = CONFIDENCE) -> Estimate:
+def level_of(replicas: Sequence[Estimate]) -> Estimate:
     """Return the level of a case in one run: the geometric mean of its replicas' medians.
 
     The interval comes from the spread of the replicas. The ratio of two levels is the ratio that ``compare`` gives.
     One replica shows no spread between replicas; its level has the interval of its own median.
 
     Args:
-        replicas: the ``estimate`` of each replica, with the same confidence.
-        confidence: the coverage of the interval, between 0 and 1.
+        replicas: the ``estimate`` of each replica.
 
     Raises:
         ValueError: no replica, or a median that is not above zero.
@@ -69,28 +74,8 @@ def level_of(replicas: Sequence[Estimate], confidence: float = CONFIDENCE) -> Es
     medians = replica_medians([[replica.median_s] for replica in replicas])
     if len(replicas) == 1:
         return replicas[0]
-    samples = sum(replica.samples for replica in replicas)
-    return _estimate_of_replicas(medians, confidence, samples)
-
-
-def level_of_metric(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Return the level of a named metric in one run, from one value a replica, in the metric's own unit.
-
-    One value alone is its own interval.
-
-    Args:
-        values: shape (replicas,).
-        confidence: the coverage of the interval, between 0 and 1.
-
-    Raises:
-        ValueError: no value, or one that is not finite.
-    """
-    array = np.asarray(values, dtype=np.float64)
-    if not array.size or not np.isfinite(array).all():
-        raise ValueError("a level needs the finite value of at least one replica")
-    if array.size == 1:
-        return Estimate(float(array[0]), float(array[0]), float(array[0]), 1)
-    return _estimate_of_replicas(array, confidence, array.size)
+    (center,), (low,), (high,) = levels_of(medians[None, :])
+    return Estimate(float(center), float(low), float(high), sum(replica.samples for replica in replicas))
 
 
 def center_of(values: Floats) -> float:
@@ -99,7 +84,7 @@ def center_of(values: Floats) -> float:
     return float(centers[0])
 
 
-def levels_of(values: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, Floats, Floats]:
+def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the level of each of many runs, and the low and high ends of its interval, each of shape (runs,).
 
     A level is the geometric mean of the replicas' values, with Student's interval of the mean of their logarithms. A
@@ -108,7 +93,6 @@ def levels_of(values: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, F
     Args:
         values: one value a run and replica, shape (runs, replicas); NaN if there is no such replica. The ends of a run
             with one replica are NaN; so is everything of a run without any.
-        confidence: the coverage of the intervals, between 0 and 1.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1).
@@ -121,7 +105,7 @@ def levels_of(values: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, F
         terms = np.where(positive[:, None], np.log(values / unit[:, None]), values)
         mean = np.nansum(terms, axis=1) / replicas
         squares = np.nansum((terms - mean[:, None]) ** 2, axis=1)
-        half = stdtrit(replicas - 1.0, 1 - _tail(confidence)) * np.sqrt(squares / (replicas - 1) / replicas)
+        half = stdtrit(replicas - 1.0, 1 - _tail(CONFIDENCE)) * np.sqrt(squares / (replicas - 1) / replicas)
         center = np.where(positive, unit * np.exp(mean), mean)
         low = np.where(positive, center * np.exp(-half), mean - half)
         high = np.where(positive, center * np.exp(half), mean + half)
@@ -171,12 +155,62 @@ def sorted_samples(samples: ArrayLike, *, allow_zero: bool = False) -> Floats:
     return times
 
 
-def _estimate_of_replicas(values: Floats, confidence: float, samples: int) -> Estimate:
-    (center,), (low,), (high,) = levels_of(values[None, :], confidence)
-    return Estimate(float(center), float(low), float(high), samples)
-
-
 def _tail(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, unlike {confidence:g}")
     return (1 - confidence) / 2
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
+    """Return the noise of a case's times in one run, as relative standard deviations.
+
+    ``within`` is the noise of the samples around the median of their own replica: the median absolute deviation of all
+    of them, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
+
+    ``between`` is what the replicas' medians differ by beyond their own errors. Even equal processes have different
+    medians, because each median comes from a few samples. The error of each median is taken from the samples (the width
+    of its distribution-free interval), whatever their distribution. ``between`` squared is the variance of the medians
+    minus the mean square of those errors, or 0 if nothing is left. Samples that follow each other closely are more
+    alike than others, so that a little of ``within`` may show as ``between``, and never the other way round.
+
+    Args:
+        replicas: for each replica its times in seconds, shape (n,). Replicas of fewer than two samples are ignored.
+
+    Returns:
+        ``within`` is None without a replica of two samples, ``between`` without two such replicas.
+
+    Raises:
+        ValueError: a time that is not finite or not above zero.
+
+    Source:
+        F. R. Hampel (1974), The influence curve and its role in robust estimation, J. Am. Stat. Assoc. 69 (the median
+        absolute deviation); J. W. McKean and R. M. Schrader (1984), A comparison of methods for studentizing the sample
+        median, Commun. Stat. Simul. Comput. 13(6) (the error of a median); variance components by subtraction: S. R.
+        Searle, G. Casella and C. E. McCulloch (1992), Variance Components, Wiley, chapter 3.
+    """
+    ordered = [times for times in map(sorted_samples, filter(np.size, replicas)) if times.size > 1]
+    if not ordered:
+        return Noise(None, None)
+    medians = np.array([median_of_sorted(times) for times in ordered])
+    deviations = np.concatenate([times / center - 1 for times, center in zip(ordered, medians, strict=True)])
+    within = NORMAL_MAD * median(np.abs(deviations))
+    if len(ordered) == 1:
+        return Noise(within, None)
+    errors = np.array([_error_of_median(times) for times in ordered]) / medians
+    variance = float(np.var(medians / medians.mean(), ddof=1) - np.mean(errors**2))
+    return Noise(within, max(variance, 0.0) ** 0.5)
+
+
+def _error_of_median(times: Floats) -> float:
+    """Return the standard error of the median of sorted times, from the width and true coverage of its interval."""
+    rank = median_rank(times.size)
+    return float(times[-rank] - times[rank - 1]) / _interval_width(times.size)
+
+
+@cache
+def _interval_width(count: int) -> float:
+    """Return how many standard errors wide the interval that ``estimate`` gives for ``count`` samples is."""
+    return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))

@@ -1,9 +1,11 @@
-"""Judge each series: the level of a candidate run against the level of its baseline."""
+"""Judge each series: the level of a candidate run against the level of its baseline, by the threshold of the series."""
 
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import chain
 from math import isfinite
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from perfsvc.judge.comparison import NO_RATIO, compare, compare_with_devices
 from perfsvc.judge.levels import center_of, median
 from perfsvc.model import (
     AUXILIARY,
+    MAX_ERROR,
     TIME,
     UNJUDGED,
     CacheState,
@@ -43,7 +46,6 @@ def verdicts(
     candidate: Mapping[Series, Level],
     *,
     threshold: Callable[[Series], float] | float,
-    alpha: float = 0.01,
     every: bool = False,
 ) -> list[Judgement]:
     """Return one judgement for each judged series of either mapping, regressions first.
@@ -68,38 +70,33 @@ def verdicts(
         baseline: the levels to compare with, of one run or of several.
         candidate: the levels of the run to judge.
         threshold: the smallest relative change that matters, or a function that returns it for a candidate's series.
-        alpha: the probability of an interval that misses the true ratio.
         every: include the auxiliary metrics that did not move.
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
     usable = {series: level for series, level in baseline.items() if not _fault(level)}
     baseline_sources = _baseline_sources(baseline, usable, candidate)
     cases = {_time_of(series): level for series, level in usable.items()}
-    versions: dict[Hashable, int] = {}
-    for series in baseline:
-        key = _any_version(series)
-        versions[key] = max(series.case.version, versions.get(key, series.case.version))
+    versions = _newest_versions(baseline)
+    limit_of = threshold if callable(threshold) else lambda _: threshold
 
-    judgements = []
+    judgements = [
+        _missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
+    ]
     for series, level in candidate.items():
         before = baseline.get(series)
         if not every and series.metric in AUXILIARY and before is not None and before.replicas == level.replicas:
             continue
-        sources = baseline_sources.get(series, (series,))
-        before = baseline.get(sources[0]) or _fault_of_case(baseline, sources[0])
+        sources = {source: baseline[source] for source in baseline_sources.get(series, ())}
+        before = next(iter(sources.values()), None) or _fault_of_case(baseline, series)
         if level.status is Status.SKIPPED:
             if known := cases.get(_time_of(series)):
                 judgements.append(_missing(series, known, level))
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
-        elif before is None or sources[0] not in usable:
+        elif usable.keys().isdisjoint(sources):
             judgements.append(_row(series, Verdict.NEW, _why_new(series, before, versions), before, level))
         else:
-            limit = threshold(series) if callable(threshold) else threshold
-            judgements.append(_compared(series, {source: baseline[source] for source in sources}, level, limit, alpha))
-    judgements += [
-        _missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
-    ]
+            judgements.append(_compared(series, sources, level, limit_of(series)))
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -165,9 +162,7 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def _compared(
-    series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float, alpha: float
-) -> Judgement:
+def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float) -> Judgement:
     """Compare a series with its baseline: its own level, or those of other devices of its model."""
     source, before = next(iter(baselines.items()))
     values = [*chain.from_iterable(chain(after.replicas, *(level.replicas for level in baselines.values())))]
@@ -178,10 +173,10 @@ def _compared(
     note = ""
     if len(baselines) > 1:
         devices = [level.replicas for level in baselines.values()]
-        comparison = compare_with_devices(devices, after.replicas, threshold=threshold, alpha=alpha)
+        comparison = compare_with_devices(devices, after.replicas, threshold=threshold)
         note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
-        comparison = compare(before.replicas, after.replicas, threshold=threshold, alpha=alpha)
+        comparison = compare(before.replicas, after.replicas, threshold=threshold)
         if source.device != series.device:
             note = f"; compared with another {source.device_model} ({source.device}), whose difference counts too"
     return replace(
@@ -192,6 +187,15 @@ def _compared(
         baseline_s=center_of(np.array([_center(level) for level in baselines.values()])),
         smallest=comparison.smallest,
     )
+
+
+def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
+    """Return the newest version of each case, by ``_any_version``."""
+    versions: dict[Hashable, int] = {}
+    for series in baseline:
+        key = _any_version(series)
+        versions[key] = max(series.case.version, versions.get(key, series.case.version))
+    return versions
 
 
 def _why_new(series: Series, before: Level | None, versions: Mapping[Hashable, int]) -> str:
@@ -272,3 +276,95 @@ def _sort_key(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
     series, verdict = judgement.series, judgement.verdict
     steepness = -(judgement.ratio or 0.0) if verdict is Verdict.REGRESSION else 0.0
     return ORDER.index(verdict), steepness, series.case.id, series.device, series.metric, series.cache
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+THRESHOLDS: Mapping[str, float] = MappingProxyType(
+    {
+        # Medians of kernels over 50 µs differ by about 0.1 % from process to process. Shorter kernels differ by more,
+        # and are then inconclusive: alpha limits false changes, whatever the threshold.
+        "cuda": 0.01,
+        # The CPU device's times are rough: other processes share its cores and caches.
+        "cpu": 0.50,
+        # The fake device stands in for a GPU.
+        "fake": 0.01,
+    }
+)
+"""The threshold by kind of device, as a fraction of the baseline."""
+
+ERROR_THRESHOLD = 1.0
+"""The threshold of errors on every device: twice the error is one bit of accuracy lost. Smaller changes come from the
+order of a sum, and beyond the tolerance the result is wrong in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRule:
+    """The smallest relevant change of some cases and metrics.
+
+    Attributes:
+        takes: returns whether the rule applies to a case.
+        metric: a glob of metrics; ``*`` is all but the maximum error, which has to be named.
+        change: the change, as a fraction of the baseline.
+    """
+
+    takes: Callable[[Case], bool]
+    metric: str
+    change: float
+
+    def applies_to(self, case: Case, metric: str) -> bool:
+        """Return True if the rule applies to a metric of a case."""
+        named = fnmatchcase(metric, self.metric) and (metric != MAX_ERROR or self.metric != "*")
+        return named and self.takes(case)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """The configured rules and a command's own threshold. Of the rules that apply to a metric, the last one decides.
+
+    Attributes:
+        rules: in their order.
+        override: a command's own threshold for all that it judges, as a fraction; it comes before the rules.
+    """
+
+    rules: tuple[ThresholdRule, ...] = ()
+    override: float | None = None
+
+    def configured(self, case: Case, metric: str) -> float | None:
+        """Return the smallest relevant change that the rules set for a metric of a case; None if no rule applies."""
+        return next((rule.change for rule in reversed(self.rules) if rule.applies_to(case, metric)), None)
+
+
+ThresholdOption = Thresholds | float | None
+"""What a user chose: the rules and perhaps a command's threshold; that threshold alone; or None for the defaults."""
+
+
+def without_override(option: ThresholdOption) -> Thresholds:
+    """Return the configured rules alone, without the threshold of the current command."""
+    return Thresholds(option.rules) if isinstance(option, Thresholds) else Thresholds()
+
+
+def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOption) -> float:
+    """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
+
+    The command's own threshold comes first, then the rules, then the default of the kind of device. For errors, which a
+    command's threshold does not reach, it is the rule that names them, else ``ERROR_THRESHOLD``.
+    """
+    thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
+    if thresholds.override is not None and metric != MAX_ERROR:
+        return thresholds.override
+    configured = thresholds.configured(case, metric)
+    if configured is not None:
+        return configured
+    return ERROR_THRESHOLD if metric == MAX_ERROR else default_threshold(device_kind)
+
+
+def default_threshold(device_kind: str) -> float:
+    """Return the threshold of a kind of device (``DeviceInfo.kind``) unless a user sets another.
+
+    Raises:
+        ValueError: perfsvc has no device of this kind.
+    """
+    if device_kind not in THRESHOLDS:
+        raise ValueError(f"no device is of kind {device_kind!r}: the kinds are {', '.join(sorted(THRESHOLDS))}")
+    return THRESHOLDS[device_kind]

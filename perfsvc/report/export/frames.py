@@ -173,7 +173,7 @@ def details(record: Mapping[Any, Any]) -> RunDetails:
 def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFrame:
     """Return the level of each group as ``center``, and ``low`` and ``high`` for groups of several values.
 
-    The level is defined like ``judge.level_of_metric``: the geometric mean with Student's interval, or the arithmetic
+    The level is defined like ``judge.levels_of``: the geometric mean with Student's interval, or the arithmetic
     mean if a value is zero or below.
     """
     groups = values.groupby(by, sort=False, dropna=False)

@@ -16,7 +16,7 @@ devices = st.lists(replicas, min_size=2, max_size=5)
 
 
 def compared(others: list[Replicas], candidate: Replicas, threshold: float = 0.01) -> Comparison:
-    return compare_with_devices(others, candidate, threshold=threshold, alpha=0.01)
+    return compare_with_devices(others, candidate, threshold=threshold)
 
 
 def device(generator: np.random.Generator, count: int, *, between: float, within: float = 0.001) -> Replicas:

@@ -33,7 +33,7 @@ def test_a_single_look_equals_compare() -> None:
 def test_each_of_several_looks_has_an_equal_part_of_the_error() -> None:
     before, after = sides(np.random.default_rng(2), 0.02)
     for look in (1, 2, 4):
-        assert compare_at_look(before, after, look=look, looks=4, alpha=0.04) == compare(before, after, alpha=0.01)
+        assert compare_at_look(before, after, look=look, looks=4) == compare(before, after, alpha=0.01 / 4)
 
 
 def test_all_looks_together_call_equal_levels_changed_no_more_often_than_alpha() -> None:

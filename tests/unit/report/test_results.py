@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -179,8 +180,8 @@ def test_metrics_have_their_level_and_its_interval() -> None:
     )
     gain, hops = row.metrics
     for metric, values in ((gain, [-1.0, 0.0, 1.0]), (hops, [1.0, 2.0, 4.0])):
-        level = judge.level_of_metric(values)
-        assert (metric.value, metric.low, metric.high) == pytest.approx((level.median_s, level.low_s, level.high_s))
+        (center,), (low,), (high,) = judge.levels_of(np.array([values]))
+        assert (metric.value, metric.low, metric.high) == pytest.approx((center, low, high))
     row = only_row(columns(metrics=[{"hops": 1.0}, {"hops": 2.0}, {}], status=["ok", "ok", "wrong"]))
     assert row.metrics == ()
 
