@@ -10,13 +10,16 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
+    Integer,
     Select,
     and_,
     bindparam,
+    cast,
     delete,
     func,
     insert,
     literal,
+    null,
     or_,
     select,
     union_all,
@@ -67,10 +70,10 @@ class BaselineStore:
         model instead, each with that device's pin or level. A series without any of these is absent.
         """
         with self._database.reading() as connection:
-            keys = series_keys(connection, series, before_run)
+            devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
+            keys = series_keys(connection, series, before_run, {device.uuid: device.id for device in devices})
             runs = _accepted_runs(connection, set(keys.values()), before_run)
             runs |= _pinned_runs(connection, set(keys.values()))
-            devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
         other_devices = {
             replace(series, device=device.uuid): runs[other]
             for series, key in keys.items()
@@ -233,8 +236,9 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
     )
-    accepted = _by_key(connection, by_verdict)
-    for key, run in _by_key(connection, by_person).items():
+    accepted: dict[SeriesKey, int] = {}
+    for lineage, own_id, device, metric, cache, run in connection.execute(union_all(by_verdict, by_person)):
+        key = SeriesKey(lineage, own_id, device, metric, cache)
         accepted[key] = max(run, accepted.get(key, 0))
     return accepted
 
@@ -266,8 +270,8 @@ def _first_runs(
     Nearly all series have one in the first run, so the other runs are searched only for the rest.
     """
     between = (Runs.state.in_(ENDED), Runs.id > after, Runs.id < before_run)
-    first_run = connection.scalar(select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1))
-    if not keys or first_run is None:
+    first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
+    if not keys:
         return {}
     found = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
     if missing := keys - found.keys():
@@ -337,26 +341,34 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     environment of the run, or that the run did not measure, is absent.
     """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    measured = select(*key, Measurements.environment_id).join(Cases, Cases.id == Measurements.case_id)
-    environments: dict[int, set[CaseIds]] = defaultdict(set)
-    of_run = measured.where(Cases.lineage_id.in_(lineages), Measurements.run_id == run).distinct()
-    for lineage, device, cache, environment in connection.execute(of_run):
-        environments[environment].add((lineage, device, cache))
+    of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()
+    in_run = (
+        select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Cases.lineage_id.in_(lineages), Measurements.run_id == run)
+        .distinct()
+    )
+    others = select(Environments.id).where(Environments.id != of_run.c.environment_id)
+    elsewhere = (
+        select(*key, of_run.c.environment_id, func.max(Measurements.run_id))
+        .select_from(of_run)
+        .join(Measurements, Measurements.environment_id.in_(others))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Measurements.run_id < run)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .group_by(*key, of_run.c.environment_id)
+    )
+    measured: set[tuple[CaseIds, int]] = set()
+    last_elsewhere: dict[tuple[CaseIds, int], int] = {}
+    for lineage, device, cache, environment, last_run in connection.execute(union_all(in_run, elsewhere)):
+        if last_run is None:
+            measured.add(((lineage, device, cache), environment))
+        else:
+            last_elsewhere[(lineage, device, cache), environment] = last_run
     starts: dict[CaseIds, int] = {}
-    known = set(connection.scalars(select(Environments.id)))
-    for environment, keys in environments.items():
-        elsewhere = (
-            select(*key, func.max(Measurements.run_id))
-            .join(Cases, Cases.id == Measurements.case_id)
-            .join(Runs, Runs.id == Measurements.run_id)
-            .where(Measurements.environment_id.in_(known - {environment}), Measurements.run_id < run)
-            .where(Cases.lineage_id.in_({lineage for lineage, *_ in keys}))
-            .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-            .group_by(*key)
-        )
-        for lineage, device, cache, last in connection.execute(elsewhere):
-            if (lineage, device, cache) in keys:
-                starts[lineage, device, cache] = max(last, starts.get((lineage, device, cache), 0))
+    for case_ids, environment in measured & last_elsewhere.keys():
+        starts[case_ids] = max(starts.get(case_ids, 0), last_elsewhere[case_ids, environment])
     return starts
 
 

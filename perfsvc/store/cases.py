@@ -370,12 +370,18 @@ class SeriesKey(NamedTuple):
         return self.lineage, self.device, self.cache
 
 
-def lineage_keys(connection: Connection, series: Iterable[Series]) -> dict[Series, SeriesKey]:
-    """Return the key of each series without an own name. A series whose case or device is not stored is absent."""
+def lineage_keys(
+    connection: Connection, series: Iterable[Series], devices: Mapping[str, int] | None = None
+) -> dict[Series, SeriesKey]:
+    """Return the key of each series without an own name. A series whose case or device is not stored is absent.
+
+    ``devices`` holds the ids of all devices by UUID, if the caller has read them.
+    """
     wanted = list(series)
     cases = {(series.case, series.case.formerly): series.case for series in wanted}  # a case has several series
     lineages = lineages_of(connection, cases.values())
-    devices = dict(connection.execute(select(Devices.uuid, Devices.id)).all())
+    if devices is None:
+        devices = {row.uuid: row.id for row in connection.execute(select(Devices.uuid, Devices.id))}
     return {
         series: SeriesKey(lineages[series.case], 0, devices[series.device], series.metric, series.cache)
         for series in wanted
@@ -383,8 +389,13 @@ def lineage_keys(connection: Connection, series: Iterable[Series]) -> dict[Serie
     }
 
 
-def series_keys(connection: Connection, series: Iterable[Series], run: int) -> dict[Series, SeriesKey]:
-    """Return the key of each series as a run has it. A series whose case or device is not stored is absent."""
+def series_keys(
+    connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int] | None = None
+) -> dict[Series, SeriesKey]:
+    """Return the key of each series as a run has it. A series whose case or device is not stored is absent.
+
+    ``devices`` holds the ids of all devices by UUID, if the caller has read them.
+    """
     query = (
         select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, own_name(Measurements.run_id))
         .join(Measurements, Measurements.case_id == Cases.id)
@@ -394,5 +405,5 @@ def series_keys(connection: Connection, series: Iterable[Series], run: int) -> d
     own_names = {
         case_of(row.benchmark, row.variant, row.point, row.version): row.own_name for row in connection.execute(query)
     }
-    keys = lineage_keys(connection, series)
+    keys = lineage_keys(connection, series, devices)
     return {series: key._replace(own_name=own_names.get(series.case, 0)) for series, key in keys.items()}
