@@ -20,10 +20,10 @@ def command() -> None:
 @click.argument("run")
 @options.select
 @options.exclude
-@click.option("--comment", default="", help="Why.")
+@click.option("--comment", default="", help="Why this run is the baseline.")
 @options.suite
 @options.database
-@options.formats()
+@options.formats
 def set_(
     run: str,
     select: tuple[str, ...],
@@ -50,7 +50,7 @@ def set_(
 
 @command.command("show")
 @options.database
-@options.formats()
+@options.formats
 def show(database: str, output_format: str) -> None:
     """List the pins."""
     from perfsvc.report.export.objects import plain
@@ -71,7 +71,7 @@ def show(database: str, output_format: str) -> None:
 @options.select
 @options.exclude
 @options.database
-@options.formats()
+@options.formats
 def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
     """Remove pins; the last accepted level counts again."""
     from perfsvc import units

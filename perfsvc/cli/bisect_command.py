@@ -20,7 +20,7 @@ from perfsvc.cli import configuration, options, output
     type=click.Choice(["cold", "warm"]),
     default=None,
     show_default="the case's first cache state",
-    help="Its cache state.",
+    help="The cache state to measure.",
 )
 @click.option(
     "--metric",
@@ -39,7 +39,7 @@ from perfsvc.cli import configuration, options, output
 @click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side starts.")
 @options.suite
 @options.threshold
-@options.formats()
+@options.formats
 def command(
     case: str,
     good: str,

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from perfsvc.service.check.check import CheckRequest
 
 Format = Literal["table", "json", "markdown", "junit", "github"]
-FORMATS: tuple[Format, ...] = ("table", "json", "markdown", "junit", "github")
 
 
 class CheckOptions(TypedDict):
@@ -60,7 +59,7 @@ class CheckOptions(TypedDict):
     help="Compare with the suite at this git revision, without a database, instead of with the baseline.",
 )
 @click.option(
-    "--accept", default="", metavar="REASON", help="Make everything found the baseline from now on, for this reason."
+    "--accept", default="", metavar="REASON", help="Make all results the baseline from now on, for this reason."
 )
 @click.option("--run", "also_run", is_flag=True, help="Also run the cases on the CPU device and check their results.")
 @click.option("--all", "everything", is_flag=True, help="Show every kernel on every architecture with all its facts.")
@@ -69,7 +68,7 @@ class CheckOptions(TypedDict):
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(FORMATS),
+    type=click.Choice(get_args(Format)),
     default="table",
     show_default=True,
     help="A table for people, or JSON, Markdown, JUnit's XML, or annotations for GitHub.",

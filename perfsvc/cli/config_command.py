@@ -14,7 +14,7 @@ def command() -> None:
 
 
 @command.command("show")
-@options.formats()
+@options.formats
 def show(output_format: str) -> None:
     """Show every setting and where it comes from: a line of the file, a variable, or the default.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from perfsvc.judge import Thresholds
 
 EVERYWHERE = {"database": "database", "suite": "suite"}
-"""The key of the setting with an option's default, by the name of the option's parameter; in every command."""
+"""The key of the setting that holds an option's default, by the name of the option's parameter, for all commands."""
 
 DEVICES = {"devices": "run.devices"}
 OF_COMMAND: Mapping[str, Mapping[str, str]] = {
@@ -43,7 +43,7 @@ OF_COMMAND: Mapping[str, Mapping[str, str]] = {
     "check": {"architectures": "check.architectures"},
     "dashboard": {"folder": "dashboard.folder"},
 }
-"""The same by command, for options of a single command."""
+"""Further keys by command, for options whose setting depends on the command."""
 
 WITHOUT_FILE = frozenset({"init", "config", "devices"})
 """Commands that must work even if the file is invalid."""
@@ -73,7 +73,7 @@ class Configuration:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing can be configured. This is cheap to see, and saves reading the settings."""
+        """Whether no file and no variable configures anything. This is much cheaper than reading the settings."""
         if self.path or any(name.startswith("PERFSVC_") and name not in _READ_ELSEWHERE for name in os.environ):
             return False
         try:
@@ -86,16 +86,16 @@ class Configuration:
         """Return the defaults of a command's options for click; ``--help`` shows the built-in defaults."""
         if name in WITHOUT_FILE or not HELP.isdisjoint(arguments) or self.is_empty:
             return {}
-        return {name: self._below(command, {**EVERYWHERE, **OF_COMMAND.get(name, {})})}
+        return {name: self._defaults(command, {**EVERYWHERE, **OF_COMMAND.get(name, {})})}
 
-    def _below(self, command: click.Command | None, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _defaults(self, command: click.Command | None, keys: Mapping[str, str]) -> dict[str, Any]:
         """Return the defaults of a command and of the commands in its group."""
         commands = command.commands if isinstance(command, click.Group) else {}
         own = {option: self._value(key) for option, key in keys.items() if self._is_set(key)}
-        return own | {name: self._below(below, keys) for name, below in commands.items()}
+        return own | {name: self._defaults(member, keys) for name, member in commands.items()}
 
     def _is_set(self, key: str) -> bool:
-        """Return True if a key is set, or if a file sets it by its location."""
+        """Return True if the user set a key, or if the location of perfsvc.toml decides its default."""
         return self.loaded.given(key) or (key in EVERYWHERE.values() and self.loaded.path is not None)
 
     def _value(self, key: str) -> Any:
@@ -106,24 +106,28 @@ class Configuration:
 
 
 def current() -> Configuration:
-    """Return the configuration of the running command; outside of any, the one of the current folder."""
+    """Return the configuration of the running command; without a command, that of the current folder."""
     context = click.get_current_context(silent=True)
     return (context.find_object(Configuration) if context else None) or Configuration()
 
 
 def thresholds(asked: float | None) -> "Thresholds | float | None":
-    """Return the threshold of ``--threshold``, with the rules of the settings for commands without it."""
+    """Return the thresholds to judge with: the rules of the settings, over which ``--threshold`` takes precedence.
+
+    Args:
+        asked: the value of ``--threshold``; None without the option.
+    """
     configuration = current()
     if configuration.is_empty:
         return asked
-    from perfsvc.service.compare.compare import thresholds as laid_down
+    from perfsvc.service.compare.compare import thresholds as with_rules
 
-    found = laid_down(configuration.loaded.settings, asked)
-    return found if found.rules else asked
+    configured = with_rules(configuration.loaded.settings, asked)
+    return configured if configured.rules else asked
 
 
 def against() -> str:
-    """Return the run that the settings compare with."""
+    """Return the run that series without a pin are compared with, or ``@baseline``."""
     configuration = current()
     return "@baseline" if configuration.is_empty else configuration.loaded.settings.baseline.against
 

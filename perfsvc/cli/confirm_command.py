@@ -35,7 +35,7 @@ from perfsvc.cli import configuration, options, output
 @options.suite
 @options.threshold
 @options.database
-@options.formats()
+@options.formats
 def command(
     case: str,
     run: str,

@@ -23,7 +23,7 @@ def command() -> None:
     help="Show the newest N runs.",
 )
 @options.database
-@options.formats()
+@options.formats
 def build(folder: Path, last: int, database: str, output_format: str) -> None:
     """Write a static site to DIR (default: site): tonight, a page a series, a page a finding.
 

@@ -15,7 +15,7 @@ def command() -> None:
 
 @command.command("upgrade")
 @options.database
-@options.formats()
+@options.formats
 def upgrade(database: str, output_format: str) -> None:
     """Upgrade the database to this perfsvc's schema. A SQLite file is backed up next to itself first."""
     from perfsvc.store import Store
@@ -33,7 +33,7 @@ def upgrade(database: str, output_format: str) -> None:
 
 @command.command("check")
 @options.database
-@options.formats()
+@options.formats
 def check(database: str, output_format: str) -> None:
     """Check whether this perfsvc can use the database as it is."""
     from perfsvc.store import Store
@@ -64,7 +64,7 @@ def _age(name: str, what: str) -> options.Decorator:
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--vacuum", is_flag=True, help="Then return the space to the file system; this locks the database.")
 @options.database
-@options.formats()
+@options.formats
 def prune(
     samples: float | None,
     binaries: float | None,

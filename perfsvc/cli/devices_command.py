@@ -6,7 +6,7 @@ from perfsvc.cli import options, output
 
 
 @click.command("devices")
-@options.formats()
+@options.formats
 def command(output_format: str) -> None:
     """List the devices of this machine: every GPU, and the CPU device.
 

@@ -10,7 +10,7 @@ from perfsvc.errors import InfrastructureError
 
 @click.command("doctor")
 @options.database
-@options.formats()
+@options.formats
 def command(database: str, output_format: str) -> None:
     """Check the environment and print a cure for what is missing.
 

@@ -26,7 +26,7 @@ from perfsvc.cli import options, output
 @options.devices
 @options.suite
 @options.database
-@options.formats()
+@options.formats
 def command(
     before: str,
     after: str,

@@ -26,8 +26,8 @@ class ListByDefault(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``list`` if no command is given."""
-        named = not args or args[0] in {*ctx.help_option_names, *self.commands} or not args[0].startswith("-")
-        return super().parse_args(ctx, args if args and named else ["list", *args])
+        names_a_command = bool(args) and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if names_a_command else ["list", *args])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of a finding's life."""
@@ -42,8 +42,8 @@ class Until(_ToMoment):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Return the moment, in UTC."""
         text, now = str(value), datetime.now(UTC)
-        if long := re.fullmatch(r"(\d{1,4})([dw])", text):
-            return now + timedelta(days=int(long[1]) * _DAYS[long[2]])
+        if duration := re.fullmatch(r"(\d{1,4})([dw])", text):
+            return now + timedelta(days=int(duration[1]) * _DAYS[duration[2]])
         try:
             moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
         except ValueError:
@@ -63,7 +63,7 @@ only = click.option(
 
 
 def why(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option ``--comment``."""
+    """Return the option ``--comment`` with this help text."""
     return click.option("--comment", "reason", default="", metavar="TEXT", help=what)
 
 
@@ -79,7 +79,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--all", "every", is_flag=True, help="Also accepted and resolved findings.")
 @options.database
-@options.formats()
+@options.formats
 def list_(every: bool, database: str, output_format: str) -> None:
     """List the findings that need attention, newest first."""
     from perfsvc.report.export.objects import plain
@@ -99,7 +99,7 @@ def list_(every: bool, database: str, output_format: str) -> None:
 @command.command("show")
 @number
 @options.database
-@options.formats()
+@options.formats
 def show(number: int, database: str, output_format: str) -> None:
     """Show finding ID: all cases that it moved, and its history."""
     from perfsvc.report.export.objects import finding_json
@@ -119,7 +119,7 @@ def show(number: int, database: str, output_format: str) -> None:
 @only
 @why("What you know about it.")
 @options.database
-@options.formats()
+@options.formats
 def ack(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
     """Acknowledge finding ID: you are looking at it."""
     finding = _set_state(database, number, "acknowledged", select, reason=reason)
@@ -131,7 +131,7 @@ def ack(number: int, select: tuple[str, ...], reason: str, database: str, output
 @click.option("--reason", required=True, metavar="TEXT", help="Why the new level is right.")
 @only
 @options.database
-@options.formats()
+@options.formats
 def accept(number: int, reason: str, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Accept finding ID: its cases' present levels become the levels that later runs are compared with.
 
@@ -151,7 +151,7 @@ def accept(number: int, reason: str, select: tuple[str, ...], database: str, out
 @only
 @why("What fixed it.")
 @options.database
-@options.formats()
+@options.formats
 def resolve(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
     """Resolve finding ID; the next run that still shows it reopens it."""
     finding = _set_state(database, number, "resolved", select, reason=reason)
@@ -162,9 +162,9 @@ def resolve(number: int, select: tuple[str, ...], reason: str, database: str, ou
 @number
 @click.option("--until", type=Until(), help="When it opens again: 2026-12-24, 14d or 2w (default: never).")
 @only
-@why("Why.")
+@why("Why you ignore it.")
 @options.database
-@options.formats()
+@options.formats
 def ignore(
     number: int, until: datetime | None, select: tuple[str, ...], reason: str, database: str, output_format: str
 ) -> None:
@@ -176,9 +176,9 @@ def ignore(
 @command.command("reopen")
 @number
 @only
-@why("Why.")
+@why("Why you reopen it.")
 @options.database
-@options.formats()
+@options.formats
 def reopen(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
     """Reopen finding ID; an accepted level no longer counts."""
     finding = _set_state(database, number, "open", select, reason=reason)
@@ -190,7 +190,7 @@ def reopen(number: int, select: tuple[str, ...], reason: str, database: str, out
 @click.argument("owner", required=False)
 @only
 @options.database
-@options.formats()
+@options.formats
 def assign(number: int, owner: str | None, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Give finding ID to OWNER (default: yourself); '' removes the owner."""
     from perfsvc.service.findings import actions
@@ -204,7 +204,7 @@ def assign(number: int, owner: str | None, select: tuple[str, ...], database: st
 @click.argument("text")
 @only
 @options.database
-@options.formats()
+@options.formats
 def comment(number: int, text: str, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Add TEXT to the history of finding ID."""
     from perfsvc.service.findings import actions
@@ -224,8 +224,8 @@ def _set_state(database: str, number: int, state: str, select: tuple[str, ...], 
     )
 
 
-def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Selection | None], Finding]") -> "Finding":
-    """Apply an action to a finding, or to its selected cases."""
+def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Selection], Finding]") -> "Finding":
+    """Return the finding after an action on it or on its selected cases."""
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 

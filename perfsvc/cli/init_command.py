@@ -16,7 +16,7 @@ from perfsvc.cli import options, output
     help="The suite to write into the file.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing perfsvc.toml.")
-@options.formats()
+@options.formats
 def command(suite: Path | None, *, force: bool, output_format: str) -> None:
     """Write a commented perfsvc.toml for the suite in this folder.
 

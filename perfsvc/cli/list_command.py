@@ -13,7 +13,7 @@ from perfsvc.cli import options, output
 @options.select
 @options.exclude
 @options.points
-@options.formats()
+@options.formats
 def command(
     suite: Path,
     select: tuple[str, ...],

@@ -17,7 +17,7 @@ from perfsvc.cli import configuration, ending, options, output
     show_default="nightly.wait of perfsvc.toml, else not at all",
     help="How long to wait for another night on this host to end: 20m, 2h.",
 )
-@options.formats()
+@options.formats
 def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     """Run one unattended night: check, measure, judge, confirm, and notify people of news.
 

@@ -34,16 +34,14 @@ database = click.option(
 )
 
 
-def formats() -> Decorator:
-    """``--format``, with ``table`` for people as the default and ``json`` for programs."""
-    return click.option(
-        "--format",
-        "output_format",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="A table for people, or JSON for programs.",
-    )
+formats = click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or JSON for programs.",
+)
 
 
 def suite_folder() -> Path:
@@ -53,10 +51,13 @@ def suite_folder() -> Path:
 
 
 def announce_suite(chosen: Path) -> None:
-    """Print on standard error that the built-in suite is used by default, since there is no ``./kernels``."""
+    """Print a line on standard error if the user chose no suite and the built-in suite is used.
+
+    A perfsvc.toml without a suite is no choice: its default is also the built-in suite if there is no ``./kernels``.
+    """
     source = click.get_current_context().get_parameter_source("suite")
-    by_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
-    if (by_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
+    default_of_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
+    if (default_of_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
         click.echo(f"there is no folder ./kernels here: using the built-in suite, {chosen}", err=True)
 
 
@@ -116,7 +117,7 @@ class Share(_ToFloat):
         self._below = below
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The fraction."""
+        """Return the fraction."""
         try:
             return units.parse_share(str(value), below=self._below, example=self._example)
         except ValueError as error:
@@ -129,7 +130,7 @@ class Seconds(_ToFloat):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds."""
+        """Return the seconds."""
         try:
             seconds = float(value)
         except ValueError:
@@ -145,7 +146,7 @@ class Duration(_ToFloat):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds."""
+        """Return the seconds."""
         try:
             return float(value) if isinstance(value, float) else units.parse_duration(str(value))
         except ValueError as error:

@@ -26,11 +26,9 @@ def console() -> "Console":
     )
 
 
-def show(*renderables: "RenderableType") -> None:
-    """Print tables and text."""
-    out = console()
-    for renderable in renderables:
-        out.print(renderable)
+def show(renderable: "RenderableType") -> None:
+    """Print a table or a text."""
+    console().print(renderable)
 
 
 def show_json(value: Any) -> None:
@@ -39,14 +37,14 @@ def show_json(value: Any) -> None:
 
 
 def warn(problems: Iterable[Exception | str]) -> None:
-    """Print problems on standard error that do not fail the command."""
+    """Print warnings on standard error: problems that do not fail the command."""
     for problem in problems:
         click.echo(f"warning: {problem}", err=True)
 
 
 @contextmanager
 def progress() -> Iterator["ProgressBar"]:
-    """Show a progress bar with the remaining time on standard error; only messages if that is no terminal."""
+    """Show a progress bar with the remaining time on standard error; without a terminal, only print messages."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -40,7 +40,7 @@ from perfsvc.cli import options, output
 )
 @options.suite
 @options.database
-@options.formats()
+@options.formats
 def command(
     case: str,
     run: str,

@@ -67,14 +67,14 @@ class RunOptions(TypedDict):
     type=click.IntRange(1),
     default=None,
     show_default="1000 on a GPU, 20 on the CPU device",
-    help="Or until a replica has this many samples.",
+    help="The most samples of a replica, even if the interval is still wider.",
 )
 @click.option(
     "--seconds",
     type=options.Seconds(),
     default=None,
     show_default="2 on a GPU, 0.15 on the CPU device",
-    help="Or until a replica was sampled for this long; at most half of --limit.",
+    help="The longest sampling of a replica, even if the interval is still wider; at most half of --limit.",
 )
 @click.option(
     "--energy/--no-energy",
@@ -115,7 +115,7 @@ class RunOptions(TypedDict):
 @options.threshold
 @options.strict
 @options.database
-@options.formats()
+@options.formats
 def command(**chosen: Unpack[RunOptions]) -> None:
     """Measure the suite, store it, and judge it against the baseline.
 
@@ -125,7 +125,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
         raise click.UsageError("--profile explains confirmed regressions: add --confirm")
     from perfsvc.measure.host.fork_servers import ForkServers
 
-    with ForkServers() as servers:  # it imports what workers need while we import the rest
+    with ForkServers() as servers:  # a server imports what workers need while this process imports the modules below
         from perfsvc.report.export.objects import run_json
         from perfsvc.report.tables.run import doubt_text, run_table
         from perfsvc.service.results import stored_report

@@ -8,7 +8,7 @@ from perfsvc.cli import options, output
 @click.command("runs")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first.")
 @options.database
-@options.formats()
+@options.formats
 def command(last: int, database: str, output_format: str) -> None:
     """List the runs in the database, newest first."""
     from perfsvc.report.export.objects import plain

@@ -142,7 +142,7 @@ def print_(
     type=options.Duration(),
     default=LATE_S,
     show_default="6h",
-    help="How late a missed night may still start.",
+    help="How long after its time a missed night may still start.",
 )
 @options.database
 def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database: str) -> None:

@@ -9,7 +9,7 @@ from perfsvc.cli import options, output
 @click.argument("case")
 @click.option("--device", metavar="UUID", help="Only this device.")
 @options.database
-@options.formats()
+@options.formats
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
     from perfsvc.report.export.objects import plain

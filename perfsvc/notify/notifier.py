@@ -39,7 +39,7 @@ _STATUS = re.compile(r"\berror=(\d{3})\b")
 """An HTTP status in Apprise's log."""
 
 _EXCEPTION = re.compile(r"\S+ exception\b", re.IGNORECASE)
-"""The beginning of the debug lines that give a cause; other debug lines contain what was sent."""
+"""The beginning of debug lines that give a cause. Debug lines that begin otherwise contain what was sent."""
 
 CAUSES: tuple[tuple[re.Pattern[str], str, bool], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), words, again)
@@ -95,7 +95,7 @@ class AppriseNotifier:
         self._log = _thread_log()
         self._log.take_over()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what the plugins import
+            warnings.simplefilter("ignore")  # the modules that plugins import warn
             apprise.Apprise.instantiate("json://localhost")  # loads all plugins, about 1 s, before any limit counts
 
     def send(self, message: Message, address: str) -> None:
@@ -105,12 +105,12 @@ class AppriseNotifier:
             raise failure
 
     def _attempt(self, message: Message, address: str) -> NotSentError | None:
-        """Try once, and return why it failed."""
+        """Send a message, and return why the attempt failed; None if it succeeded."""
         log = self._log.listen()
         try:
             service = self._service(message.key, address)
             if service is None:
-                return NotSentError("its address is none that Apprise understands", again=False)
+                return NotSentError("Apprise does not understand its address", again=False)
             body = message.body if _has_headers(service) else _with_key(message, service)
             if service.notify(title=message.title, body=body, body_format=self._apprise.NotifyFormat.TEXT):
                 return None
@@ -162,12 +162,12 @@ class _ThreadLog(logging.Handler):
         logging.getLogger("urllib3").setLevel(logging.WARNING)  # its debug lines contain paths
 
     def listen(self) -> list[str]:
-        """Return a list that collects the lines of this thread from now on."""
+        """Return a new list; lines that this thread logs from now on are appended to it."""
         self._of_thread.lines = []
         return self._of_thread.lines  # type: ignore[no-any-return] # a thread's attributes have no types
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line that gives a cause, if its thread listens."""
+        """Append a line to the list of its thread if the line gives a cause and the thread listens."""
         lines, line = getattr(self._of_thread, "lines", None), record.getMessage()
         if lines is not None and (record.levelno >= logging.WARNING or _EXCEPTION.match(line)):
             lines.append(line)

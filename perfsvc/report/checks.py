@@ -1,4 +1,4 @@
-"""What a static check reports, in as few lines as possible: one for all kernels that changed alike."""
+"""The lines that report a static check: kernels that changed alike share a line."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ LOCAL_MEMORY = frozenset({"spill_bytes", "stack_bytes"})
 INSTRUCTION_CLASS = " instructions"
 """The end of the name of a fact that counts one class of instructions."""
 REQUIREMENT_END = ": this device"
-"""In a reason to skip: separates a requirement from what the device has instead."""
+"""Separates, in the reason of a skipped kernel, the requirement from what the device has instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class StaticCheck:
         checked: every kernel of every case, for each architecture.
         verdicts: the worst first.
         sources: the source file of each kernel, by case and kernel.
-        problems: errors in selected benchmarks, and why the cases could not be run.
+        problems: errors in selected benchmarks, and why their cases could not run on the CPU device.
         wrong: cases that failed or gave a wrong result on the CPU device.
-        accepted: why everything becomes the baseline; empty if it does not.
+        accepted: the user's reason for making every result the baseline; empty if the results do not become it.
     """
 
     check: int | None
@@ -85,18 +85,18 @@ class StaticCheck:
         return wording.counts(self.verdicts) + (f"; accepted: {self.accepted}" if self.accepted else "")
 
     def on(self, architectures: Sequence[str]) -> str:
-        """Return the architectures, or ``all`` if these are all of several."""
+        """Return some architectures as text: ``all`` if the check has several and these are all of them."""
         return "all" if 1 < len(self.architectures) == len(architectures) else ", ".join(architectures)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """Verdicts that say the same about one variant.
+    """Equal verdicts on one variant: the same change, or the same reason, for one cause.
 
     Attributes:
-        subject: the variant, with its points if they differ, and its kernel if it has several.
-        text: what changed, or why that is unknown.
-        example: one of the verdicts.
+        subject: the variant, its kernel if it has several, and the points concerned unless all points are.
+        text: what changed, or why the change is unknown.
+        example: one of these verdicts.
     """
 
     verdict: Verdict
@@ -108,7 +108,7 @@ class CheckLine:
 
 
 def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = REPORTED) -> list[CheckLine]:
-    """Return the verdicts to report; those that say the same about one variant share a line."""
+    """Return the lines of the verdicts to report; equal verdicts on one variant share a line."""
     every_verdict = list(verdicts)
     texts = [verdict_text(verdict) for verdict in every_verdict]
     subjects = _subjects(every_verdict, texts)
@@ -123,7 +123,10 @@ def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = 
 
 
 def verdict_text(verdict: CheckVerdict) -> str:
-    """Return ``registers 32 → 64, occupancy 100 % → 50 % (registers); reason``, without single instruction classes."""
+    """Return the changes and the reason: ``registers 32 → 64, occupancy 100 % → 50 % (registers); reason``.
+
+    Changes in the count of a single class of instructions are left out.
+    """
     limiter = limiter_text(verdict.checked.occupancy)
     changes = [
         change_text(change) + (limiter if change.fact == "occupancy" else "")
@@ -148,9 +151,9 @@ def limiter_text(occupancy: Occupancy | None) -> str:
 
 
 def local_memory(check: StaticCheck) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return kernels with unchanged use of local memory: name, architectures, and how much they use.
+    """Return the kernels that use local memory: name, architectures, and how much they use.
 
-    Kernels whose use changed are left to their verdicts.
+    A kernel whose use changed is left out: its verdict reports the change.
     """
     names = kernel_names(check.checked)
     changed = {
@@ -197,7 +200,7 @@ def variant_of(case: Case) -> str:
 
 
 def architecture_number(architecture: str) -> int:
-    """Return the number by which architectures are sorted."""
+    """Return the number in an architecture's name, by which architectures are sorted: 90 for ``sm_90a``."""
     return int("".join(filter(str.isdigit, architecture)) or 0)
 
 

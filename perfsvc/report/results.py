@@ -28,7 +28,7 @@ def run_report(
         run: its number.
         table: its measurements, as ``frames.frame`` returns them.
         judgements: its verdicts.
-        batches: of each case.
+        batches: the batch counts of each case.
     """
     verdicts: dict[Key, dict[str, Judgement]] = defaultdict(dict)
     for judgement in judgements:
@@ -132,7 +132,7 @@ def _rejections(batches: BatchCounts) -> Iterator[str]:
 
 
 def _missing(judged: Mapping[str, Judgement], device_kind: str) -> ResultRow:
-    """Return the row of a case that was judged and not measured."""
+    """Return the row of a case that was judged missing, and so has no measurement."""
     judgement = next(iter(judged.values()))
     series = judgement.series
     return ResultRow(

@@ -20,7 +20,7 @@ SEPARATOR = "; "
 """Separates the sentences of a note, and the reasons why sampling stopped."""
 
 Key = tuple[str, str, CacheState]
-"""Device UUID, case id and cache state: what has a row in a run."""
+"""Device UUID, case id and cache state: they identify a result in a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ class ResultRow:
         high_s: the upper end.
         bandwidth_bytes_per_s: the bytes of the work over the level; None if the work is unknown.
         flops_per_s: the floating-point operations of the work over the level; None if the work is unknown.
-        max_error: the largest of the replicas.
-        mean_error: the largest of the replicas.
+        max_error: the largest maximum error of a replica.
+        mean_error: the largest mean error of a replica.
         metrics: by name.
         judgement: the verdict on its time; None if it was not judged.
         cache: the state of the L2 cache before each sample.
-        peak_share: its bandwidth over the GPU's better measured peak; None if either is unknown.
-        relative_to: the variant that it is compared with; empty if there is none.
-        relative_speed: that variant's level over its own level; None if the run lacks either.
+        peak_share: its bandwidth over the GPU's better measured peak; None if one of them is unknown.
+        relative_to: the reference variant; empty if there is none.
+        relative_speed: the reference variant's level over the case's level; None if the run lacks one of them.
         noise_within: relative deviation of its samples around their replica's median.
         noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
         stopped: why sampling stopped, each reason once.
@@ -173,7 +173,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunDetails:
-    """What one run knows about a case beside its time, over all replicas; None or empty for the unknown.
+    """The details of a case in a run, over all replicas; an unknown detail is None or empty.
 
     Attributes:
         stopped: why sampling stopped, each reason once.
@@ -183,13 +183,13 @@ class RunDetails:
         bandwidth_bytes_per_s: the bytes of the work over the level.
         flops_per_s: the operations of the work over the level.
         peak_share: the bandwidth over the GPU's better measured peak.
-        relative_to: the variant that the case is compared with.
-        relative_speed: that variant's level over the case's level.
+        relative_to: the reference variant.
+        relative_speed: the reference variant's level over the case's level.
         sm_clock_hz: the actual clock, mean of the replicas.
-        temperature_c: the highest.
-        power_w: the highest.
+        temperature_c: the highest temperature in a replica.
+        power_w: the highest power in a replica.
         slowdowns: why clocks were lowered, each reason once.
-        rejected_batches: how many do not count.
+        rejected_batches: the number of batches that do not count.
         metrics: the level of each metric.
     """
 
@@ -222,8 +222,8 @@ class HistoryRow:
         low_s: the lower end of the level's interval.
         high_s: the upper end.
         replicas: how many are ok.
-        details: what else the run knows about it; only for the newest run of a device and cache state.
-        why: why it became slower than its baseline, if both were profiled; else empty.
+        details: only for the newest run of a device and cache state.
+        why: why the case became slower than its baseline; empty unless both were profiled.
     """
 
     run: int

@@ -81,7 +81,7 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def change_and_interval(ratio: float | None, low: float | None, high: float | None) -> str:
-    """Return ``+5.3 % (+4.9 % to +5.6 %)``, without what is unknown."""
+    """Return ``+5.3 % (+4.9 % to +5.6 %)``; only the ratio if the interval is unknown, nothing if the ratio is."""
     span = interval(low, high)
     return "" if ratio is None else f"{units.percent(ratio)} ({span})" if span else units.percent(ratio)
 
@@ -125,7 +125,7 @@ def commit_text(commit: str, *, dirty: bool) -> str:
 
 
 def details(of_case: RunDetails) -> list[tuple[str, str]]:
-    """Return the name and the value of everything a run knows about a case beside its time, without what is unknown."""
+    """Return the name and the value of each known detail of a case in a run."""
     noise = (("within replicas", of_case.noise_within), ("between them", of_case.noise_between))
     named_values = {
         "stopped": of_case.stopped,
@@ -163,14 +163,14 @@ def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def series_names(every_series: Sequence[Series]) -> list[str]:
-    """Return the name of each series in a list: the case, the cache state if it matters, and a metric beside time."""
+    """Return the name of each series in a list: the case, a cache state that matters, and a metric other than time."""
     keys = [(series.device, series.case.id, series.cache) for series in every_series]
     words = cache_words(keys)
     return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]
 
 
 def series_name(series: Series) -> str:
-    """Return the name of a single series: the case, a cache state other than cold, and a metric beside time."""
+    """Return the name of a single series: the case, a cache state other than cold, and a metric other than time."""
     return _name(series, "" if series.cache is CacheState.COLD else series.cache.value)
 
 
@@ -178,10 +178,13 @@ def _name(series: Series, cache: str) -> str:
     return " ".join(filter(None, (series.case.id, cache, "" if series.metric == TIME else series.metric)))
 
 
-def on_device(name: str, series: Series, *, shown: bool) -> Text:
-    """Return a case's cell, with the device on a second line if the table has several devices."""
-    cell = Text(name)
-    return cell.append(f"\non {series.device_model} ({series.device})", "dim") if shown else cell
+def series_cells(every_series: Sequence[Series]) -> list[Text]:
+    """Return the name of each series in a table, with its device on a second line if the table has several devices."""
+    cells = [Text(name) for name in series_names(every_series)]
+    if len({series.device for series in every_series}) > 1:
+        for cell, series in zip(cells, every_series, strict=True):
+            cell.append(f"\non {series.device_model} ({series.device})", "dim")
+    return cells
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
 from perfsvc.report.checks import REPORTED, StaticCheck, check_lines, local_memory, skipped, verdict_text
-from perfsvc.report.export.markup import cell, fail, printable, prose
+from perfsvc.report.export.markup import cell, fail, junit_xml, printable, prose
 from perfsvc.report.wording import some
 
 ERROR, NOTICE = "error", "notice"
@@ -50,31 +50,20 @@ def check_junit(check: StaticCheck) -> str:
         for verdict in check.verdicts
     }
     for architecture in check.architectures:
-        kernels = [kernel for kernel in check.checked if kernel.architecture == architecture]
-        missing = [
-            verdict
-            for verdict in check.verdicts
-            if verdict.verdict is Verdict.MISSING and verdict.checked.architecture == architecture
-        ]
         suite = ET.SubElement(root, "testsuite", name=architecture)
-        failures = [
-            _test(suite, kernel, verdicts.get((kernel.case, architecture, kernel.kernel)), check) for kernel in kernels
-        ]
-        for verdict in missing:
-            ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=printable(_in_words(verdict)))
-        suite.attrib |= {
-            "tests": str(len(kernels) + len(missing)),
-            "failures": str(sum(failures)),
-            "skipped": str(len(missing) + sum(kernel.status is Status.SKIPPED for kernel in kernels)),
-        }
+        for kernel in check.checked:
+            if kernel.architecture == architecture:
+                _test(suite, kernel, verdicts.get((kernel.case, architecture, kernel.kernel)), check)
+        for verdict in check.verdicts:
+            if verdict.verdict is Verdict.MISSING and verdict.checked.architecture == architecture:
+                ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=printable(_in_words(verdict)))
     others = [(f"{problem.path}:{problem.line}", str(problem)) for problem in check.problems]
     others += [(run.case.id, run.reason) for run in check.wrong]
     if others:
-        suite = ET.SubElement(root, "testsuite", name="suite", tests=str(len(others)), failures=str(len(others)))
+        suite = ET.SubElement(root, "testsuite", name="suite")
         for name, message in others:
             fail(ET.SubElement(suite, "testcase", classname="perfsvc.suite", name=name), "broken", message)
-    ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return junit_xml(root)
 
 
 def _testcase(suite: ET.Element, kernel: CheckedKernel) -> ET.Element:
@@ -82,19 +71,16 @@ def _testcase(suite: ET.Element, kernel: CheckedKernel) -> ET.Element:
     return ET.SubElement(suite, "testcase", classname=f"{kernel.architecture}.{kernel.case.benchmark}", name=name)
 
 
-def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None, check: StaticCheck) -> bool:
-    """Add a kernel to its suite, and return True if it failed."""
+def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None, check: StaticCheck) -> None:
+    """Add a kernel to its suite: failed, skipped, or with the reported change as its output."""
     test = _testcase(suite, kernel)
     if verdict is None:
         if kernel.status is Status.SKIPPED:
             ET.SubElement(test, "skipped", message=printable(kernel.reason))
-        return False
-    failed = _severity(verdict.verdict, check) == ERROR
-    if failed:
+    elif _severity(verdict.verdict, check) == ERROR:
         fail(test, verdict.verdict.value, verdict_text(verdict))
     elif verdict.verdict in REPORTED:
         ET.SubElement(test, "system-out").text = printable(_in_words(verdict))
-    return failed
 
 
 def _in_words(verdict: CheckVerdict) -> str:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from perfsvc import units
 from perfsvc.model import Judgement, Verdict
 from perfsvc.report import wording
-from perfsvc.report.export.markup import cell, code, fail, printable, prose
+from perfsvc.report.export.markup import cell, code, fail, junit_xml, printable, prose
 from perfsvc.report.rows import ComparedRun
 
 FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
@@ -23,7 +23,7 @@ LONGEST_REASON = 500
 """Characters; a compiler's message may be longer. GitHub takes comments of up to 65 536 characters."""
 
 Named = tuple[str, Judgement]
-"""A judgement and the name of its series among all."""
+"""The name of a series, as a list of all series shows it, and its judgement."""
 
 
 def comparison_markdown(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> str:
@@ -91,21 +91,14 @@ def comparison_junit(judgements: Sequence[Judgement]) -> str:
         suite = ET.SubElement(root, "testsuite", name=printable(f"{model} {device}"))
         for name, judgement in rows:
             _test(suite, judgement, name)
-        suite.attrib |= {
-            "tests": str(len(rows)),
-            "failures": str(len(suite.findall("testcase/failure"))),
-            "skipped": str(len(suite.findall("testcase/skipped"))),
-        }
-    ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return junit_xml(root)
 
 
 def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
     classname = f"{judgement.series.device_model}.{judgement.series.case.benchmark}"
     test = ET.SubElement(suite, "testcase", classname=printable(classname), name=printable(name))
-    blameless = bool(judgement.cause and judgement.cause.blameless)
     match judgement.verdict:
-        case Verdict.REGRESSION if not blameless:
+        case Verdict.REGRESSION if not (judgement.cause and judgement.cause.blameless):
             fail(test, judgement.verdict.value, _in_words(judgement))
         case Verdict.BROKEN:
             fail(test, judgement.verdict.value, judgement.reason)

@@ -24,7 +24,7 @@ KEYS = ("run", "case", "device", "cache")
 """The columns that identify a row of the summary."""
 
 LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "peak_share")
-"""The columns that the summary averages geometrically, beside the named metrics."""
+"""The columns that the summary averages geometrically, as it does named metrics."""
 METRIC = "metric_"
 SAME_POINT = ("run", "device", "cache", "benchmark", "version", "point")
 """The columns that the variants at one point share."""
@@ -44,7 +44,7 @@ OVER_REPLICAS: Mapping[str, Any] = MappingProxyType(
         "sm_clock_hz": "mean",
     }
 )
-"""How the summary aggregates the other columns over replicas; columns not listed take the first value."""
+"""How the summary aggregates columns that are no levels over replicas; a column not listed takes its first value."""
 OF_ONE_REPLICA = ("replica", "wall_s", "measured_at", "reason", "cure", "status")
 """Columns that the summary drops or replaces, since they differ between replicas."""
 CONFIDENCE = 0.95
@@ -163,7 +163,7 @@ def metric_intervals(table: pd.DataFrame) -> dict[tuple[Key, str], tuple[float, 
 
 
 def details(record: Mapping[Any, Any]) -> RunDetails:
-    """Return what a row of the summary knows about its case beside the time."""
+    """Return the details of a case from its row of the summary."""
     known = {str(name): value for name, value in record.items() if not pd.isna(value)}
     metrics = {name.removeprefix(METRIC): known[name] for name in known if name.startswith(METRIC)}
     values = {field.name: known[field.name] for field in fields(RunDetails) if field.name in known}

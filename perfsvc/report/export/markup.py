@@ -8,9 +8,9 @@ _SPECIAL = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def prose(text: str) -> str:
-    """Return a text in which Markdown and HTML find no markup, on one line.
+    """Return a text on one line that Markdown and HTML show literally.
 
-    Special characters become entities, which mean the character itself everywhere.
+    Special characters become entities, which both render as the character itself.
     """
     escaped = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
     return re.sub(r"\r\n|\r|\n", "<br>", escaped)
@@ -36,3 +36,15 @@ def fail(test: ET.Element, kind: str, message: str) -> None:
     text = printable(message)
     failure = ET.SubElement(test, "failure", type=kind, message=text.partition("\n")[0])
     failure.text = text
+
+
+def junit_xml(root: ET.Element) -> str:
+    """Return suites of tests as JUnit's XML, each suite with the numbers of its tests, failures and skipped tests."""
+    for suite in root:
+        suite.attrib |= {
+            "tests": str(len(suite)),
+            "failures": str(len(suite.findall("testcase/failure"))),
+            "skipped": str(len(suite.findall("testcase/skipped"))),
+        }
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

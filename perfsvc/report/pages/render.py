@@ -37,8 +37,8 @@ def explanation_page(before: Profile, after: Profile, explanation: Explanation, 
     Args:
         before: the baseline's profile.
         after: the candidate's profile.
-        explanation: what ``perfsvc.profile.explain`` made of them.
-        roofline: an SVG element.
+        explanation: why the candidate is slower, from ``perfsvc.profile.explain``.
+        roofline: the picture of both launches, an SVG element.
     """
     rendered: str = template("explanation.html.j2").render(
         heading=profiles.heading_lines(before, after),

@@ -20,11 +20,11 @@ class CaseLine:
     Attributes:
         bar: its median over the slowest median at its point, from 0 to 1.
         relative_to: its reference variant; empty if there is none.
-        relative_speed: the speed relative to that variant, as text.
+        relative_speed: the speed relative to the reference variant, as text.
         verdict: empty if the case was not judged.
         change: empty if the case did not change.
         metrics: the metrics that the case returned itself.
-        details: what else is known about it.
+        details: the name and the value of each other detail of the run.
     """
 
     variant: str

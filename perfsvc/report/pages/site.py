@@ -32,8 +32,8 @@ class RunPoint:
     Attributes:
         segment: the id of its environment.
         level: in seconds, or in the metric's own unit.
-        replicas: how many the level rests on.
-        verdict: if it marks an event; None if the series was as before.
+        replicas: the number of replicas behind the level.
+        verdict: only if the chart marks the run as an event; else None.
     """
 
     run: int
@@ -102,15 +102,15 @@ class Site:
     """Everything that the pages show.
 
     Attributes:
-        made: when, in UTC.
+        made: when the pages were made, in UTC.
         runs: by number, oldest first.
         tonight: the newest run that has ended; None if there is none.
-        series: all of them.
-        findings: all of them, newest first.
-        verdicts: tonight's.
-        devices: tonight's.
-        environments: by the ids that segments have.
-        stages: of the night.
+        series: every series that the runs measured.
+        findings: every finding in the database, newest first.
+        verdicts: the verdicts of tonight's run.
+        devices: the devices of tonight's run.
+        environments: by the id that ``RunPoint.segment`` has.
+        stages: the stages of the newest night that are over.
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
     """

@@ -87,7 +87,7 @@ class EnvironmentChange:
 
 @dataclass(frozen=True)
 class Views:
-    """The site, with everything that one page looks up about another."""
+    """Answers what the templates ask about the site."""
 
     site: Site
 
@@ -206,7 +206,7 @@ class Views:
     # --- series ----------------------------------------------------------------------------------------------------
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
-        """Return a series as a line, with a rule at the first run from ``since`` on."""
+        """Return the sparkline of a series, with a vertical rule at its first run numbered ``since`` or above."""
         view = self.by_series.get(series)
         if view is None:
             return Markup("")
@@ -341,12 +341,12 @@ def _scale(view: SeriesView) -> tuple[float, str]:
 
 
 def _digits(number: float | None, factor: float) -> float | None:
-    """Return six digits of a number, more than a chart resolves; None if it is not finite."""
+    """Return a number in the unit of the chart to six digits, more than a chart resolves; None if it is not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _column(times: Sequence[float], factor: float) -> list[float]:
-    """Return six digits of times of similar size, like ``_digits``, all at once."""
+    """Return times in the unit of the chart, rounded to six digits of the longest time."""
     scaled = np.asarray(times) * factor
     decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
     column: list[float] = np.round(scaled, decimals).tolist()

@@ -65,11 +65,11 @@ class PlotPanel:
     """A benchmark at a point in a cache state, on one device.
 
     Attributes:
-        cache: the cache state to show; empty if the benchmark is measured cold alone.
-        unit: of the rates: bytes a second, or operations a second if the work is mostly arithmetic.
+        cache: the cache state to show; empty if the benchmark is only measured cold.
+        unit: the unit of the rates: bytes a second, or operations a second if the work is mostly arithmetic.
         variants: in the suite's order.
         relative_to: the reference variant; empty if there is none.
-        relative_rate: its rate; None if it was not measured.
+        relative_rate: the rate of the reference variant; None if it was not measured.
         peak: the measured peak of the GPU's memory; None if it is unknown or far above all bars.
     """
 
@@ -153,7 +153,7 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
         destination: an SVG, PNG or PDF file, by its suffix.
 
     Raises:
-        UsageError: the suffix is another one, or the file cannot be written.
+        UsageError: the suffix is none of a picture, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
     require_suffix(destination, "variants.svg")

@@ -21,7 +21,7 @@ LAYOUTS = (
 
 
 def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> RenderableType:
-    """Return the verdicts in the judge's order, the reasons that are not plain, and the number of each verdict.
+    """Return the verdicts in the judge's order, the reasons of series that are not unchanged, and the counts.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
@@ -36,19 +36,18 @@ def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Seq
 
 
 def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:
-    every_series = [judgement.series for judgement in judgements]
-    several = len({series.device for series in every_series}) > 1
+    cases = wording.series_cells([judgement.series for judgement in judgements])
     table = grid()
     table.add_column("verdict", no_wrap=True)
     table.add_column("case", overflow="fold", min_width=16)
     for column in columns:
         left = column == "interval"
         table.add_column(column, justify="left" if left else "right", no_wrap=not left or columns != LAYOUTS[-1])
-    for judgement, name in zip(judgements, wording.series_names(every_series), strict=True):
+    for judgement, case in zip(judgements, cases, strict=True):
         verdict = wording.verdict_word(judgement.verdict)
         table.add_row(
             verdict.append(f" {judgement.cause}", "dim") if judgement.cause else verdict,
-            wording.on_device(name, judgement.series, shown=several),
+            case,
             *(Text(wording.comparison_value(judgement, column)) for column in columns),
         )
     return table

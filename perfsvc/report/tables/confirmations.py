@@ -16,7 +16,6 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
     """Return a row and a reason for each suspect, and how many were confirmed and cleared."""
     every_series = [confirmation.suspect.series for confirmation in confirmations]
     names = wording.series_names(every_series)
-    several = len({series.device for series in every_series}) > 1
     table = grid()
     table.add_column("cause", no_wrap=True)
     table.add_column("case", overflow="fold", min_width=16)
@@ -24,10 +23,10 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
     table.add_column("A/B pairs", justify="right", no_wrap=True)
     table.add_column("interval")
     table.add_column("pairs", justify="right")
-    for confirmation, name in zip(confirmations, names, strict=True):
+    for confirmation, case in zip(confirmations, wording.series_cells(every_series), strict=True):
         table.add_row(
             _cause(confirmation),
-            wording.on_device(name, confirmation.suspect.series, shown=several),
+            case,
             Text(or_dash(confirmation.suspect.judgement.ratio, units.percent)),
             Text(or_dash(confirmation.ratio, units.percent)),
             Text(wording.interval(confirmation.low, confirmation.high) or DASH),
@@ -41,7 +40,7 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
 
 
 def counts(confirmations: Sequence[Confirmation]) -> str:
-    """Return ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed``, and how many earlier answers still hold."""
+    """Return ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed``, and how many earlier ones still hold."""
     carried_over = sum(confirmation.carried_over for confirmation in confirmations)
     confirmed = sum(confirmation.confirmed for confirmation in confirmations) - carried_over
     cleared = sum(confirmation.cleared for confirmation in confirmations)

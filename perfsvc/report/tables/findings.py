@@ -68,9 +68,8 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
     every_series = [moved.series for moved in finding.moved]
-    names = dict(zip(every_series, wording.series_names(every_series), strict=True))
-    several = len(finding.devices) > 1
-    cases = [wording.on_device(names[moved.series], moved.series, shown=several) for moved in shown]
+    cells = dict(zip(every_series, wording.series_cells(every_series), strict=True))
+    cases = [cells[moved.series] for moved in shown]
     return Responsive(*(_layout(shown, cases, columns) for columns in LAYOUTS))
 
 

@@ -5,14 +5,13 @@ from itertools import pairwise
 from math import isfinite
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
 from perfsvc.model import CacheState
 from perfsvc.report import wording
 from perfsvc.report.rows import HistoryRow
-from perfsvc.report.tables.layout import grid, mark
+from perfsvc.report.tables.layout import grid, mark, properties
 from perfsvc.report.wording import DASH, or_dash
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -69,13 +68,10 @@ def _changes(rows: Sequence[HistoryRow]) -> list[str]:
 
 
 def _details(row: HistoryRow) -> list[RenderableType]:
-    """Return what else the newest run knows about the case, one value a line."""
+    """Return the details of a run's row below its number, one value a line; nothing if there are none."""
     if row.details is None or not (values := wording.details(row.details)):
         return []
-    table = Table.grid(padding=(0, 2))
-    for name, value in values:
-        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
-    return [Text(f"run {row.run}", "bold"), table, Text()]
+    return [Text(f"run {row.run}", "bold"), properties(values), Text()]
 
 
 def sparkline(values: Sequence[float | None]) -> str:

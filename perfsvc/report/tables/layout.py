@@ -3,7 +3,7 @@
 Cells are ``Text``, never markup: rich would read a case id such as ``dot/tree[n=1024]`` as a style.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -46,6 +46,14 @@ class Responsive:
 def grid() -> Table:
     """Return an empty table: a rule below the header, two spaces between columns."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+
+
+def properties(values: Iterable[tuple[str, str]]) -> Table:
+    """Return an indented table without a header: a name and its value on each line."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in values:
+        table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+    return table
 
 
 def mark(status: Status | None) -> Text:

@@ -11,7 +11,7 @@ from perfsvc import units
 from perfsvc.model import DeviceInfo, NightRow, Pin, RunRow, StageRow, StageState, Status
 from perfsvc.report import wording
 from perfsvc.report.rows import CheckRow
-from perfsvc.report.tables.layout import grid
+from perfsvc.report.tables.layout import grid, properties
 from perfsvc.report.wording import DASH, moment
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
@@ -29,7 +29,7 @@ DEFAULT = "default"
 
 
 def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return the cases of a suite, from objects with ``case``, ``kind``, ``caches`` and ``requires``."""
+    """Return the cases of a suite; each row has the keys ``case``, ``kind``, ``caches`` and ``requires``."""
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
@@ -50,15 +50,14 @@ def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) ->
     """
     parts: list[RenderableType] = []
     for device in devices:
-        table = Table.grid(padding=(0, 2))
-        for name, value in _properties(device, toolkits.get(device.uuid, "")):
-            table.add_row(Text(f"  {name}", "dim"), Text(value, overflow="fold"))
+        table = properties(_known(device, toolkits.get(device.uuid, "")))
         parts += [Text.assemble((device.model, "bold"), f"  --device {device.spec}"), table, Text()]
     return Group(*parts, Text(units.count(len(devices), "device")))
 
 
-def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
-    properties = {
+def _known(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
+    """Return the name and the value of each known property of a device."""
+    values = {
         "uuid": device.uuid,
         "compute capability": device.compute_capability,
         "target": device.target,
@@ -74,7 +73,7 @@ def _properties(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:
         "driver": device.driver,
         "toolkit": toolkit,
     }
-    return [(name, str(value)) for name, value in properties.items() if value]
+    return [(name, str(value)) for name, value in values.items() if value]
 
 
 def runs_table(runs: Sequence[RunRow]) -> RenderableType:

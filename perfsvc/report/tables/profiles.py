@@ -57,7 +57,7 @@ def explanation_table(before: Profile, after: Profile, explanation: Explanation)
     Args:
         before: the baseline's profile.
         after: the candidate's profile.
-        explanation: what ``perfsvc.profile.explain`` made of them.
+        explanation: why the candidate is slower, from ``perfsvc.profile.explain``.
     """
     heading, *facts = heading_lines(before, after)
     parts: list[RenderableType] = [
@@ -96,7 +96,7 @@ def rules_of(explanation: Explanation) -> list[ProfilerRule]:
 
 
 def reason_cells(reason: Reason) -> tuple[str, str]:
-    """Return the name of a reason, and how both launches differ by it."""
+    """Return the name of a reason, and how the two launches differ in it."""
     follows = f" (follows from {reason.follows.value})" if reason.follows else ""
     return reason.kind.value, reason.detail + follows
 

@@ -1,4 +1,4 @@
-"""The table of a run: its cases by device, and below them what a reader of the numbers has to know."""
+"""The table of a run: its cases by device, and below them failures, notes, changes and a summary."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def run_tables(reports: Sequence[RunReport]) -> RenderableType:
 
 
 def run_table(report: RunReport) -> RenderableType:
-    """Return the results of a run, a table a device, then each failure in full, a summary, and what followed."""
+    """Return a table of results for each device, then failures, a summary, confirmations and explanations."""
     parts: list[RenderableType] = []
     if report.title:
         parts.append(Text.assemble((f"run {report.run}", "bold"), (f"  {report.title}", "dim")))
@@ -61,7 +61,7 @@ def run_table(report: RunReport) -> RenderableType:
 
 
 def doubt_text(doubt: Doubt) -> str:
-    """Return what is impossible about a case's declared work, and the cure."""
+    """Return a warning that a GPU cannot move the declared bytes of a case in its measured time, and the cure."""
     return (
         f"{doubt.case.id} declares {doubt.declared_bytes} bytes a launch, which is {units.rate(doubt.bytes_per_s)}; "
         f"the measured peak of {doubt.device} is {units.rate(doubt.peak_bytes_per_s)}\n"
@@ -85,13 +85,13 @@ def _device(rows: Sequence[ResultRow], peak: Peak | None) -> list[RenderableType
 
 
 def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = inf, stacked: bool = False) -> Table:
-    """Return the results in some columns.
+    """Return the results of a device in the columns of a layout.
 
     Args:
-        rows: of one device.
-        layout: the columns; those without any value are dropped.
+        rows: the results of one device.
+        layout: the columns; a column without any value is dropped.
         room: characters of a case id; a longer id breaks before its point.
-        stacked: whether a verdict stands below its ratio.
+        stacked: print a verdict below its ratio, not beside it.
     """
     columns = [column for column in layout if _has_values(column, rows)]
     judged = bool(_judgements(rows))
@@ -219,7 +219,7 @@ def _reason(row: ResultRow) -> str:
 
 
 def _sharing(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[str]]) -> Mapping[str, list[str]]:
-    """Return each text with the names of the cases that share it."""
+    """Return each text with the names of all cases that have it."""
     caches = cache_words(row.key for row in rows)
     cases: dict[str, list[str]] = {}
     for row in rows:
