@@ -34,9 +34,9 @@ before it kills, the shortest of the service managers."""
 POLL_S = 1.0
 """Seconds between two looks at a queue whose worker is busy and sends nothing."""
 LOCK_POLL_S = 0.2
-"""The same while another run measures on the device."""
+"""Seconds between two looks at a queue while another run measures on its device."""
 SHORT_POLL_S = 0.001
-"""The same while the queue waits for arrays, or for the end of a worker, which take moments."""
+"""Seconds between two looks at a queue that waits for arrays, or for a worker to end, which take moments."""
 
 
 @dataclass
@@ -55,24 +55,24 @@ class ActiveJob:
 
     @property
     def left_s(self) -> float:
-        """Seconds until it is past its limit, or 0."""
+        """Seconds left until the limit; 0 after the limit."""
         return max(0.0, self.since + self.limit_s - time.monotonic())
 
 
 class DeviceQueue:
     """Measures a plan's cases on one device, with one worker at a time.
 
-    It takes the device's lock before its first worker, and releases it when it has nothing left to do: queues that
-    waited for one lock while they held another could wait for each other. The next worker is forked when the last one
-    is gone, because a second context on the device would disturb the times.
+    The queue takes the device's lock before it starts a worker, and releases the lock when it has nothing left to do:
+    two runs that kept the lock of one device while they waited for another could wait for each other forever. The next
+    worker is forked when the last one is gone, because a second context on the device would disturb the times.
 
     Args:
         plan: the plan.
         device: the device.
-        selector: listens to the workers of all queues; its data is the queue to call ``receive`` on.
+        selector: listens to the sockets of all workers; the data of a socket is the queue to call ``receive`` on.
         prefetcher: makes the arrays.
         servers: fork the workers.
-        report: receives a message if another run holds the device, and which case is finished when the run is to stop.
+        report: receives a message if another run holds the device, and the case that is still finished after a stop.
         stopping: once it returns true, no case is begun.
 
     Attributes:
@@ -102,7 +102,7 @@ class DeviceQueue:
         self._stopping = stopping
         self._lock = DeviceLock(device.uuid)
         self._worker: WorkerHandle | None = None
-        self._dismissed: list[WorkerHandle] = []  # perhaps not gone yet
+        self._dismissed: list[WorkerHandle] = []  # workers that may not be gone yet
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
@@ -118,12 +118,12 @@ class DeviceQueue:
 
     @property
     def working(self) -> bool:
-        """Whether there is anything left to do that this device can still do."""
+        """Whether the queue has work left that its device can still do."""
         return self._active is not None or (bool(self._waiting) and self.refusal is None)
 
     @property
     def patience_s(self) -> float:
-        """Seconds until this queue must be looked at again, unless the worker sends something."""
+        """Seconds after which ``advance`` must be called again, unless the worker sends something before."""
         if self._active:
             return min(self._active.left_s, POLL_S)
         if self.working and not self._lock.held:
@@ -135,7 +135,7 @@ class DeviceQueue:
     # --- called by the pool, again and again -------------------------------------------------------------------------
 
     def advance(self) -> Iterator[Measurement | OverBudget]:
-        """Go as far as possible without waiting: the device's lock, a worker for the replica, the next case."""
+        """Do what is possible without waiting: take the lock, start the replica's worker, send the next case."""
         if self._stopping():
             self._drain()
         if self._active:
@@ -148,7 +148,7 @@ class DeviceQueue:
             yield from self._send_next(worker)
 
     def receive(self) -> Iterator[Measurement]:
-        """Take one message from the worker. A closed socket means that it died, a garbled message that it must."""
+        """Receive one message from the worker. A worker that died or sent an unreadable message costs its case."""
         if self._worker is None:
             return
         match self._worker.receive():
@@ -167,7 +167,7 @@ class DeviceQueue:
                 yield self._note(measurement)
 
     def enforce_limits(self) -> Iterator[Measurement]:
-        """Kill a worker that is past its time limit, or whose case does not finish when the run is to stop."""
+        """Kill the worker if it is past its time limit, or past the time to finish its case after a stop."""
         active = self._active
         if active and not active.left_s:
             yield from self._exceed_limit(active)
@@ -178,12 +178,12 @@ class DeviceQueue:
     # --- called when a device is lost, and at the end ----------------------------------------------------------------
 
     def adopt(self, tasks: Iterable[Task]) -> None:
-        """Take over the tasks of a lost device, from their first replica on, after this queue's own."""
+        """Append the tasks of a lost device to this queue, from their first replica on."""
         opening, self._opening = self._opening, []
         self._waiting += opening + self._plan.ordered(list(tasks), self.device.uuid)
 
     def give_up(self) -> list[tuple[int, Task]]:
-        """Empty the queue, and return what was left of it: each task with its next replica."""
+        """Empty the queue, and return each task that was left, with its next replica."""
         left: dict[TaskKey, tuple[int, Task]] = {}
         for replica, task in self._waiting:
             left.setdefault(task.key, (replica, task))
@@ -200,11 +200,11 @@ class DeviceQueue:
             yield self._failure(task, replica, error)
 
     def kill_workers(self) -> None:
-        """Kill every worker, without waiting for their ends."""
+        """Kill every worker, without waiting for them to end."""
         self._dismiss(kill=True)
 
     def end(self) -> None:
-        """Wait for the end of every worker, and release the device."""
+        """Wait for every worker to end, and release the device."""
         self._dismiss()
         while self._dismissed:
             self._dismissed.pop().end()
@@ -213,7 +213,7 @@ class DeviceQueue:
     # --- the worker --------------------------------------------------------------------------------------------------
 
     def _ready_worker(self) -> WorkerHandle | None:
-        """Return the worker of the next case's replica, a fresh process for each; None while it is not ready."""
+        """Return the worker for the replica of the next case, or start it and return None until it is ready."""
         replica, _ = self._waiting[0]
         if self._worker and self._replica == replica:
             return self._worker
@@ -225,8 +225,8 @@ class DeviceQueue:
     def _start_worker(self, replica: int) -> None:
         """Fork the next worker and have it open the device.
 
-        Forks of one server share their address layout, and code on the host's own processors depends on it. There each
-        worker, being a replica, comes from a server of its own.
+        Forks of one server share their address layout, which affects the times of the CPU device. There each worker
+        comes from a server of its own, so that replicas differ.
         """
         self._replica, self._worker_has_measured = replica, False
         self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
@@ -236,7 +236,7 @@ class DeviceQueue:
             self._fail_to_start(crash)
 
     def _dismiss(self, *, kill: bool = False) -> None:
-        """End the worker, without waiting for it. ``kill`` also kills the ones that are still ending."""
+        """End the worker without waiting for it; ``kill`` kills it, and the workers that are still ending."""
         for ending in self._dismissed if kill else ():
             ending.dismiss(kill=True)
         if self._worker:
@@ -251,19 +251,19 @@ class DeviceQueue:
         return bool(self._dismissed)
 
     def _lose_worker(self, error: CaseError) -> Iterator[Measurement]:
-        """Handle a worker that died or must be killed: its case fails, and the next case gets a new worker."""
+        """Replace a worker that died or must be killed, and yield the failure of its case."""
         active, self._active = self._active, None
         if active and active.task:
             self._dismiss(kill=True)
             wall_s = time.monotonic() - active.since
             yield self._note(self._failure(active.task, active.replica, error, wall_s=wall_s))
-        elif self._worker_has_measured or self._may_start_again():  # it died between two cases: neither is to blame
+        elif self._worker_has_measured or self._may_start_again():  # no case caused it
             self._dismiss(kill=True)
         else:
             self._fail_to_start(error)
 
     def _may_start_again(self) -> bool:
-        """Return whether the worker that did not start died with its fork server, for the first time."""
+        """Return whether the worker did not start because its fork server died, for the first time on this device."""
         excused = self._server_death_excused
         self._server_death_excused = excused or bool(self._worker and self._worker.died_with_server)
         return self._server_death_excused and not excused
@@ -299,7 +299,7 @@ class DeviceQueue:
         return taken
 
     def _send_next(self, worker: WorkerHandle) -> Iterator[Measurement]:
-        """Send the next case whose arrays are ready, if there is one."""
+        """Send the next case whose arrays are ready, if any; yield its failure if its arrays cannot be made."""
         order = self._ready_order()
         if order is None:
             return
@@ -317,9 +317,9 @@ class DeviceQueue:
             yield from self._lose_worker(crash)
 
     def _ready_order(self) -> ArrayOrder | None:
-        """Return the first order of the replica whose arrays are ready; None while all are still being made.
+        """Return the order of the replica's first case whose arrays are ready; None while no arrays are.
 
-        The very first task stays ordered meanwhile, so that its arrays are made whatever the memory budget.
+        The first task of the queue stays ordered meanwhile, so that its arrays are made whatever the memory budget.
         """
         replica, task = self._waiting[0]
         self._order = self._order or self._prefetcher.order(task, replica)
@@ -328,12 +328,13 @@ class DeviceQueue:
             return ready
         if task in self._plan.first:  # the tasks after it need its result
             return None
-        for other_replica, other in self._waiting:
-            if other_replica == replica and other is not task and self._prefetcher.is_ready(other, replica):
-                return self._prefetcher.order(other, replica)
+        for later_replica, later in self._waiting:
+            if later_replica == replica and later is not task and self._prefetcher.is_ready(later, replica):
+                return self._prefetcher.order(later, replica)
         return None
 
     def _exceed_limit(self, active: ActiveJob) -> Iterator[Measurement]:
+        """Kill the worker, and yield the failure of its case, or give the device up if the worker did not open it."""
         if active.task is None:
             self._give_up_device(
                 NoDeviceError(
@@ -354,7 +355,7 @@ class DeviceQueue:
         return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
     def _note(self, measurement: Measurement) -> Measurement:
-        """Note that a case was measured. One without a right result is not tried again in later replicas."""
+        """Return a measurement after noting its case, and drop the case's later replicas unless its result is right."""
         key = measurement.case, measurement.cache
         self._measured.add(key)
         if measurement.status is not Status.OK:
@@ -366,7 +367,7 @@ class DeviceQueue:
     # --- ending ------------------------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        """Give up all that is not begun. The current case may finish, for ``GRACE_S`` at most."""
+        """Give up all cases that have not begun. The current case may finish within ``GRACE_S``."""
         self._opening = []
         self.give_up()
         if self._grace_ends is not None or self._active is None:
@@ -379,14 +380,14 @@ class DeviceQueue:
         self._report(f"told to stop: {self._active.task.record.case.id} is finished first")
 
     def _rest(self) -> None:
-        """End the worker and then release the device, for which another run may wait."""
+        """End the worker, and release the device once the worker is gone: another run may wait for it."""
         self._dismiss()
         if self._lock.held and not self._is_worker_ending():
             self._lock.release()
             self._reported_lock = False
 
     def _end_budget(self) -> Iterator[OverBudget]:
-        """Give up what is left when the time budget is used up; yields the cases that no replica measured."""
+        """Give up the cases that are left when the time budget is used up; yield those that no replica measured."""
         for _, task in self.give_up():
             if task.key not in self._measured and task not in self._plan.first:
                 reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"

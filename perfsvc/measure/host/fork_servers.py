@@ -1,7 +1,7 @@
 """Fork servers and the processes that they fork, as the parent sees them.
 
-``multiprocessing``'s fork server does not serve here: each of its children imports the parent's main module, the
-command line, and it cannot tell the death of the server from the death of a worker.
+``multiprocessing``'s fork server does not suit: each of its children imports the parent's main module, which is the
+command line, and it cannot distinguish the death of the server from the death of a worker.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class ForkedProcess:
         return self._ended
 
     def kill(self) -> None:
-        """Kill the process. One that is not forked yet ends by itself, since its socket is closed."""
+        """Kill the process. A process that is not forked yet ends by itself, because the worker's socket is closed."""
         while self._pid is None and not self._ended and self._receive(0.0):
             pass
         if self._pid and not self.wait(0.0):
@@ -54,7 +54,7 @@ class ForkedProcess:
                 os.kill(self._pid, signal.SIGKILL)
 
     def forget(self) -> None:
-        """Stop listening for its status."""
+        """Close the status socket."""
         self._socket.close()
 
     def _receive(self, limit_s: float) -> bool:
@@ -94,15 +94,15 @@ class ForkServer:
             )
 
     def fork(self, theirs: socket.socket, output: IO[bytes]) -> ForkedProcess:
-        """Ask for a worker, without waiting for it. If the server is gone, the worker counts as ended.
+        """Request a worker, without waiting for the fork. If the server is gone, the worker counts as ended.
 
         Args:
-            theirs: the worker's end of its socket.
+            theirs: the worker's end of its private socket.
             output: the file for its standard output and error.
         """
         self.forked = True
         ours, status_socket = socket.socketpair()
-        with status_socket, contextlib.suppress(OSError):  # then the other end is closed, and ``wait`` sees that
+        with status_socket, contextlib.suppress(OSError):  # the server is gone: ``wait`` sees the closed socket
             socket.send_fds(self._socket, [b"f"], [theirs.fileno(), output.fileno(), status_socket.fileno()])
         return ForkedProcess(ours)
 
@@ -136,7 +136,7 @@ class ForkServer:
         self.dismiss()
         if not (self.forked and self.wait(END_LIMIT_S)):
             self._process.kill()
-            self.wait(END_LIMIT_S)  # in vain if a driver call that never returns holds it
+            self.wait(END_LIMIT_S)  # gives up if the server hangs in a driver call
         self._output.close()
 
 

@@ -1,4 +1,4 @@
-"""Inputs and references are prepared while the devices are busy with other cases.
+"""Prepare inputs and references while the devices are busy with other cases.
 
 The prefetcher knows what every device will need and prepares it in that order, within a memory budget. Arrays that are
 needed again soonest are kept, and arrays that no task needs any more are given back at once. Its methods are called
@@ -28,14 +28,14 @@ MOST_THREADS = 12
 CORES_LEFT = 2
 """Cores left for the pool and for a worker that queues launches."""
 MOST_KEPT = 400
-"""Each set of arrays is an open file, and a process may open a limited number of them."""
+"""Sets of arrays kept at once. Each is an open file, and a process may have a limited number of open files."""
 HORIZON = 2000
-"""How many tasks are looked ahead."""
+"""How many upcoming tasks are considered."""
 EXPECTED_ITEM_BYTES = 8
 """References are computed in float64."""
 
 ArrayKey = tuple[str, bool]
-"""The name of a recipe, and whether its fresh arrays are meant."""
+"""The name of a recipe, and whether the key stands for its fresh arrays."""
 Upcoming = tuple[int, Task]
 """A replica, and the task that is measured in it."""
 
@@ -50,7 +50,7 @@ class ArrayOrder:
 
     @property
     def ready(self) -> bool:
-        """Whether the arrays are made, or cannot be."""
+        """Whether the arrays are made, or making them has failed."""
         return all(arrays.done() for arrays in self.arrays)
 
 
@@ -58,7 +58,7 @@ class InputPrefetcher:
     """Makes arrays on its own threads, so that no worker's time limit waits for them, and keeps them while needed.
 
     Args:
-        upcoming: what each device will order, in its order.
+        upcoming: for each device, what its queue will order, in that order.
         threads: how many recipes run at once.
         budget_bytes: how much is prepared ahead and kept; a share of the machine's memory by default. An order is
             served whatever its size.
@@ -67,7 +67,7 @@ class InputPrefetcher:
     def __init__(
         self, upcoming: Iterable[Sequence[Upcoming]] = (), *, threads: int = 1, budget_bytes: int | None = None
     ) -> None:
-        self._upcoming = [deque(of_device) for of_device in upcoming]
+        self._upcoming = [deque(entries) for entries in upcoming]
         self._budget = shared_arrays.budget_bytes() if budget_bytes is None else budget_bytes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perfsvc-arrays")
         self._orders: dict[ArrayOrder, None] = {}
@@ -84,11 +84,11 @@ class InputPrefetcher:
             self._discard(key)
 
     def order(self, task: Task, replica: int) -> ArrayOrder:
-        """Order the arrays of a task, in replica 0 with the fresh ones. The order must be taken or cancelled."""
-        for of_device in self._upcoming:
-            entry = next((entry for entry in of_device if entry[0] == replica and entry[1] is task), None)
+        """Order the arrays of a task, with the fresh ones in replica 0. The order must be taken or cancelled."""
+        for entries in self._upcoming:
+            entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
             if entry is not None:
-                of_device.remove(entry)
+                entries.remove(entry)
         keys = _keys((replica, task))
         self._make(keys, task.arrays)
         order = ArrayOrder(task, replica, tuple(self._arrays[key] for key in keys))
@@ -103,7 +103,7 @@ class InputPrefetcher:
 
     @contextlib.contextmanager
     def take(self, order: ArrayOrder) -> Iterator[JobArrays]:
-        """Wait for the arrays and lend them while the block lasts; raises the error that kept them from being made."""
+        """Wait for the arrays and keep them until the block ends; raise the error if they cannot be made."""
         try:
             first, *fresh = (arrays.result() for arrays in order.arrays)
             yield JobArrays(order.task.arrays.name, first, *(arrays for arrays in fresh if arrays.layout.inputs))
@@ -117,11 +117,11 @@ class InputPrefetcher:
 
     def drop(self, task: Task) -> None:
         """Prepare nothing for a task any more, because none of its replicas will be measured."""
-        self._upcoming = [deque(entry for entry in of_device if entry[1] is not task) for of_device in self._upcoming]
+        self._upcoming = [deque(entry for entry in entries if entry[1] is not task) for entries in self._upcoming]
         self._update()
 
     def _update(self) -> None:
-        """Start what is wanted and missing, and discard what is not wanted."""
+        """Start making the arrays that are wanted and missing, and discard those that are not wanted."""
         wanted = self._wanted()
         for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
             self._make(tuple(keys), wanted[name, False])
@@ -130,7 +130,7 @@ class InputPrefetcher:
                 self._discard(key)
 
     def _wanted(self) -> dict[ArrayKey, Recipe]:
-        """Return what to have in memory: everything ordered, and as much of what comes next as the budget holds."""
+        """Return the arrays to have in memory: all ordered ones, and as many of the next as the budget allows."""
         ordered = {key: order.task for order in self._orders for key in _keys((order.replica, order.task))}
         wanted = {key: task.arrays for key, task in ordered.items()}
         room = self._budget - sum(self._bytes(key, task) for key, task in ordered.items())
@@ -146,7 +146,7 @@ class InputPrefetcher:
         return wanted
 
     def _bytes(self, key: ArrayKey, task: Task) -> int:
-        """Return how much memory arrays take, or an estimate before they are made."""
+        """Return the bytes that arrays take, or an estimate before they are made."""
         arrays = self._arrays.get(key)
         if arrays is None or not arrays.done():
             return _estimated_bytes(task, fresh=key[1])
@@ -164,7 +164,7 @@ class InputPrefetcher:
                 self._threads.submit(_fulfil, arrays, make)
 
     def _is_read(self, name: str) -> bool:
-        """Return whether the fresh arrays of a recipe are being made, which may read its first arrays."""
+        """Return whether the first arrays of a recipe may be read now, because its fresh arrays are being made."""
         fresh = self._arrays.get((name, True))
         return fresh is not None and fresh.running()
 
@@ -174,27 +174,27 @@ class InputPrefetcher:
             arrays.add_done_callback(_close)
 
 
-def threads_beside(devices: Iterable[DeviceInfo]) -> int:
-    """Return how many threads may make arrays while these devices measure: one if the CPU device is among them."""
+def array_threads(devices: Iterable[DeviceInfo]) -> int:
+    """Return how many threads may make arrays while these devices measure: only one if the CPU device does."""
     if any(device.kind == "cpu" for device in devices):
         return 1
     return max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) - CORES_LEFT))
 
 
 def _keys(upcoming: Upcoming) -> tuple[ArrayKey, ...]:
-    """Return what a task needs in a replica: the fresh arrays in replica 0 alone."""
+    """Return the keys of the arrays that a task needs in a replica: the fresh arrays only in replica 0."""
     replica, task = upcoming
     name, fresh = task.arrays.name, replica == 0 and task.arrays.make_fresh is not None
     return ((name, False), (name, True)) if fresh else ((name, False),)
 
 
 def _interleaved(upcoming: Iterable[Iterable[Upcoming]]) -> Iterator[Upcoming]:
-    """Yield what all devices need next, then what they need after that, and so on."""
-    return (entry for level in itertools.zip_longest(*upcoming) for entry in level if entry is not None)
+    """Yield the next entry of every device, then the second entry of every device, and so on."""
+    return (entry for entries in itertools.zip_longest(*upcoming) for entry in entries if entry is not None)
 
 
 def _estimated_bytes(task: Task, *, fresh: bool) -> int:
-    """Estimate the bytes of a task's inputs and references from its buffers; fresh inputs mostly have no reference."""
+    """Estimate the bytes of a task's inputs and references from its buffers; fresh inputs mostly have no references."""
     total = 0
     for buffer in task.record.buffers:
         if buffer.role in {Role.INPUT, Role.INOUT}:

@@ -1,7 +1,8 @@
 """Locks of this machine: one for each device, so that two perfsvc runs never measure on it at once, and one for nights.
 
-The lock is the kernel's (``flock``) on a file that all users of the machine share. It ends with the process that holds
-it, however that ends. The file itself stays: deleting it could leave two processes with a lock on two different files.
+The lock is the kernel's (``flock``) on a file that all users of the machine share. The kernel releases the lock when
+the process that holds it ends, however it ends. The file itself stays: deleting it could leave two processes with a
+lock on two different files.
 """
 
 import contextlib
@@ -86,10 +87,10 @@ class HostLock:
 
 
 class DeviceLock(HostLock):
-    """The lock of one device. If it cannot be used, neither can the device: it raises ``NoDeviceError``.
+    """The lock of one device. ``take`` raises ``NoDeviceError`` if the lock file cannot be used.
 
     Args:
-        uuid: of the device.
+        uuid: the UUID of the device.
     """
 
     _error: type[InfrastructureError] = NoDeviceError
@@ -104,16 +105,16 @@ def _open(path: Path) -> int:
     An existing file is opened without ``O_CREAT``: in a folder like /tmp the kernel refuses that for another user's
     file, even to root (``fs.protected_regular``). Read permission is enough to lock it.
     """
-    safely = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
         try:
-            return _require_regular(os.open(path, os.O_RDWR | safely))
+            return _require_regular(os.open(path, os.O_RDWR | flags))
         except PermissionError:
-            return _require_regular(os.open(path, os.O_RDONLY | safely))
+            return _require_regular(os.open(path, os.O_RDONLY | flags))
         except FileNotFoundError:
             _make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | safely, EVERY_USER)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, EVERY_USER)
             os.fchmod(descriptor, EVERY_USER)  # the umask may have removed permissions
             return descriptor
 
@@ -133,7 +134,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file. Close it if another process holds the lock, and on any error."""
+    """Lock an open file, and return whether it is locked. The file is closed if it is not, and on any error."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -146,6 +147,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_current(path: Path, descriptor: int) -> bool:
+    """Return whether the open file is still the file at the path."""
     try:
         return os.path.samestat(path.lstat(), os.fstat(descriptor))
     except FileNotFoundError:
@@ -153,7 +155,7 @@ def _is_current(path: Path, descriptor: int) -> bool:
 
 
 def _write(descriptor: int, text: str) -> None:
-    """Write who holds the lock; a user who may only read the file writes nothing."""
+    """Replace the content of the lock file; do nothing if this user may only read it."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, text.encode(), 0)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.measure.host.input_prefetcher import InputPrefetcher, threads_beside
+from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.plan.order import Plan, Task, home_device
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
 
@@ -30,15 +30,15 @@ def measure(
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan, and yield each measurement as it arrives.
 
-    If the plan has a time budget, the cases that it left no time for come among the measurements. Workers are dismissed
-    after the last measurement, and the iterator ends when all of them have. Closing the iterator, or an exception in
-    its consumer, kills them.
+    The cases for which the plan's time budget left no time are yielded among the measurements, as ``OverBudget``.
+    Workers are dismissed after the last measurement, and the iterator ends when all workers have ended. Closing the
+    iterator, or an exception in its consumer, kills the workers.
 
     Args:
         plan: what to measure.
         devices: the devices of the plan by UUID.
         report: receives messages for the user.
-        servers: fork the workers, and stay open. By default servers are started and ended here.
+        servers: fork the workers, and stay open. By default this function starts and ends its own.
         stopping: once it returns true, no case is begun, and the iterator ends when the current cases are measured. The
             rest of the plan is neither measured nor reported.
 
@@ -48,7 +48,7 @@ def measure(
     upcoming = [plan.order(uuid) for uuid in devices]
     with (
         selectors.DefaultSelector() as selector,
-        InputPrefetcher(upcoming, threads=threads_beside(devices.values())) as prefetcher,
+        InputPrefetcher(upcoming, threads=array_threads(devices.values())) as prefetcher,
         contextlib.ExitStack() as exits,
     ):
         servers = servers or exits.enter_context(ForkServers())
@@ -56,7 +56,8 @@ def measure(
             DeviceQueue(plan, device, selector, prefetcher, servers=servers, report=report, stopping=stopping)
             for device in devices.values()
         ]
-        for end in (DeviceQueue.end, DeviceQueue.kill_workers):  # in reverse: all are killed before any is waited for
+        # They are called in reverse order: all workers are killed before the first wait.
+        for end in (DeviceQueue.end, DeviceQueue.kill_workers):
             for queue in queues:
                 exits.callback(end, queue)
         yield from _work(plan, queues, selector, report, stopping)
@@ -67,7 +68,7 @@ def measure(
 def _work(
     plan: Plan, queues: Sequence[DeviceQueue], selector: selectors.BaseSelector, report: Report, stopping: Stopping
 ) -> Iterator[Measurement | OverBudget]:
-    """Work until no queue has anything left that it can do; then yield what that leaves undone."""
+    """Advance all queues until none can do more; then yield a failure for each case left on a lost device."""
     while any(queue.working for queue in queues):
         for queue in queues:
             yield from queue.advance()
@@ -86,12 +87,12 @@ def _work(
 
 
 def _receive(queue: DeviceQueue) -> list[Measurement | OverBudget]:
-    """Receive what a worker sends, and send it the next case before the result is used: its device need not wait."""
+    """Return what a worker sent, after sending it the next case: the device need not wait until the result is used."""
     return [*queue.receive(), *queue.advance()]
 
 
 def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: Report) -> Iterator[Measurement]:
-    """Move what was left for a lost device to other devices of its model.
+    """Move the cases left on a lost device to other devices of its model; yield failures for those that stay.
 
     All replicas of a moved case are measured anew, because replicas of two devices do not share one level. The case
     that was active when the device was lost has failed and does not move: it may be the cause.
@@ -112,4 +113,5 @@ def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: R
 
 
 def _can_inherit(queue: DeviceQueue, lost: DeviceQueue) -> bool:
+    """Return whether a queue can take over the cases of a lost device: another usable device of its model."""
     return queue is not lost and queue.refusal is None and queue.device.model == lost.device.model

@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: started, sent cases, and ended, however it behaves."""
+"""One worker process as its parent sees it: start it, send it cases, and end it, however it behaves."""
 
 import fcntl
 import math
@@ -38,7 +38,7 @@ class WorkerHandle:
     """A worker process and its private socket. The worker opens no device, and sees no GPU, until ``open``.
 
     Args:
-        server: forks it.
+        server: forks the worker.
 
     Attributes:
         died_with_server: whether the worker was found dead because its fork server died, which is no case's fault.
@@ -56,18 +56,18 @@ class WorkerHandle:
         self.socket.settimeout(MESSAGE_LIMIT_S)
 
     def open(self, device: DeviceInfo, helper_kernels: bytes) -> CrashError | None:
-        """Ask it to open a device; returns why that could not be sent, if so.
+        """Send the request to open a device; return an error if the worker has died, else None.
 
         Args:
             device: what to open.
-            helper_kernels: the binary of its helper kernels; empty if it needs none.
+            helper_kernels: the binary of the device's helper kernels; empty if it needs none.
         """
         visible = device.uuid if device.kind == "cuda" else ""
         return self._send(Open(device.spec, visible), (helper_kernels,))
 
     def send(self, task: Task, replica: int, arrays: JobArrays, checked: CheckedResult | None) -> CrashError | None:
-        """Send it a case to measure; returns why that could not be sent, if so."""
-        self._output.truncate(0)  # what earlier cases printed explains nothing of this one
+        """Send a case to measure; return an error if the worker has died, else None."""
+        self._output.truncate(0)  # the output of earlier cases explains nothing about this one
         job = CaseJob(
             record=task.record,
             replica=replica,
@@ -83,7 +83,7 @@ class WorkerHandle:
         return self._send(job, task.modules, arrays.descriptors)
 
     def receive(self) -> Ready | Refused | Measured | CrashError:
-        """Return its next message, or why there is none."""
+        """Return the worker's next message, or an error if the worker died or the message is unreadable."""
         try:
             frame = messages.receive(self.socket)
         except (OSError, EOFError):
@@ -99,16 +99,16 @@ class WorkerHandle:
             )
 
     def dismiss(self, *, kill: bool = False) -> None:
-        """Close its socket, so that it ends by itself, or kill it; does not wait for the end."""
+        """Close the socket, so that the worker ends by itself, or kill the worker; do not wait for its end."""
         if kill:
             self._process.kill()
         self.socket.close()
         self._dismissed = time.monotonic()
 
     def is_gone(self) -> bool:
-        """Return whether it has ended since it was dismissed.
+        """Return whether the worker has ended since it was dismissed.
 
-        It is killed if it takes too long to end, and given up if even that does not help.
+        A worker that takes too long to end is killed, and counts as ended if even a kill does not help.
         """
         waited_s = time.monotonic() - self._dismissed
         if waited_s > END_LIMIT_S:
@@ -125,7 +125,7 @@ class WorkerHandle:
         self._close()
 
     def _wait(self) -> bool:
-        """Wait for its end; returns False if even a kill does not end it, because it hangs in a driver call."""
+        """Wait for the worker to end; return False if even a kill does not end it, because a driver call hangs."""
         if self._process.wait(END_LIMIT_S):
             return True
         self._process.kill()
@@ -162,7 +162,7 @@ def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
     if not ended or status is None:
         return "it cannot be killed", "see dmesg: the driver holds it; the machine may need a restart"
     if status >= 0:
-        return f"exit status {status}", "see what the case itself, or a library that it calls, ended the process for"
+        return f"exit status {status}", "see why the case, or a library that it calls, ended the process"
     name = signal.Signals(-status).name
     if -status == signal.SIGKILL:
         return f"killed by {name}", "see dmesg: the system's out-of-memory killer may have ended it"

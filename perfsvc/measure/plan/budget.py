@@ -18,11 +18,11 @@ Student's interval of a mean reaches t / sqrt(n) standard deviations to each sid
 six. Halving it once more takes seventeen, and the time of a night is better spent elsewhere.
 """
 USUAL_NOISE = 0.005
-"""Relative deviation between replicas, assumed if it is known for no case."""
+"""Relative deviation between replicas, assumed if no case has a known one."""
 LEAST_NOISE = 0.0001
-"""The smallest deviation that is believed: a few replicas may agree by chance."""
+"""Smaller deviations count as this one: a few replicas may agree by chance."""
 LEAST_COST_S = 0.001
-"""The smallest cost of a replica that is believed."""
+"""Seconds of a replica; smaller costs count as this one."""
 DAY = timedelta(days=1)
 
 BudgetKey = tuple[str, str, CacheState]
@@ -31,12 +31,12 @@ BudgetKey = tuple[str, str, CacheState]
 
 @dataclass(frozen=True, slots=True)
 class CostHistory:
-    """What earlier runs know of a case on a device in a cache state; None for what they do not know.
+    """What earlier runs measured of a case on one device in one cache state; None for values they do not have.
 
     Attributes:
         cost_s: seconds of a replica.
         between: relative standard deviation between replicas.
-        last: when it was last measured; None for never.
+        last: when the case was last measured; None if never.
     """
 
     cost_s: float | None = None
@@ -78,10 +78,10 @@ def divide(
 
     Args:
         tasks: every case on every device.
-        past: what is known of them; a missing case was never measured.
+        past: the history of the cases; a case that is missing was never measured.
         budget_s: seconds for each device.
-        replicas: how many were asked for.
-        now: the time to which the waiting of cases counts.
+        replicas: how many replicas of each case the user asked for.
+        now: the present, up to which the waiting of cases is counted.
     """
     least, most = min(LEAST_REPLICAS, replicas), MOST * replicas
     divided: dict[int, int] = {}
@@ -123,6 +123,7 @@ def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> lis
 
 
 def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) -> Callable[[Task], float]:
+    """Return a function from a task to the median of the known values, or ``otherwise`` if no value is known."""
     known = [value for value in values if value is not None]
     if not known:
         return otherwise
@@ -131,7 +132,7 @@ def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) 
 
 
 def _priority(share: _Share, now: datetime) -> tuple[bool, int, float, str, CacheState]:
-    """Sort by the days since a case was last measured; among cases of the same night, cheap ones come first."""
+    """Return the sort key of a case: by days since it was last measured, and cheap ones first among equal days."""
     days = 0 if share.last is None else round((now - share.last) / DAY)
     return share.last is not None, -days, share.cost_s, share.task.record.case.id, share.task.cache
 

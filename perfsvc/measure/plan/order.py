@@ -10,11 +10,11 @@ from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, DeviceInfo, ReplayRecord, Tolerance, digest
 
 TaskKey = tuple[Case, CacheState]
-"""What a task measures, on whichever device."""
+"""What a task measures, regardless of the device."""
 MeasurementKey = tuple[str, Case, CacheState, int]
 """A device's UUID, a case, a cache state and a replica."""
 Spread = Literal["each-device", "each-model"]
-"""Whether every device measures a case, or one device of each model, which is the same device every night."""
+"""Which devices measure a case: every device, or one device of each model, the same device every night."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class Task:
 
     Attributes:
         modules: the binaries, in the order of ``record.modules``.
-        arrays: how its inputs and references are made.
+        arrays: how to make the inputs and references.
         bench: the text of the benchmark file if a step calls into it. It is the text and not the path, so that a case
             of an earlier night calls the code of that night.
-        replicas: how many replicas measure it; None for as many as the plan says.
+        replicas: how many replicas measure the task; None for the number of the plan.
     """
 
     device: str  # UUID
@@ -50,17 +50,17 @@ class Plan:
     """What a pool measures.
 
     Attributes:
-        tasks: every case on every device that is to measure it.
-        replicas: how many fresh processes measure each task, unless the task says otherwise.
+        tasks: every case on every device that measures it.
+        replicas: how many fresh processes measure each task that has no number of its own.
         seed: decides the order.
         limit_s: seconds a case may take in one replica before its worker is killed. Waiting for a disturbed device to
             recover comes on top.
         first: tasks that a device measures before all others, once, in its first replica.
-        helper_kernels: the binary of each device's helper kernels, by UUID; none for a device that needs none.
+        helper_kernels: the binary of each device's helper kernels, by UUID; a device that needs none is missing.
         spread: how the tasks were assigned to devices. With ``each-model``, another device of the model takes over
             the tasks of a lost one.
         budget_s: seconds after which a device begins no further case; None for no limit.
-        measured: what a resumed run has measured already. The order of the rest does not depend on it.
+        measured: what a resumed run has measured already. The order of the remaining cases does not depend on it.
     """
 
     tasks: tuple[Task, ...]
@@ -74,16 +74,16 @@ class Plan:
     measured: frozenset[MeasurementKey] = frozenset()
 
     def order(self, device: str) -> list[tuple[int, Task]]:
-        """Return the (replica, task) pairs of one device: ``opening``, then ``ordered``; nothing if it has no tasks."""
+        """Return the (replica, task) pairs of one device: ``opening``, then ``ordered``; empty if it has no tasks."""
         ordered = self.ordered([task for task in self.tasks if task.device == device], device)
         return self.opening(device) + ordered if ordered else []
 
     def opening(self, device: str) -> list[tuple[int, Task]]:
-        """Return the pairs of the tasks that come first on a device."""
+        """Return the (replica, task) pairs of the tasks that a device measures before all others."""
         return [(0, task) for task in self.first if task.device == device]
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return the pairs of these tasks replica by replica, each replica shuffled on its own."""
+        """Return the (replica, task) pairs still to measure, replica by replica, each replica in a random order."""
         pairs: list[tuple[int, Task]] = []
         for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
             in_replica = [task for task in tasks if replica < self.replicas_of(task)]
@@ -101,14 +101,14 @@ class AlternatingPlan(Plan):
     """A plan of A/B pairs: two tasks on one device, each measured in a fresh process every time.
 
     ``replicas`` counts the pairs. Pairs come by twos, one in either order (A B B A), so that a drift of the device from
-    process to process weighs on both sides alike. The seed decides anew for each two pairs which task begins, so that
-    nothing periodic can keep in step with one side.
+    process to process weighs on both sides alike. For every two pairs the seed decides anew which task begins, so that
+    no periodic disturbance always falls on the same side.
 
     The number of a replica is the position of its process in the whole order, from 0.
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return (replica, task) pairs, numbered from 0: each process measures one task once. Empty without tasks."""
+        """Return (replica, task) pairs; each process measures one task and is a replica, numbered from 0."""
         if not tasks:
             return []
         chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - repeatable, no secret
@@ -124,51 +124,52 @@ def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.device for task in tasks))
 
 
-def spread(tasks: Sequence[Task], found: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
-    """Return the tasks that are to be measured.
+def spread(tasks: Sequence[Task], infos: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
+    """Return the tasks to measure: all of them, or one for each case and device model.
 
     Args:
         tasks: every case on every device that could measure it.
-        found: the devices.
+        infos: the devices.
         how: ``each-device`` keeps all tasks; ``each-model`` keeps each case on one device of each model.
     """
     if how == "each-device":
         return tuple(tasks)
-    models = {device.uuid: device.model for device in found}
-    able: dict[str, dict[TaskKey, list[str]]] = {}
+    models = {device.uuid: device.model for device in infos}
+    candidates: dict[str, dict[TaskKey, list[str]]] = {}  # by model and case
     for task in tasks:
-        able.setdefault(models[task.device], {}).setdefault(task.key, []).append(task.device)
-    homes = {model: assign_devices(cases) for model, cases in able.items()}
+        candidates.setdefault(models[task.device], {}).setdefault(task.key, []).append(task.device)
+    homes = {model: assign_devices(cases) for model, cases in candidates.items()}
     return tuple(task for task in tasks if task.device == homes[models[task.device]][task.key])
 
 
-def assign_devices(able: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
-    """Assign each case to one of the devices (by UUID) that can measure it, about as many cases to each device.
+def assign_devices(candidates: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
+    """Assign each case to one of its candidate devices (UUIDs), about as many cases to each device.
 
-    A case goes to its ``home_device`` if that has room, and otherwise to the next best. So the same cases go to the
-    same devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
+    A case goes to its ``home_device`` or, if that device is full, to the next best. So the same cases go to the same
+    devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
     Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
     """
-    all_devices = {device for able_devices in able.values() for device in able_devices}
-    room = dict.fromkeys(all_devices, -(-len(able) // max(1, len(all_devices))))
+    all_devices = {device for devices_of_case in candidates.values() for device in devices_of_case}
+    room = dict.fromkeys(all_devices, -(-len(candidates) // max(1, len(all_devices))))
     homes: dict[TaskKey, str] = {}
-    for key in sorted(able, key=lambda key: _rank(key, "")):
-        with_room = [device for device in able[key] if room[device] > 0]
-        homes[key] = home_device(key, with_room or able[key])
+    for key in sorted(candidates, key=lambda key: _rank(key, "")):
+        with_room = [device for device in candidates[key] if room[device] > 0]
+        homes[key] = home_device(key, with_room or candidates[key])
         room[homes[key]] -= 1
     return homes
 
 
 def home_device(key: TaskKey, candidates: Iterable[str]) -> str:
-    """Return the device (UUID), among several, that a case in a cache state belongs to.
+    """Return the candidate device (UUID) that a case in a cache state belongs to.
 
-    The choice depends neither on the order of the devices nor on the other cases, and a device that comes or goes moves
-    only its own cases: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to increase
-    hit rates, IEEE/ACM Transactions on Networking 6(1).
+    The choice depends neither on the order of the candidates nor on the other cases, and a device that comes or goes
+    moves only its own cases: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
+    increase hit rates, IEEE/ACM Transactions on Networking 6(1).
     """
     return max(candidates, key=lambda device: _rank(key, device))
 
 
 def _rank(key: TaskKey, device: str) -> str:
+    """Return a pseudorandom rank of a case on a device, the same every time."""
     case, cache = key
     return digest(f"{case.id}\n{cache}\n{device}".encode())

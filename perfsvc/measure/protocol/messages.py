@@ -1,7 +1,8 @@
-"""Messages between the parent and its workers: cases there, measurements back, and their form on the private socket.
+"""Messages between the parent and its workers, and their form on the private socket.
 
-A frame is one byte (``D`` if file descriptors come with it, ``-`` if not), the sizes of the text and of each blob, then
-their bytes. The text is JSON and not a pickle, so that memory corrupted by a kernel cannot make the parent run code.
+The parent sends cases, and a worker sends their measurements. A frame is one byte (``D`` if file descriptors come with
+it, ``-`` if not), the sizes of the text and of each blob, then their bytes. The text is JSON and not a pickle, so that
+memory corrupted by a kernel cannot make the parent run code.
 """
 
 import os
@@ -27,15 +28,16 @@ class Sampling:
     """How a case is sampled.
 
     Attributes:
-        precision: sampling stops when the 95 % confidence interval of the median reaches no further than this to each
-            side, relative to the median,
-        samples: or when this many samples are taken,
-        seconds: or when this much time has passed, cache eviction and everything else included.
-        least: samples below which the interval is not believed.
-        least_s: seconds below which ending early saves little compared with what a replica costs in any case.
+        precision: sampling stops when the 95 % confidence interval of the median reaches no further to each side than
+            this share of the median.
+        samples: sampling also stops after this many samples.
+        seconds: sampling also stops after this time, cache eviction and everything else included.
+        least: ``precision`` stops sampling no earlier than after this many samples.
+        least_s: ``precision`` stops sampling no earlier than after this many seconds: less would save little compared
+            with what a replica costs anyway.
         evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
         energy: also measure the energy of a sample.
-        recovery_s: how long a case waits in all for a disturbed device to recover.
+        recovery_s: seconds that a case waits in total for a disturbed device to recover.
     """
 
     precision: float = 0.002
@@ -66,7 +68,7 @@ class ArrayLayout:
 
 @dataclass(frozen=True, slots=True)
 class CheckedResult:
-    """A result that was found right: the digest of each output buffer (``Device.digest``), and its error."""
+    """A result that passed its check: the digest of each output buffer (``Device.digest``), and the error."""
 
     digests: Mapping[str, str]
     error: Error
@@ -74,7 +76,7 @@ class CheckedResult:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open the worker's device. The binary of its helper kernels follows as a blob, empty if it needs none.
+    """Open the worker's device. The binary of its helper kernels follows as a blob, empty if the device needs none.
 
     Attributes:
         device: a specification as ``perfsvc.device.find.open_device`` takes it.
@@ -90,14 +92,14 @@ class Open:
 class CaseJob:
     """Measure one case in one replica.
 
-    The binaries follow as blobs, in the order of ``record.modules``. The descriptor of the shared memory with the
-    inputs and references comes with the message, and a second descriptor for the fresh ones.
+    The binaries follow as blobs, in the order of ``record.modules``. The message comes with the file descriptor of the
+    shared memory that holds the inputs and references, and with a second one if there are fresh arrays.
 
     Attributes:
-        array_name: equal for cases that share their arrays, so that a device which holds them need not upload again.
-        fresh_arrays: other inputs and their references, for the check after timing. None if that check takes the first
-            inputs again. Without references it only requires that the result changes.
-        checked: the right result, if an earlier replica of the run has checked it.
+        array_name: equal for cases that share their arrays, so that a device that still holds them skips the upload.
+        fresh_arrays: other inputs and their references, for the check after timing. None: that check uses the first
+            inputs again. Inputs without references: the check only requires that the result changes.
+        checked: the result that passed its check in an earlier replica of the run; None if there is none.
         bench: the text of the benchmark file if a step calls into it.
     """
 
@@ -143,11 +145,11 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A job is done.
+    """The worker has finished a job.
 
     Attributes:
-        usable: False if the device context was lost with the case, so that the worker ends.
-        checked: the result that was checked, for later replicas.
+        usable: False if the case lost the device context; the worker then ends.
+        checked: the result that passed its check, for later replicas.
     """
 
     measurement: Measurement

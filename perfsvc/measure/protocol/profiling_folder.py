@@ -22,14 +22,14 @@ LAUNCH, REPORT, ARRAYS, HELPER_KERNELS, MODULE = "launch.json", "report.json", "
 
 @dataclass(frozen=True, slots=True)
 class ProfilingLaunch:
-    """What the process is to do.
+    """What the process launches.
 
     Attributes:
         record: the case.
-        device: as ``perfsvc.device.find.open_device`` takes it.
+        device: a specification as ``perfsvc.device.find.open_device`` takes it.
         visible: the UUID of the only GPU that CUDA may use; empty for other kinds of device.
-        inputs: where its inputs lie in the file of arrays.
-        launch: which launch of the case the profiler is to see, from 0; None for the longest.
+        inputs: where the inputs of the case lie in the file of arrays.
+        launch: the number of the launch that the profiler examines, from 0; None for the longest launch.
     """
 
     record: ReplayRecord
@@ -41,7 +41,7 @@ class ProfilingLaunch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
-    """What the process reports: which launch the profiler saw and of which kernel, or what went wrong and the cure."""
+    """What the process reports: the launch that the profiler examined and its kernel, or an error and its cure."""
 
     launch: int | None = None
     kernel: str = ""
@@ -69,7 +69,7 @@ def write(
     inputs: Arrays,
     launch: int | None = None,
 ) -> None:
-    """Write the folder of a profiling launch, without the steps that are no part of a sample."""
+    """Write the folder of a profiling launch. It leaves out the Python steps and the metrics of the case."""
     steps = tuple(step for step in record.steps if not isinstance(step, Call | HostMetric))
     arrays = share(inputs, {})
     try:
@@ -82,12 +82,12 @@ def write(
         (folder / MODULE.format(number)).write_bytes(code)
     (folder / HELPER_KERNELS).write_bytes(helper_kernels)
     visible = device.uuid if device.kind == "cuda" else ""
-    asked = ProfilingLaunch(replace(record, steps=steps), device.spec, visible, arrays.layout.inputs, launch)
-    (folder / LAUNCH).write_bytes(codec.encode(asked))
+    content = ProfilingLaunch(replace(record, steps=steps), device.spec, visible, arrays.layout.inputs, launch)
+    (folder / LAUNCH).write_bytes(codec.encode(content))
 
 
 def read(folder: Path) -> LoadedLaunch:
-    """Read what ``write`` wrote."""
+    """Return the launch that ``write`` stored in a folder."""
     launch = codec.decode(ProfilingLaunch, (folder / LAUNCH).read_bytes())
     with (folder / ARRAYS).open("rb") as file:
         inputs = map_arrays(file.fileno(), launch.inputs)
@@ -100,12 +100,12 @@ def read(folder: Path) -> LoadedLaunch:
 
 
 def write_report(folder: Path, report: LaunchReport) -> None:
-    """Write what the process has to report."""
+    """Write the report of the process into the folder."""
     (folder / REPORT).write_bytes(codec.encode(report))
 
 
 def read_report(folder: Path) -> LaunchReport | None:
-    """Return what the process reported; None if it ended before it could."""
+    """Return the report of the process; None if the process ended before it had written the report."""
     try:
         return codec.decode(LaunchReport, (folder / REPORT).read_bytes())
     except (FileNotFoundError, ValueError):
@@ -113,10 +113,10 @@ def read_report(folder: Path) -> LaunchReport | None:
 
 
 def command(folder: Path) -> list[str]:
-    """Return the command line of the process, without any profiler's: Python by its full path."""
+    """Return the command line of the process, without a profiler; it names Python by its full path."""
     return [*python_module("perfsvc.measure.worker.profiling_launch"), str(folder)]
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment variables of the process: a worker's."""
+    """Return the environment variables of the process, the same as those of a worker."""
     return {**ONE_THREAD, **os.environ}

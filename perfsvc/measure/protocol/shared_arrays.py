@@ -26,13 +26,14 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """How to make the arrays of a case. Any thread may call the functions, and again if the arrays were not kept.
+    """How to make the arrays of a case. Any thread may call the functions, and call them again for discarded arrays.
 
     Attributes:
         name: equal for cases that share their arrays.
         make: returns the inputs and the expected results; raises ``SuiteError``.
-        make_fresh: returns the same for the check after timing, both empty if there is nothing fresh. It may ask for
-            the first inputs, and then waits until they are made. None if the case has no such check.
+        make_fresh: returns other inputs and their expected results for the check after timing; both are empty if there
+            are no other inputs. Its argument returns the first inputs, and waits until they are made. None if the case
+            has no such check.
     """
 
     name: str
@@ -49,13 +50,13 @@ class SharedArrays:
     layout: ArrayLayout
 
     def close(self) -> None:
-        """Give the memory back as soon as no worker maps it."""
+        """Close the file; the memory is freed once no worker maps it."""
         os.close(self.descriptor)
 
 
 @dataclass(frozen=True, slots=True)
 class JobArrays:
-    """The arrays of one job, by their name, and the fresh ones if its replica checks with them."""
+    """The arrays of one job and their name, with the fresh arrays if the job's replica checks with them."""
 
     name: str
     first: SharedArrays
@@ -63,7 +64,7 @@ class JobArrays:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The descriptors that come with the job."""
+        """The file descriptors to send with the job."""
         return (self.first.descriptor, self.fresh.descriptor) if self.fresh else (self.first.descriptor,)
 
 
@@ -72,7 +73,7 @@ class MappedArrays:
 
     Args:
         descriptors: ``JobArrays.descriptors``; they may be closed afterwards.
-        job: says which array lies where.
+        job: has the layout of the arrays.
     """
 
     def __init__(self, descriptors: Sequence[int], job: CaseJob) -> None:
@@ -122,7 +123,10 @@ def _locate(arrays: Arrays, offsets: Iterator[int]) -> tuple[ArrayLocation, ...]
 
 
 def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
-    """Write an array into a file: half the time of writing into its mapping, whose pages have to be faulted in."""
+    """Write an array into a file.
+
+    This takes half the time of writing into a mapping of the file, whose pages have to be faulted in.
+    """
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     while content.size:
         written = os.pwrite(descriptor, content.data, offset)

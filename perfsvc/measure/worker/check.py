@@ -1,4 +1,4 @@
-"""Is a result right? Checked before the samples and after them, on the device if possible and otherwise on the host.
+"""Check the result of a case before and after its samples, on the device if possible and otherwise on the host.
 
 The error of a result is ``|out - ref| / max(|ref|, rms(ref))``, its maximum and its mean over all elements.
 """
@@ -22,11 +22,11 @@ from perfsvc.model import Error, Kind, Role, Tolerance
 RESULTS = (Role.OUTPUT, Role.INOUT)
 PATIENCE = 2.0
 PATIENCE_S = 1e-3
-"""While its stream is held back, a sample gets this many times its usual time, plus this, to work on another stream."""
+"""The check for work on other streams waits ``PATIENCE`` times the usual time of a sample, plus ``PATIENCE_S``."""
 CHUNK = 1 << 18
 """Elements compared at a time, so that temporaries stay in the cache."""
 ROUNDED = 2.0**-53
-"""The error of an integer that differs from its reference by less than float64 resolves."""
+"""The error of an integer that differs from its reference by less than float64 can represent."""
 
 
 class ResultCheck:
@@ -36,12 +36,12 @@ class ResultCheck:
         device: where the results are.
         job: the case.
         arrays: its inputs and references.
-        cache: keeps them on the device.
+        cache: keeps the inputs and references on the device.
         memory: the case's buffers.
         program: its steps.
 
     Attributes:
-        seconds: spent on checking so far.
+        seconds: the time spent on checking so far.
         error: the largest error so far; None without a reference.
     """
 
@@ -66,11 +66,11 @@ class ResultCheck:
 
     @property
     def checked(self) -> CheckedResult | None:
-        """The result that was found right before the samples, for later replicas."""
+        """The result that passed the check before the samples, for later replicas; None without a reference."""
         return CheckedResult(self._first, self.error) if self.error else None
 
     def before(self) -> list[Any]:
-        """Run every step once and check everything; returns what the Python functions returned.
+        """Run every step once, check the result, and return what each step returned.
 
         Raises:
             ResultError: the result is wrong, or the case wrote where it must not.
@@ -90,13 +90,13 @@ class ResultCheck:
         return returned
 
     def after(self, typical_s: float) -> None:
-        """Check that what was timed is still right, with fresh inputs if there are any.
+        """Check the result again after the samples, with fresh inputs if there are any.
 
         Args:
-            typical_s: what a sample takes.
+            typical_s: seconds that a sample takes.
 
         Raises:
-            ResultError: the result is wrong, did not change with its inputs, or was made on another stream.
+            ResultError: the result is wrong, did not change with its inputs, or was computed on another stream.
         """
         with self._timed():
             if self._arrays.fresh_inputs:
@@ -107,7 +107,7 @@ class ResultCheck:
                     self._require_changed()
             if not self._arrays.fresh_expected:
                 self._run_again(self._arrays.inputs, self._arrays.expected, "first")
-                if self._memory.digests(*RESULTS) != self._first:  # not wrong yet: sums in another order differ
+                if self._memory.digests(*RESULTS) != self._first:  # perhaps right: sums in another order differ
                     self._require_right(self._arrays.expected, "first")
             if self._program.calls and self._job.record.kind is Kind.KERNEL:
                 self._require_on_stream(typical_s)
@@ -125,12 +125,12 @@ class ResultCheck:
         self._program.set_constants()
 
     def _require_intact(self, inputs: Mapping[str, str]) -> None:
-        """Raise if the case changed an input, given the digests of the inputs."""
+        """Raise ``ResultError`` if an input no longer has its digest; do nothing if ``inputs`` is empty."""
         for name, digest in self._memory.digests(Role.INPUT).items() if inputs else ():
             if digest != inputs[name]:
                 raise ResultError(
                     f"the case wrote to its input {name!r}",
-                    cure="write to outputs and scratch alone; what is changed in place is an input and an output",
+                    cure="write only to outputs and scratch; an array changed in place is both input and output",
                 )
 
     def _require_right(self, expected: Arrays, which: str) -> None:
@@ -141,7 +141,7 @@ class ResultCheck:
             self.error = _larger(self.error, error)
 
     def _error_on_device(self, name: str, ref: NDArray[Any], which: str) -> Error | None:
-        """Return the error of an output as the device finds it; None if it cannot."""
+        """Return the error of an output, computed on the device; None if the device cannot compute it."""
         dtype = self._memory.array(name).dtype
         if not self._device.can_compute_error(dtype, ref.dtype.name):
             return None
@@ -155,7 +155,7 @@ class ResultCheck:
             if digest == self._first[name]:
                 raise ResultError(
                     f"{name!r} did not change when the inputs did: it was not computed anew",
-                    cure="do the whole work at each call; a result that is kept from an earlier one is not timed",
+                    cure="do the whole work in each call; a result kept from an earlier call hides its time",
                 )
 
     def _require_on_stream(self, typical_s: float) -> None:
@@ -180,6 +180,7 @@ class ResultCheck:
 
 
 def _larger(error: Error | None, other: Error) -> Error:
+    """Return the larger maximum and the larger mean of two errors."""
     return Error(max(error.max, other.max), max(error.mean, other.mean)) if error else other
 
 
@@ -189,13 +190,14 @@ def _larger(error: Error | None, other: Error) -> Error:
 def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
     """Return the error of ``out`` against ``ref``, two arrays of one shape with at least one element.
 
-    An element whose reference is not finite is right only if it is the same (NaN for NaN), and infinitely wrong
-    otherwise. A result that is not finite although its reference is, is infinitely wrong as well. Integers are never
-    rounded together.
+    An element whose reference is not finite has error 0 if it equals the reference (NaN equals NaN), and an infinite
+    error otherwise. An element that is not finite has an infinite error if its reference is finite. Two different
+    integers never have error 0, even if they are equal in float64.
     """
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     chunks = [slice(start, start + CHUNK) for start in range(0, flat_ref.size, CHUNK)]
-    if all((flat_out[chunk] == flat_ref[chunk]).all() for chunk in chunks):  # a difference mostly shows in the first
+    # This ends at the first chunk that differs: mostly the first of all.
+    if all((flat_out[chunk] == flat_ref[chunk]).all() for chunk in chunks):
         return Error(0.0, 0.0)
     rms = _rms(flat_ref)
     total, largest = 0.0, 0.0
@@ -243,7 +245,7 @@ def _rms(values: NDArray[Any]) -> float:
 
 
 def within(error: Error, tolerance: Tolerance) -> bool:
-    """Return whether an error is tolerated. A NaN never is."""
+    """Return whether an error is within its tolerance; False for NaN."""
     return error.max <= tolerance.max and error.mean <= tolerance.mean
 
 
@@ -259,7 +261,7 @@ def wrong(name: str, out: NDArray[Any], ref: NDArray[Any], tolerance: Tolerance)
     cure = "correct the kernel, or the order of its args; if the error is rounding that you accept, widen the tolerance"
     if out.dtype.kind == "f" and np.isnan(out).any():
         cure = (
-            f"{np.isnan(out).mean():.2%} of the elements are NaN, with which outputs are poisoned: "
-            "look for elements never written"
+            f"{np.isnan(out).mean():.2%} of the elements are NaN, and outputs are filled with NaN before the launch: "
+            "look for elements that are never written"
         )
     return ResultError(what, cure=cure)

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 
 DESCRIPTORS = 3
-"""How many come with each message: the worker's socket, the file for its output, the socket for its status."""
+"""Descriptors that come with each message: the worker's socket, the file for its output, the socket for its status."""
 STATUS = struct.Struct("!q")
 """A number on the status socket: the process id, then the exit status, negative for the signal that killed it."""
 PR_SET_PDEATHSIG = 1
@@ -32,7 +32,7 @@ Serve = Callable[[socket.socket], int]
 def main(descriptor: int, parent: int, serve: Serve | None = None) -> int:
     """Fork workers until the parent closes the socket and the last worker has ended; returns the exit status.
 
-    In a worker it returns the worker's exit status.
+    The function returns in each worker too, with the exit status of the worker.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers

@@ -40,11 +40,11 @@ from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
 from perfsvc.model import Call, Kind, Measurement, Status, codec
 
 CACHE_SHARE = 0.25
-"""Share of a device's memory for inputs and references that several cases use."""
+"""Share of a device's memory in which inputs and references are kept for later cases."""
 
 
 def prepare() -> None:
-    """Build in the fork server what every worker needs."""
+    """Build the codecs of the messages, in the fork server, so that no worker has to."""
     codec.prepare(Request, Reply)
 
 
@@ -59,17 +59,17 @@ def serve(parent: socket.socket) -> int:
         _send(parent, Refused(error.what, error.cure))
         return error.exit_code
     with contextlib.closing(device):
-        # A device on the host's own processors copies as fast from the host.
+        # A device that uses the host's memory gains nothing from a copy of the arrays.
         cache = DeviceArrayCache(device, int(CACHE_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
-        gc.freeze()  # no collection need look through what lives as long as the worker
+        gc.freeze()  # collections skip what lives as long as the worker
         _send(parent, Ready(device.info))
         while (frame := messages.receive(parent)) is not None:
             reply = _measure_frame(device, frame, cache)
             _send(parent, reply)
             if not reply.usable:
                 break
-            # Collect what the case's Python functions kept. The libraries that they imported stay, and later
-            # collections need not look through them.
+            # Collect what the case's Python functions left behind. The libraries that they imported stay, and later
+            # collections skip them.
             gc.collect()
             gc.freeze()
     return 0
@@ -90,7 +90,7 @@ def _send(parent: socket.socket, body: Ready | Refused | Measured) -> None:
 
 
 def _measure_frame(device: Device, frame: messages.Frame, cache: DeviceArrayCache) -> Measured:
-    """Measure the case of a message. An error of perfsvc itself costs its case as well."""
+    """Measure the case of a message. An error in perfsvc itself fails the case too, and ends the worker."""
     try:
         job = codec.decode(Request, frame.text).body
         if not isinstance(job, CaseJob):
@@ -119,8 +119,8 @@ def measure(
         device: an open device.
         job: what to measure.
         modules: the binaries of ``job.record.modules``.
-        arrays: its inputs and references.
-        cache: keeps them in the device's memory.
+        arrays: the inputs and references of the case.
+        cache: keeps the arrays in the device's memory.
     """
     started = time.monotonic()
     try:
@@ -142,12 +142,12 @@ def measure(
 def _measure(
     device: Device, job: CaseJob, modules: Sequence[bytes], *, program: Program, check: ResultCheck, started: float
 ) -> Measurement:
-    """Check, sample, check again."""
+    """Check the result, take the samples, check the result again, and return the measurement."""
     returned = check.before()
     if job.record.kind is Kind.HOST:
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
     else:
-        pipeline = job.record.kind is Kind.PIPELINE
+        pipeline = job.record.kind is Kind.PIPELINE  # timed by the host's clock from end to end
         sampling_started = time.monotonic()
         samples = take_samples(
             device,
@@ -185,9 +185,11 @@ def _measure(
 
 
 def _host_metrics(returned: Sequence[Any], from_buffers: Mapping[str, float]) -> dict[str, float]:
-    """Merge the metrics that a host variant's Python functions returned with those read from its buffers."""
-    own = {str(name): value for result in returned if isinstance(result, Mapping) for name, value in result.items()}
-    metrics = own | dict(from_buffers)
+    """Return the metrics of a host variant: those its Python functions returned, and those read from its buffers."""
+    from_functions = {
+        str(name): value for result in returned if isinstance(result, Mapping) for name, value in result.items()
+    }
+    metrics = from_functions | dict(from_buffers)
     if not metrics or not all(_is_finite(value) for value in metrics.values()):
         raise LaunchError(
             f"a host variant returned no usable metrics: {metrics or 'nothing'}",
@@ -201,7 +203,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _functions(job: CaseJob) -> dict[str, Function]:
-    """Return the Python functions that the steps call, from the text of the benchmark file."""
+    """Return the Python functions that the steps call, by name, from the text of the benchmark file."""
     names = [step.function for step in job.record.steps if isinstance(step, Call)]
     if not names:
         return {}

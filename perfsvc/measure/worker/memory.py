@@ -23,9 +23,9 @@ class CaseMemory:
     """The buffers of one case by name, each between two guard bands. A context manager: they exist inside ``with``.
 
     Args:
-        device: where they lie.
-        buffers: what the case needs.
-        make_room: frees other memory of the device if the buffers do not fit.
+        device: the device that has the memory.
+        buffers: the buffers that the case needs.
+        make_room: frees other memory of the device; called if the buffers do not fit.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CaseMemory:
         return self._nbytes[name]
 
     def reset(self, load: Callable[[str, int], None]) -> None:
-        """Load the inputs (by name, to an address) and poison the rest, as before the very first launch."""
+        """Prepare the buffers for a first launch: load inputs with ``load(name, address)``, and poison all others."""
         for name, buffer in self._buffers.items():
             if buffer.role in {Role.INPUT, Role.INOUT}:
                 load(name, self.address(name))
@@ -100,7 +100,7 @@ class CaseMemory:
         )
 
     def views(self) -> dict[str, Any]:
-        """Return every buffer as the array that Python variants take."""
+        """Return every buffer, by name, as the array that Python variants take."""
         return {
             name: self._device.view(self.address(name), buffer.array.dtype, buffer.array.shape)
             for name, buffer in self._buffers.items()
@@ -111,11 +111,11 @@ class CaseMemory:
         return tuple(name for name, buffer in self._buffers.items() if buffer.role in roles)
 
     def array(self, name: str) -> Array:
-        """Return a buffer's dtype and shape."""
+        """Return a buffer's name, dtype and shape."""
         return self._buffers[name].array
 
     def digests(self, *roles: Role) -> dict[str, str]:
-        """Return digests of the present content of the buffers with one of these roles."""
+        """Return digests of the present content of the buffers with one of these roles, by name."""
         return {name: self._device.digest(self.address(name), self.nbytes(name)) for name in self.names(*roles)}
 
     def require_intact_guards(self) -> None:
@@ -126,6 +126,7 @@ class CaseMemory:
                     raise self._overrun(name, side, start)
 
     def _overrun(self, name: str, side: str, start: int) -> ResultError:
+        """Return the error for the changed guard band at ``start``, with the distance of the furthest changed byte."""
         band = np.empty(GUARD_BYTES, np.uint8)
         self._device.download(start, band)
         touched = np.flatnonzero(band != GUARD)
@@ -140,11 +141,11 @@ class CaseMemory:
 
 
 class DeviceArrayCache:
-    """Uploads an array once and copies it within the device from then on; drops the least recently used first.
+    """Keeps arrays on the device, so that each is uploaded only once; drops the least recently used first.
 
     Args:
-        device: whose memory it uses.
-        budget_bytes: how much of it; 0 if a copy within the device gains nothing.
+        device: the device that has the memory.
+        budget_bytes: the most memory to use; 0 keeps nothing.
     """
 
     def __init__(self, device: Device, budget_bytes: int) -> None:
@@ -153,7 +154,7 @@ class DeviceArrayCache:
         self._cached: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # address and size
 
     def load(self, key: Hashable, array: NDArray[Any], target: int) -> None:
-        """Copy a host array to an address of the device. Equal keys mean equal content."""
+        """Copy a host array to a device address, from the cache if possible. Equal keys mean equal content."""
         if (address := self.address(key, array)) is None:
             self._device.upload(target, array)
         else:
@@ -165,7 +166,7 @@ class DeviceArrayCache:
             self._device.free(self._cached.popitem()[1][0])
 
     def address(self, key: Hashable, array: NDArray[Any]) -> int | None:
-        """Return where a host array lies in the device's memory until the next call; None if there is no room for it.
+        """Return the device address of a copy of a host array, valid until the next call; None if there is no room.
 
         Raises:
             LaunchError: the device's context is lost.
@@ -180,7 +181,7 @@ class DeviceArrayCache:
             except LaunchError as error:
                 if error.fatal:
                     raise
-                return None  # there is less memory than the budget
+                return None  # the device has less free memory than the budget
             self._device.upload(address, np.ascontiguousarray(array))
             self._cached[key] = (address, array.nbytes)
         self._cached.move_to_end(key)

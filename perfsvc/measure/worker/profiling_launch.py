@@ -1,9 +1,8 @@
 """The process that a profiler runs: it launches a case once, inside the NVTX range that the profiler watches.
 
 ``python -m perfsvc.measure.worker.profiling_launch FOLDER``, with a ``perfsvc.measure.protocol.profiling_folder``. The
-steps of a sample run with one launch inside the range: the one that was asked for, or the longest, which is found by
-running the steps before. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no
-check.
+steps of a sample run with one launch inside the range: the requested launch or, without a request, the longest, which
+two runs before find. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -42,19 +41,20 @@ def main(folder: Path) -> int:
 
 
 def _launch(loaded: LoadedLaunch) -> LaunchReport:
-    asked, record = loaded.launch, loaded.launch.record
+    """Launch the case as the folder describes, and return which launch was inside the range."""
+    request, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch)]
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that does")
-    if asked.visible:
-        os.environ[VISIBLE] = asked.visible  # the driver reads it when it starts, which it has not yet
+    if request.visible:
+        os.environ[VISIBLE] = request.visible  # the driver reads it when it starts, which it has not yet
     with (
-        contextlib.closing(open_device(asked.device, loaded.helper_kernels)) as device,
+        contextlib.closing(open_device(request.device, loaded.helper_kernels)) as device,
         CaseMemory(device, record.buffers) as memory,
     ):
         program = Program(device, record, loaded.modules, memory, {})
         steps = _Steps(device, program, memory, loaded)
-        chosen = steps.longest_launch() if asked.launch is None else asked.launch
+        chosen = steps.longest_launch() if request.launch is None else request.launch
         steps.run_in_range(chosen)
     return LaunchReport(chosen, launches[chosen].entry)
 
@@ -71,7 +71,7 @@ class _Steps:
     def longest_launch(self) -> int:
         """Run the steps twice and return which launch took longest.
 
-        The host's clock is good to some ten microseconds. If two launches are closer than that, either will do.
+        The host's clock is good to some ten microseconds. The choice between launches closer than that is arbitrary.
         """
         seconds: dict[int, float] = {}
 
@@ -88,7 +88,7 @@ class _Steps:
         return max(seconds, key=lambda number: seconds[number])
 
     def run_in_range(self, chosen: int) -> None:
-        """Run the steps with one launch inside the range."""
+        """Run the steps with the chosen launch inside the NVTX range."""
 
         def around(number: int) -> AbstractContextManager[object]:
             if number != chosen:
@@ -99,6 +99,7 @@ class _Steps:
         self._run(around)
 
     def _run(self, around: Around) -> None:
+        """Run the steps, each launch in the context that ``around`` returns for its number."""
         self._memory.reset(lambda name, address: self._device.upload(address, self._inputs[name]))
         self._program.set_constants()
         number = 0

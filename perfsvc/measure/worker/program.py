@@ -24,7 +24,7 @@ class Program:
     """The steps of one case, ready to run on a device.
 
     Args:
-        device: where they run.
+        device: runs the steps.
         record: the steps.
         modules: the binaries, in the order of ``record.modules``.
         memory: the case's buffers.
@@ -32,7 +32,7 @@ class Program:
 
     Attributes:
         timed: the steps of a sample, each with the callable that runs it.
-        calls: whether any of them is a Python function.
+        calls: whether any step of a sample is a Python function.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Program:
                 )
 
     def run(self) -> list[Any]:
-        """Run every step, host steps included, and wait for the device; returns what the Python functions returned."""
-        self._device.synchronize()  # inputs may be on their way, and a pipeline has streams of its own
+        """Run every step, host steps included, wait for the device, and return what each step returned."""
+        self._device.synchronize()  # inputs may still be uploading, and a pipeline has streams of its own
         returned = [step() for step in self._all]
         self._device.synchronize()
         return returned
@@ -85,20 +85,20 @@ class Program:
         self._device.synchronize()
 
     def queue(self) -> None:
-        """Queue the device's steps alone: a sample of a ``kernel`` variant."""
+        """Queue the timed steps that run on the device, without host steps: a sample of a ``kernel`` variant."""
         for step in self._queued:
             step()
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics that are read from buffers, at their present content.
+        """Return the metrics, by name, that are computed from the present content of buffers.
 
         Raises:
-            LaunchError: a metric is no finite number.
+            LaunchError: a metric is not finite.
         """
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
     def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
-        # Bound to what the step needs and not to the program: its modules would live until a garbage collection.
+        # A callable that refers to the program would keep its modules loaded until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
@@ -114,6 +114,7 @@ class Program:
 
 
 def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
+    """Return an argument as the launch takes it: buffers by address."""
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):

@@ -9,25 +9,26 @@ from perfsvc.measure.worker.sampling.batches import BatchTaker
 from perfsvc.model import Batch, Launch, ReplayRecord
 
 SHORT_S = 10e-6
-"""Below this time the timer overhead matters."""
+"""Seconds of a sample below which the timer overhead matters."""
 WORTH_A_NOTE = 0.2
-"""The share of a time above which the timer overhead is noted."""
+"""The share of the median that the timer overhead must exceed to be noted."""
 NEAR_TIMER_OVERHEAD = "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
-"""Without numbers: they would differ from replica to replica and case to case, and are metrics anyway."""
+"""The note has no numbers: they differ from replica to replica and from case to case, and the metrics have them."""
 
 _COUNT = 200
+"""Samples for the metrics of a short kernel."""
 _ENERGY_S = 1.0
 """Seconds of samples for one reading of the GPU's energy counter, which is slow."""
 
 
 def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
-    """Return ``sm_cycles`` of a sample, from the clocks read during the batches; nothing if none was read."""
+    """Return ``sm_cycles`` of a sample, from the clocks read during the batches; empty if no clock was read."""
     clocks = [batch.conditions.sm_clock_hz for batch in batches if batch.conditions.sm_clock_hz]
     return {"sm_cycles": median_s * statistics.median(clocks)} if clocks else {}
 
 
 def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
-    """Return ``registers`` per thread of the kernel that uses most, from its binary; nothing if no binary has them."""
+    """Return ``registers`` per thread of the kernel that uses most; empty if no binary has the number."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
     counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
@@ -37,13 +38,13 @@ def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float
 def short_kernel(
     device: Device, sample: Callable[[], None], batches: BatchTaker, median_s: float
 ) -> tuple[dict[str, float], str]:
-    """Measure how long a short kernel takes without events between launches, and events without a kernel.
+    """Time a short kernel without events between its launches, and the events without a kernel.
 
-    Only behind the blocking kernel: launched without it, a short kernel waits for the host.
+    Both need the blocking kernel: without it, a short kernel waits for the host.
 
     Returns:
-        ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; nothing if
-        the kernel is not short.
+        ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; both are
+        empty if the kernel is not short or its times are not reliable.
     """
     if not batches.blocked or median_s >= SHORT_S:
         return {}, ""

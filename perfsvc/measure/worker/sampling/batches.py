@@ -13,21 +13,24 @@ from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch, Conditions, Slowdown
 
-FELL_BEHIND = "the host fell behind: the blocking kernel opened by itself"
+FELL_BEHIND = "the host fell behind: the blocking kernel ended by itself"
 SYNCHRONISES = "timed without the blocking kernel, since the work synchronises with the host"
 
 BATCH_S = 0.05
 """Seconds that a batch may last, so that the conditions of the device are read this often."""
 TIMEOUTS_ALONE = 2
-"""How often the blocking kernel opens by itself on a single sample before that is put down to the sample: its host code
-waits for the device."""
+"""How often in a row the blocking kernel must end by itself on the first sample of a batch to show that the sample's
+own host code waits for the device."""
 FIRST_REST_S = 0.5
+"""Seconds of a case's first rest for a disturbed device."""
 LONGEST_REST_S = 8.0
 
 _UNKNOWN_OPERATIONS = 8
 """Assumed operations of a sample if they are not known. If it queues more, the blocking kernel times out."""
 _EVENTS = 2
+"""Operations that time a sample."""
 _EVICTION = 2
+"""Operations that evict the cache before a sample."""
 _BATCH_OPERATIONS = 8
 """Operations of a batch besides its samples: the blocking kernel, the events around the batch, the clock stamps."""
 _UNLIMITED = 1 << 30
@@ -37,16 +40,16 @@ class BatchTaker:
     """Takes batches of one case.
 
     Args:
-        device: where.
-        sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
+        device: the device that runs the samples.
+        sample: queues the work of one sample; with ``clock="host"`` it also waits for the work.
         clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
         evict_bytes: as ``Device.batch`` takes it.
-        operations: how many a sample queues; None if that is not known.
+        operations: how many operations a sample queues; None if that is not known.
 
     Attributes:
-        blocked: whether the next batch goes behind the blocking kernel.
-        lost_s: seconds lost with blocking kernels that opened by themselves.
-        note: why a device's clock is read without the blocking kernel; empty if it is not.
+        blocked: whether the next batch is queued behind the blocking kernel.
+        lost_s: seconds lost with blocking kernels that ended by themselves.
+        note: why samples are timed by the device's clock without the blocking kernel; empty if they are not.
     """
 
     def __init__(
@@ -76,18 +79,18 @@ class BatchTaker:
 
     @property
     def most(self) -> int:
-        """How many samples a batch may have: as many as last ``BATCH_S`` and as the device's queue holds."""
+        """The most samples that a batch may have: it lasts ``BATCH_S`` at most, and fits in the device's queue."""
         lasting = int(BATCH_S / self._sample_s) if self._sample_s else _UNLIMITED
         return max(1, min(self._fitting, lasting))
 
     def take(self, count: int) -> Batch:
-        """Time ``count`` samples, or as many as a batch may have.
+        """Time ``count`` samples, or ``most`` if that is fewer.
 
-        If the blocking kernel opened by itself, the batch is rejected, and the next ones have at most half as many
-        samples. If that happens twice with a single sample, later batches go without the blocking kernel.
+        If the blocking kernel ended by itself, the batch is rejected, and the next ones have at most half as many
+        samples. If that happens twice with a single sample, later batches do without the blocking kernel.
 
         Raises:
-            LaunchError: the clock gave a time that no launch can take.
+            LaunchError: the clock gave an impossible time, such as 0.
         """
         started, count = self._device.now(), min(count, self.most)
         batch = self._device.batch(
@@ -103,6 +106,7 @@ class BatchTaker:
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
+        """Halve later batches after one of ``count`` samples fell behind; ``alone``: it did so on its first sample."""
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
         if self._timeouts_alone == TIMEOUTS_ALONE:
@@ -115,7 +119,7 @@ class BatchTaker:
 
 
 def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
-    """Return how many samples the device's queue holds; zero if it cannot hold one."""
+    """Return how many samples the device's queue holds; 0 if a single sample does not fit."""
     if not depth:
         return _UNLIMITED
     if operations is None:
@@ -137,7 +141,7 @@ def _require_possible(batch: Batch) -> None:
 
 
 def disturbances(conditions: Conditions) -> tuple[str, ...]:
-    """Return what disturbed a batch that was taken under these conditions; nothing if they are good.
+    """Return what disturbed a batch that was taken under these conditions; empty if nothing did.
 
     A GPU at its power limit is not disturbed: the measured load took it there, and would again.
     """
@@ -162,11 +166,11 @@ class Recovery:
     too hot again as soon as it works needs a longer rest.
 
     Args:
-        device: which one.
-        limit_s: how long a case may wait in all.
+        device: the device.
+        limit_s: seconds that a case may wait in total.
 
     Attributes:
-        waited_s: how long it has waited.
+        waited_s: seconds that the case has waited so far.
     """
 
     def __init__(self, device: Device, limit_s: float) -> None:
@@ -190,12 +194,12 @@ class Recovery:
 
     @property
     def failure(self) -> str:
-        """A sentence, without its full stop, that the device did not recover."""
+        """A message, without its full stop, that the device did not recover."""
         return f"the GPU did not recover from {self._reasons} within {self._limit_s:g} s"
 
     @property
     def note(self) -> str:
-        """How long it waited and why; empty if it did not wait."""
+        """How long the case waited and why; empty if it did not wait."""
         if not self.waited_s:
             return ""
         return f"waited {self.waited_s:.3g} s for the GPU to recover from {self._reasons}"

@@ -19,27 +19,27 @@ from perfsvc.model import Batch, CacheState, Slowdown
 WARM_BATCH = 5
 """Samples of a warm-up batch."""
 WARM_AGREEMENT = 0.01
-"""Two warm-up batches agree if their medians differ by no more than this share, or than their scatter."""
+"""Two warm-up batches agree if their medians differ by no more than this share, or no more than their scatter."""
 WARM_SHARE = 0.25
 """Share of the time cap that the warm-up may take, and each warm-up after the device has recovered."""
 DISTURBED_IN_A_ROW = 3
 """Disturbed batches after which a case waits for its device to recover."""
 SETTLE_S = 0.2
-"""Seconds a GPU needs to raise its clocks after a load that took it to its power limit: an H100, to within 1 %."""
+"""Seconds after a load at the power limit in which a GPU raises its clocks again: to within 1 % on an H100."""
 UNKNOWN_CACHE_BYTES = 128 << 20
 """Assumed L2 cache of a device that does not report one: no GPU has more (B200: 126 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples of one case; by default of a case that is not timed.
+    """The samples of one case. The defaults are those of a case that is not timed.
 
     Attributes:
         batches: in the order they were taken, the rejected ones included.
-        seconds: the samples that count, in the order they were taken.
-        median_s: of those.
+        seconds: the times of the samples in the batches that were not rejected, in the order they were taken.
+        median_s: the median of ``seconds``.
         warmup: how many samples were taken for warm-up and thrown away.
-        stopped: why no more were taken.
+        stopped: why sampling stopped.
         note: what the reader of the times must know; empty if nothing.
         metrics: auxiliary metrics by name.
         warmup_busy_s: seconds that the device worked on the warm-up.
@@ -56,7 +56,7 @@ class Samples:
 
     @property
     def busy_s(self) -> float:
-        """Seconds that the device worked on all of them, warm-up included."""
+        """Seconds that the device worked on all batches, warm-up included."""
         return self.warmup_busy_s + sum(batch.busy_s for batch in self.batches)
 
 
@@ -72,20 +72,20 @@ def take_samples(
     """Take samples of the work that ``sample`` queues.
 
     The time cap counts everything that sampling takes, cache eviction and warm-up included, except the time lost with
-    blocking kernels that opened by themselves and the time spent waiting for the device to recover. At least one sample
-    counts in the end.
+    blocking kernels that ended by themselves and the time spent waiting for the device to recover. At least one sample
+    is in a batch that was not rejected.
 
     Args:
-        device: where.
-        sample: queues the work of one sample; with ``clock="host"`` it also waits for it.
-        sampling: how long.
+        device: the device that runs the samples.
+        sample: queues the work of one sample; with ``clock="host"`` it also waits for the work.
+        sampling: when to stop, and what else to measure.
         clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
 
     Raises:
-        LaunchError: the clock gave a time that no launch can take.
-        DisturbedError: the device was disturbed all the time, and did not recover.
+        LaunchError: the clock gave an impossible time, such as 0.
+        DisturbedError: the device was disturbed during every batch, and did not recover.
     """
     cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
     evict_bytes = int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
@@ -125,10 +125,10 @@ class _Sampler:
         self._counting: list[float] = []  # the samples of the batches that were not rejected
 
     def take(self) -> Samples:
-        """Warm up and sample."""
+        """Warm up, take batches until a stopping rule is satisfied, and measure the auxiliary metrics."""
         first = self._batches.take(1)  # shows how long a sample takes
         self._warmup.append(first)
-        if Slowdown.POWER_CAP in first.conditions.slowdowns:  # by the case before: this one has hardly begun
+        if Slowdown.POWER_CAP in first.conditions.slowdowns:  # caused by the previous case: this one has hardly begun
             self._device.rest(SETTLE_S)
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._take_batches()
@@ -146,24 +146,24 @@ class _Sampler:
         )
 
     def _warm_up(self, until_s: float) -> None:
-        """Take samples until times are stable.
+        """Take small batches until the times are stable.
 
-        Small batches are taken until the medians of two in a row agree: within one per cent, or within their scatter
-        (the median absolute deviation). The warm-up ends in any case when sampling has taken ``until_s`` seconds. Times
-        that go on drifting are then in the samples, whose interval shows it.
+        The times are stable when the medians of two batches in a row agree: within one per cent, or within their
+        scatter (the median absolute deviation). The warm-up ends in any case when sampling has taken ``until_s``
+        seconds. If the times still drift then, the confidence interval of the samples shows the drift.
         """
-        before: Batch | None = None
+        previous: Batch | None = None
         while self._elapsed_s < until_s:
             batch = self._batches.take(WARM_BATCH)
             self._warmup.append(batch)
             if batch.rejected:
                 continue
-            if before and _agree(before, batch):
+            if previous and _agree(previous, batch):
                 break
-            before = batch
+            previous = batch
 
     def _take_batches(self) -> str:
-        """Take batches until a rule is satisfied; returns why it stopped.
+        """Take batches until a stopping rule is satisfied; return why sampling stopped.
 
         Raises:
             DisturbedError: every batch was disturbed, and the device did not recover.
@@ -201,7 +201,7 @@ class _Sampler:
 
     @property
     def _next_count(self) -> int:
-        """How many samples the next batch should have: as many as there are, which doubles them."""
+        """How many samples the next batch should have: as many as all earlier ones that count."""
         taken = len(self._counting)
         return min(max(taken, self._sampling.least), self._sampling.samples - taken)
 
@@ -210,7 +210,7 @@ class _Sampler:
         return self._device.now() - self._started - self._batches.lost_s - self._recovery.waited_s
 
     def _auxiliary(self, median_s: float) -> tuple[dict[str, float], tuple[str, ...]]:
-        """Measure the auxiliary metrics; returns them and notes."""
+        """Measure the auxiliary metrics; return them by name, and notes."""
         device, sample, batches = self._device, self._sample, self._batches
         metrics = auxiliary.cycles([batch for batch in self._taken if not batch.rejected], median_s)
         short, overhead_note = auxiliary.short_kernel(device, sample, batches, median_s)
@@ -219,7 +219,7 @@ class _Sampler:
 
 
 def _agree(before: Batch, after: Batch) -> bool:
-    """Return whether times were stable over two batches of the warm-up."""
+    """Return whether the medians of two warm-up batches agree."""
     median = statistics.median(after.samples_s)
     scatter = statistics.median(abs(seconds - median) for seconds in after.samples_s)
     return abs(median - statistics.median(before.samples_s)) <= max(WARM_AGREEMENT * median, scatter)

@@ -39,9 +39,9 @@ class StoppingRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Enough when the confidence interval of the median reaches no further than ``share`` of it to either side.
+    """Satisfied when the median's confidence interval reaches no further to each side than ``share`` of the median.
 
-    Also enough when the interval is no wider than one step of the clock, or when all samples are equal: more samples
+    Also satisfied when the interval is no wider than one step of the clock, or when all samples are equal: more samples
     would not narrow it. Never before ``least`` samples, nor before ``least_s`` seconds.
     """
 
@@ -50,7 +50,7 @@ class Precision:
     least_s: float = 0.0
 
     def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:
-        """Return how well the median is known."""
+        """Return how well the median is known if the rule is satisfied, else an empty text."""
         if len(samples_s) < max(self.least, _LEAST) or elapsed_s < self.least_s:
             return ""
         ordered = sorted(samples_s)
@@ -69,23 +69,23 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class SampleCap:
-    """Enough when this many samples were taken."""
+    """Satisfied when this many samples were taken."""
 
     samples: int
 
     def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 the protocol has it
-        """Return the cap."""
+        """Return the cap if the rule is satisfied, else an empty text."""
         return f"sample cap of {self.samples}" if len(samples_s) >= self.samples else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeCap:
-    """Enough when this much time has passed."""
+    """Satisfied when this much time has passed."""
 
     seconds: float
 
     def reached(self, samples_s: Sequence[float], elapsed_s: float) -> str:  # noqa: ARG002 the protocol has it
-        """Return the cap."""
+        """Return the cap if the rule is satisfied, else an empty text."""
         return f"time cap of {self.seconds:g} s" if elapsed_s >= self.seconds else ""
 
 
@@ -95,7 +95,7 @@ def first_reached(rules: Sequence[StoppingRule], samples_s: Sequence[float], ela
 
 
 def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of samples between the ends of its confidence interval, whatever their distribution.
+    """Return the low end of the median's confidence interval, the median, and the high end, for any distribution.
 
     The ends are the k-th smallest and the k-th largest sample, with k = ``rank``; infinite if there are too few
     samples.

@@ -125,7 +125,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
         return {}, {}
 
     log = work.folder / "log"
-    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    monkeypatch.setattr(pool, "array_threads", lambda _: 2)
     work.play(each="log(f'{variant} {job.replica}')")
     tasks = (work.task("late", arrays=Recipe("late", made)), *map(work.task, ("a", "b", "c")))
     plan = Plan(tasks, 2, 1, 20.0)
@@ -136,7 +136,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
 
 
 def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatch):
-    monkeypatch.setattr(pool, "threads_beside", lambda _: 2)
+    monkeypatch.setattr(pool, "array_threads", lambda _: 2)
     work.play(each="log(variant)")
     peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or ({}, {})))
     work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(peak,)), work.devices("only"))

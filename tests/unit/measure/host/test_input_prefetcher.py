@@ -10,7 +10,7 @@ import pytest
 
 from perfsvc.errors import SuiteError
 from perfsvc.measure.host import input_prefetcher
-from perfsvc.measure.host.input_prefetcher import InputPrefetcher, threads_beside
+from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
@@ -338,4 +338,4 @@ def test_the_look_ahead_is_limited(recipes, monkeypatch):
 )
 def test_threads_leave_cores_for_measuring(monkeypatch, kinds, cores, threads):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    assert threads_beside([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds]) == threads
+    assert array_threads([DeviceInfo(kind, kind, kind, kind, kind) for kind in kinds]) == threads

@@ -221,7 +221,7 @@ def test_samples_timed_by_the_device_go_behind_the_blocking_kernel(play, clock, 
     assert samples.note == ""
 
 
-# --- the blocking kernel opens by itself ------------------------------------------------------------------------------
+# --- the blocking kernel ends by itself -------------------------------------------------------------------------------
 
 
 def test_batches_are_halved_after_the_blocking_kernel_opened_by_itself(play):
