@@ -30,8 +30,8 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     with ForkServers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain
         from perfsvc.report.tables.lists import night_table
+        from perfsvc.service.nightly.begin import NightRequest
         from perfsvc.service.nightly.night import nightly
-        from perfsvc.service.nightly.request import NightRequest
 
         waiting_s = settings.nightly.wait if wait_s is None else wait_s
         request = NightRequest(settings, resume, waiting_s, configuration.typed())

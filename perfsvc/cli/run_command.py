@@ -10,7 +10,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.run.request import RunRequest
+    from perfsvc.service.run.prepare import RunRequest
 
 
 Spread = Literal["each-device", "each-model"]
@@ -147,7 +147,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
 
 
 def _request(chosen: RunOptions) -> "RunRequest":
-    from perfsvc.service.run.request import RunRequest
+    from perfsvc.service.run.prepare import RunRequest
     from perfsvc.suite import Selection
 
     return RunRequest(

@@ -14,7 +14,7 @@ def command(case: str, device: str | None, database: str, output_format: str) ->
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.history import history_table
-    from perfsvc.service.history import history
+    from perfsvc.service.results import history
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:

@@ -1,11 +1,13 @@
-"""The results of stored runs, as ``perfsvc run`` and ``perfsvc report`` print them."""
+"""The stored results of a run (``perfsvc run``, ``perfsvc report``) and the history of a case (``perfsvc show``)."""
 
 from dataclasses import replace
 
+from perfsvc import judge
+from perfsvc.errors import NotMeasuredError
 from perfsvc.report.export import frames
 from perfsvc.report.results import run_report
-from perfsvc.report.rows import RunReport
-from perfsvc.store import Store
+from perfsvc.report.rows import HistoryRow, RunDetails, RunReport
+from perfsvc.store import CaseInRun, Store
 
 
 def stored_report(store: Store, run: int) -> RunReport:
@@ -13,3 +15,52 @@ def stored_report(store: Store, run: int) -> RunReport:
     table = frames.frame(store.measurements.columns([run]))
     report = run_report(run, table, store.verdicts.of_run(run), store.measurements.batch_counts(run))
     return replace(report, confirmations=store.confirmations.of_run(run), explanations=store.profiles.explanations(run))
+
+
+def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
+    """Return a case in every run, oldest first, under all of its names, on one device or on all.
+
+    Raises:
+        NotMeasuredError: the case is unknown, or was never measured on the device.
+    """
+    explanations = {
+        (explanation.device, explanation.candidate_run): explanation.sentence
+        for explanation in store.profiles.explanations_of(case)
+    }
+    rows = [_row(run, explanations.get((run.device, run.run), "")) for run in store.series.case_history(case, device)]
+    if device and not rows:
+        known = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
+        raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
+    newest = {(row.device, row.cache): place for place, row in enumerate(rows)}
+    for place in newest.values():
+        rows[place] = replace(rows[place], details=_details(store, rows[place]))
+    return rows
+
+
+def _row(run: CaseInRun, why: str) -> HistoryRow:
+    level = judge.level_of(run.times) if run.times else None
+    return HistoryRow(
+        run=run.run,
+        started=run.started,
+        commit=run.commit,
+        dirty=run.dirty,
+        label=run.label,
+        case=run.case,
+        device=run.device,
+        device_model=run.device_model,
+        cache=run.cache,
+        status=run.status,
+        reason=run.reason,
+        median_s=level.median_s if level else None,
+        low_s=level.low_s if level else None,
+        high_s=level.high_s if level else None,
+        replicas=run.replicas,
+        why=why,
+    )
+
+
+def _details(store: Store, row: HistoryRow) -> RunDetails:
+    """Return the details, beyond the time, that a row's run stored about the row's case."""
+    summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
+    matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
+    return frames.details(summary[matches].to_dict("records")[0])

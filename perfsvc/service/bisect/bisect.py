@@ -18,8 +18,7 @@ from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pai
 from perfsvc.service.git import ancestry, changed
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.run import measure
-from perfsvc.service.run.prepare import compile_helper_kernels
-from perfsvc.service.run.request import seed_of
+from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0

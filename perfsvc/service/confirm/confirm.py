@@ -15,9 +15,8 @@ from perfsvc.judge import Comparison
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, FindingState, Judgement, Suspect
-from perfsvc.service import replay
 from perfsvc.service.compare.compare import sides_of
-from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs
+from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs, replay_task, stored_case
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
@@ -124,11 +123,11 @@ class Confirmer:
             {series: judgement.baseline_run}
         )  # empty for a cross-device baseline
         device = series.device if own_baseline else None
-        baseline = replay.stored_case(self._store, series, judgement.baseline_run, device)
-        candidate = replay.stored_case(self._store, series, judgement.candidate_run, series.device)
+        baseline = stored_case(self._store, series, judgement.baseline_run, device)
+        candidate = stored_case(self._store, series, judgement.candidate_run, series.device)
         sampling = self._settings.sampling(self._settings.devices[series.device])
         sampling = replace(sampling, energy=series.metric == ENERGY)
-        return replay.replay_task(baseline, series, sampling), replay.replay_task(candidate, series, sampling)
+        return replay_task(baseline, series, sampling), replay_task(candidate, series, sampling)
 
     def _concluded(self, unconfirmed: Confirmation, results: PairResults) -> Confirmation:
         """Return the confirmation completed from the A/B pairs: cause, reason, ratio with its interval, and drift."""

@@ -15,8 +15,7 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.measure import default_sampling
-from perfsvc.service.run.prepare import compile_helper_kernels
-from perfsvc.service.run.request import seed_of
+from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.store import Store
 
 

@@ -1,16 +1,23 @@
-"""Measure two cases in A/B pairs on one device, each run in a fresh process, until the answer is known."""
+"""Measure two cases in A/B pairs on one device, each run in a fresh process, until the answer is known.
+
+A case of an earlier run comes from the database, without its files: see ``stored_case``.
+"""
 
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from perfsvc import judge
+from perfsvc import judge, suite
+from perfsvc.errors import UnsupportedError
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import TIME, DeviceInfo, Measurement, OverBudget, Status
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.model import TIME, Call, DeviceInfo, Kind, Measurement, OverBudget, ReplayRecord, Series, Status
+from perfsvc.store import Store
 
 BUDGET_S = 20.0
 """Seconds for one answer at most. On a GPU that is enough for all pairs; opening the device takes most of the time."""
@@ -126,3 +133,64 @@ def _look(results: PairResults, threshold: float, metric: str) -> Comparison:
         threshold=threshold,
     )
     return results.comparison
+
+
+# --- cases of earlier runs -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCase:
+    """A case as it ran in a run.
+
+    Attributes:
+        modules: its binaries, in the order of ``record.modules``.
+        bench: the text of its benchmark file.
+    """
+
+    record: ReplayRecord
+    modules: tuple[bytes, ...]
+    bench: str
+
+
+def stored_case(store: Store, series: Series, run: int, device: str | None) -> StoredCase:
+    """Return the case of a series as it ran in a run.
+
+    Args:
+        store: holds the run.
+        series: names the case.
+        run: the number of the run.
+        device: the UUID of the device that it ran on; None for any.
+
+    Raises:
+        NotMeasuredError: the run holds no binary of the case.
+        UsageError: the run holds several binaries of the case, and ``device`` does not choose one.
+        UnsupportedError: the case ran Python code that is not in the database.
+    """
+    record, modules, bench = store.binaries.replay(series.case.id, run, device=device)
+    if not modules or record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in record.steps):
+        raise UnsupportedError(
+            f"{series.case.id} runs Python, and the packages that it called in run {run} are not stored",
+            cure="check the old revision out and measure it there",
+        )
+    return StoredCase(record, tuple(modules[name] for name in record.modules), bench.decode())
+
+
+def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
+    """Return the task that measures a stored case again on its series' device.
+
+    Raises:
+        SuiteError: its benchmark file cannot be used.
+    """
+    record = case.record
+    file = suite.load_text(case.bench, record.case.benchmark)
+    arrays = partial(suite.replay_arrays, file, record.case.point, record.seed, record.case.variant)
+    return Task(
+        device=series.device,
+        record=record,
+        modules=case.modules,
+        cache=series.cache,
+        sampling=sampling,
+        tolerance=suite.replay_tolerance(file, record.case.point),
+        arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays),
+        bench=case.bench if any(isinstance(step, Call) for step in record.steps) else "",
+    )

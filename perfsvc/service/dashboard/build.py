@@ -1,19 +1,34 @@
 """Build the site: read the store, render the pages, write them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
-from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
+from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series, Verdict
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesView, Site
+from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunPoint, SeriesView, Site
 from perfsvc.service.dashboard.folder import writing
-from perfsvc.service.dashboard.series import series_views
-from perfsvc.store import DeviceConditions, NightRow, RunRow, RunState, StageRow, StageState, Store
+from perfsvc.store import (
+    DeviceConditions,
+    NightRow,
+    RunRow,
+    RunState,
+    SeriesInRun,
+    StageRow,
+    StageState,
+    Store,
+    VerdictEvent,
+)
 
 LAST = 400
 """The default number of runs on the pages: somewhat more than a year of nights."""
@@ -23,8 +38,10 @@ SAMPLED = 14
 
 PLOTLY = "assets/plotly.min.js"
 
+Samples = Mapping[int, tuple[tuple[float, ...], ...]]
 
-def build(store: Store, folder: Path, *, last: int = LAST, now: datetime | None = None) -> list[Path]:
+
+def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
     Pages are replaced one by one, each at once, and the first page last, so that readers always see whole pages. Pages
@@ -34,7 +51,6 @@ def build(store: Store, folder: Path, *, last: int = LAST, now: datetime | None 
         store: the database.
         folder: where to write; made if it does not exist.
         last: how many of the newest runs to show.
-        now: the time of the build, as the pages show it.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -42,7 +58,7 @@ def build(store: Store, folder: Path, *, last: int = LAST, now: datetime | None 
         InfrastructureError: the folder cannot be written to.
     """
     plotly = _plotly()
-    site = gather(store, last, now or datetime.now(UTC))
+    site = gather(store, last, datetime.now(UTC))
     files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
     pages = {name: text.encode() for name, text in render.pages(site, PLOTLY)}
     with writing(folder, [*files, *pages]) as opened:
@@ -175,3 +191,85 @@ def _stages(night: NightRow | None) -> tuple[StageRow, ...]:
     """Return the stages that are over: those before the stage that builds these pages."""
     stages = night.stages if night else ()
     return tuple(stage for stage in stages if stage.state is not StageState.RUNNING)
+
+
+# --- series ----------------------------------------------------------------------------------------------------------
+
+
+def series_views(
+    histories: Mapping[Series, Sequence[SeriesInRun]],
+    events: Mapping[Series, Sequence[VerdictEvent]],
+    samples: Mapping[Series, Samples],
+    tonight: Mapping[Series, Judgement],
+    *,
+    dirty: Collection[int],
+    breaks: Mapping[Series, Collection[int]],
+) -> tuple[SeriesView, ...]:
+    """Return the view of each series, ordered by case, device, metric and cache state.
+
+    Args:
+        histories: each series in each run, oldest first.
+        events: the verdicts that mark an event.
+        samples: the samples of the newest runs.
+        tonight: the verdicts of tonight's run.
+        dirty: the runs with uncommitted changes, which are shown but belong to no level.
+        breaks: the runs in which a finding saw a series moved, or back. No level extends across such a run, even if too
+            few runs follow it to detect a change.
+    """
+    ordered = sorted(
+        histories,
+        key=lambda series: (
+            series.case.id,
+            series.device_model,
+            series.device,
+            series.metric != "time",
+            series.metric,
+        ),
+    )
+    views = []
+    for series in ordered:
+        verdicts = {event.run: event.verdict for event in events.get(series, ())}
+        points = _points(histories[series], verdicts)
+        levels = tuple(_levels([point for point in points if point.run not in dirty], breaks.get(series, ())))
+        views.append(SeriesView(series, points, levels, samples.get(series, {}), tonight.get(series)))
+    return tuple(views)
+
+
+def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Verdict]) -> tuple[RunPoint, ...]:
+    centers, lows, highs = (values.tolist() for values in judge.levels_of(_replicas(history)))
+    return tuple(
+        RunPoint(
+            run=in_run.run,
+            segment=in_run.segment,
+            status=in_run.status,
+            reason=in_run.reason,
+            level=center if isfinite(center) else None,
+            low=_end(low, in_run.low, in_run.values),
+            high=_end(high, in_run.high, in_run.values),
+            replicas=len(in_run.values),
+            verdict=verdicts.get(in_run.run),
+        )
+        for in_run, center, low, high in zip(history, centers, lows, highs, strict=True)
+    )
+
+
+def _replicas(history: Sequence[SeriesInRun]) -> NDArray[np.float64]:
+    """Return the values of the replicas, one row a run, NaN if a run has fewer replicas."""
+    matrix = np.full((len(history), max((len(in_run.values) for in_run in history), default=0) or 1), np.nan)
+    for row, in_run in zip(matrix, history, strict=True):
+        row[: len(in_run.values)] = in_run.values
+    return matrix
+
+
+def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float | None:
+    """Return one end of a run's interval; a run with one replica has the interval of that replica. None if unknown."""
+    known = of_replica if len(values) == 1 else end
+    return known if known is not None and isfinite(known) else None
+
+
+def _levels(points: Sequence[RunPoint], breaks: Collection[int]) -> Iterator[LevelRange]:
+    edges = [0, *(at for at, point in enumerate(points) if at and point.run in breaks), len(points)]
+    for begin, end in pairwise(edges):
+        part = points[begin:end]
+        for level in judge.split_into_levels([np.nan if point.level is None else point.level for point in part]):
+            yield LevelRange(part[level.first].run, part[level.last].run, level.median)

@@ -13,9 +13,8 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.service.nightly import stages
+from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, log_of, restored, resume
 from perfsvc.service.nightly.log import NightLog
-from perfsvc.service.nightly.request import NightRequest, log_of, restored
-from perfsvc.service.nightly.resume import begin, last_stage, resume
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
 from perfsvc.service.progress import Progress, Silent
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store

@@ -19,21 +19,19 @@ from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.nightly.begin import folder_of, log_of, require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import NightLog
-from perfsvc.service.nightly.request import folder_of, log_of, run_request
-from perfsvc.service.nightly.resume import require_same_suite, suite_digest
 from perfsvc.service.profile.profile import ProfilerSettings
-from perfsvc.service.run.judge import (
+from perfsvc.service.run.measure import measure
+from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_helper_kernels, compile_units, resolve
+from perfsvc.service.run.provenance import begin, resume, revision_of
+from perfsvc.service.run.run import (
     confirm_suspects,
     exit_code_of,
     explain_regressed,
     judge_measured,
     pair_settings,
 )
-from perfsvc.service.run.measure import measure
-from perfsvc.service.run.prepare import ResolvedRun, compile_helper_kernels, compile_units, resolve
-from perfsvc.service.run.provenance import begin, resume, revision_of
-from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, RunState, Store
 
 REPORT = "report.html"

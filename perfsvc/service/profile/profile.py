@@ -19,9 +19,8 @@ from perfsvc.measure.protocol.shared_arrays import Arrays
 from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
 from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
 from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
-from perfsvc.service import replay
+from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.progress import Progress, Silent
-from perfsvc.service.replay import StoredCase
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
@@ -236,7 +235,7 @@ class CaseProfiler:
     def launch_folder(self, subject: Subject, like: ProfileResult | None = None) -> Iterator[Path]:
         """Prepare a folder with everything that a profiling launch needs, and hold the GPU's lock during the block."""
         series = Series(subject.case, subject.ran_on, "")
-        case = replay.stored_case(self._store, series, subject.run, subject.ran_on)
+        case = stored_case(self._store, series, subject.run, subject.ran_on)
         with tempfile.TemporaryDirectory(prefix="perfsvc-profile-") as name, self._locked(subject.device.uuid):
             profiling_folder.write(
                 Path(name),

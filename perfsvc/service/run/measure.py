@@ -19,10 +19,17 @@ from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Call, DeviceInfo, OverBudget, Status
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks
-from perfsvc.service.run.prepare import Binaries, ResolvedRun, Target, helper_kernels_of, modules_of, replay_record
+from perfsvc.service.run.prepare import (
+    Binaries,
+    ResolvedRun,
+    RunRequest,
+    Target,
+    helper_kernels_of,
+    modules_of,
+    replay_record,
+)
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.service.run.record import Recorder
-from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Inputs
 

@@ -13,7 +13,7 @@ from perfsvc import __version__, installation
 from perfsvc.device.cpu import processor_model
 from perfsvc.model import Measurement, Peak, Provenance
 from perfsvc.service.git import git
-from perfsvc.service.run.request import RunRequest, seed_of
+from perfsvc.service.run.prepare import RunRequest, seed_of
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 

@@ -7,7 +7,7 @@ import pytest
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import DeviceInfo
 from perfsvc.service.run.measure import CPU_SAMPLING, GPU_SAMPLING, sampling
-from perfsvc.service.run.request import RunRequest
+from perfsvc.service.run.prepare import RunRequest
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
 FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake")
