@@ -52,23 +52,27 @@ def command(
     from perfsvc.service.revisions import run_of
     from perfsvc.store import Store
 
-    form = _form(output_format, destination)
+    chosen_format = _format(output_format, destination)
     with Store.open(database, create=False) as store:
         numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
-        if form == "table":
+        if chosen_format == "table":
             shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
             output.show(run_tables([stored_report(store, number) for number in shown]))
             return
         frame = frames.frame(store.measurements.columns(numbers))
-    files.write(frames.summary(frame) if summary else frame, form, destination)
+    files.write(frames.summary(frame) if summary else frame, chosen_format, destination)
 
 
-def _form(chosen: str | None, destination: Path | None) -> str:
-    """Return the requested format: the chosen one, or the one of the file's suffix."""
+def _format(option: str | None, destination: Path | None) -> str:
+    """Return the value of ``--format``; without it, the format of the file's suffix, or a table for the terminal.
+
+    Raises:
+        UsageError: a table would go to a file, or the suffix names no format.
+    """
     if destination is None:
-        return chosen or "table"
-    form = chosen or ENDINGS.get(destination.suffix.lower(), "table")
-    if form == "table":
-        what = "a table is for the terminal" if chosen else f"{destination.name!r} does not say what to write"
+        return option or "table"
+    output_format = option or ENDINGS.get(destination.suffix.lower(), "table")
+    if output_format == "table":
+        what = "a table is for the terminal" if option else f"{destination.name!r} does not say what to write"
         raise UsageError(what, cure=f"name it like report.csv, or say which: --format {'|'.join(FORMATS[1:])}")
-    return form
+    return output_format

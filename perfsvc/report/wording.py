@@ -124,23 +124,23 @@ def commit_text(commit: str, *, dirty: bool) -> str:
     return (commit[:9] + ("+" if dirty else "")) or DASH
 
 
-def details(of_case: RunDetails) -> list[tuple[str, str]]:
+def details(known: RunDetails) -> list[tuple[str, str]]:
     """Return the name and the value of each known detail of a case in a run."""
-    noise = (("within replicas", of_case.noise_within), ("between them", of_case.noise_between))
+    noise = (("within replicas", known.noise_within), ("between them", known.noise_between))
     named_values = {
-        "stopped": of_case.stopped,
+        "stopped": known.stopped,
         "noise": ", ".join(f"{100 * share:.2g} % {name}" for name, share in noise if share is not None),
-        "bandwidth": of_case.bandwidth_bytes_per_s and units.rate(of_case.bandwidth_bytes_per_s),
-        "% of peak": of_case.peak_share and units.share(of_case.peak_share),
-        f"vs {of_case.relative_to or 'reference'}": of_case.relative_speed and speed(of_case.relative_speed),
-        "FLOP/s": of_case.flops_per_s and units.flop_rate(of_case.flops_per_s),
-        "SM clock": of_case.sm_clock_hz and units.frequency(of_case.sm_clock_hz),
-        "temperature": of_case.temperature_c and f"{of_case.temperature_c:.0f} °C",
-        "power": of_case.power_w and f"{of_case.power_w:.0f} W",
-        "slowdowns": of_case.slowdowns,
-        "rejected": of_case.rejected_batches and units.count(of_case.rejected_batches, "batch", "batches"),
-        **{name: metric_value(name, value) for name, value in sorted(of_case.metrics.items())},
-        "note": of_case.note,
+        "bandwidth": known.bandwidth_bytes_per_s and units.rate(known.bandwidth_bytes_per_s),
+        "% of peak": known.peak_share and units.share(known.peak_share),
+        f"vs {known.relative_to or 'reference'}": known.relative_speed and speed(known.relative_speed),
+        "FLOP/s": known.flops_per_s and units.flop_rate(known.flops_per_s),
+        "SM clock": known.sm_clock_hz and units.frequency(known.sm_clock_hz),
+        "temperature": known.temperature_c and f"{known.temperature_c:.0f} °C",
+        "power": known.power_w and f"{known.power_w:.0f} W",
+        "slowdowns": known.slowdowns,
+        "rejected": known.rejected_batches and units.count(known.rejected_batches, "batch", "batches"),
+        **{name: metric_value(name, value) for name, value in sorted(known.metrics.items())},
+        "note": known.note,
     }
     return [(name, str(value)) for name, value in named_values.items() if value]
 

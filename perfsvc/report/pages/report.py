@@ -57,11 +57,11 @@ def _line(record: dict[Any, Any], cache: str) -> dict[str, Any]:
 
     ``metrics`` are those that the case returned itself, ``details`` everything that has no column on the page.
     """
-    of_case = details(record)
-    own = {name: value for name, value in of_case.metrics.items() if name not in AUXILIARY}
-    auxiliary = {name: value for name, value in of_case.metrics.items() if name in AUXILIARY}
+    case_details = details(record)
+    own = {name: value for name, value in case_details.metrics.items() if name not in AUXILIARY}
+    auxiliary = {name: value for name, value in case_details.metrics.items() if name in AUXILIARY}
     without_columns = replace(
-        of_case, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
+        case_details, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
     )
     known = {str(name): None if pd.isna(value) else value for name, value in record.items()}
     return {

@@ -106,7 +106,7 @@ class Views:
         return found
 
     @cached_property
-    def of_case(self) -> Mapping[str, Sequence[SeriesView]]:
+    def series_of_case(self) -> Mapping[str, Sequence[SeriesView]]:
         """All series of each case."""
         found: dict[str, list[SeriesView]] = defaultdict(list)
         for view in self.site.series:

@@ -159,7 +159,7 @@ def test_a_report_without_runs_says_so(typed):
     ],
 )
 def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name, form):
-    assert report_command._form(chosen, name and Path(name)) == form
+    assert report_command._format(chosen, name and Path(name)) == form
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name,
 )
 def test_a_file_without_a_format_is_refused(chosen, message):
     with pytest.raises(UsageError, match=message) as refused:
-        report_command._form(chosen, Path("a"))
+        report_command._format(chosen, Path("a"))
     assert "--format csv|json|markdown|html|parquet|xlsx" in refused.value.cure
 
 
