@@ -18,8 +18,8 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
     """Raise ``LaunchError`` if a launch has the wrong number of arguments, or an argument of the wrong size.
 
     Args:
-        kernel: its name.
-        sizes: of its parameters, in bytes and in order.
+        kernel: the name of the kernel.
+        sizes: the sizes of the kernel's parameters, in bytes and in order.
         args: the arguments of the launch.
     """
     if len(args) != len(sizes):
@@ -31,13 +31,13 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
         if arg.nbytes != size:
             raise LaunchError(
                 f"argument {number} of kernel {kernel} has {size} bytes, "
-                f"and the launch gives it {arg.dtype.name} of {arg.nbytes}",
+                f"and the launch gives it {arg.dtype.name} of {arg.nbytes} bytes",
                 cure="give the argument the dtype that the kernel declares",
             )
 
 
 def parameter_layout(code: bytes, kernel: str) -> ParameterLayout | None:
-    """Return the layout of a kernel's parameters; None if the binary does not contain it, as PTX does not."""
+    """Return the layout of a kernel's parameters; None if the binary does not have it, which PTX never has."""
     try:
         return elf.kernel_parameters(code, kernel)
     except ValueError:
@@ -69,6 +69,7 @@ def pack(kernel: str, layout: ParameterLayout | None, args: Sequence[np.generic]
 
 
 def _c_layout(sizes: Sequence[int]) -> ParameterLayout:
+    """Return the layout that C gives to parameters of these sizes."""
     layout, end = [], 0
     for size in sizes:
         offset = -(-end // size) * size
@@ -102,7 +103,7 @@ _FETCH_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B: a whole line of the 
 _ZEROS_OUTSIDE = 0  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE
 
 Encode = Callable[..., int]
-"""``cuTensorMapEncodeTiled``, or a replacement in a test."""
+"""``cuTensorMapEncodeTiled``, or its replacement in a test."""
 
 
 def encode_tensor_map(address: int, arg: TensorMapArg, encode: Encode | None = None) -> np.void:
@@ -136,6 +137,7 @@ def encode_tensor_map(address: int, arg: TensorMapArg, encode: Encode | None = N
 
 @functools.cache
 def _driver_encode() -> Encode:
+    """Return the driver's ``cuTensorMapEncodeTiled``; raises ``LaunchError`` if the driver does not have it."""
     try:
         encode: Encode = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
     except (OSError, AttributeError) as error:

@@ -92,7 +92,7 @@ def describe() -> DeviceInfo:
         model=model,
         target=f"cpu-{platform.machine()}",
         multiprocessors=_usable_cores(),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         l2_bytes=_last_level_cache_bytes(),
         shared_bytes_per_block=MAX_SHARED_BYTES,
         warp_size=WARP_SIZE,
@@ -121,10 +121,6 @@ def _usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def _last_level_cache_bytes() -> int:
     """Return the size of the first core's last-level cache; 0 if unknown."""
     units = {"K": 1 << 10, "M": 1 << 20}
@@ -149,12 +145,8 @@ class CpuDevice(HostDevice):
         self._parallel_s = 0.0  # processor time that parallel workers added to the launches of a sample
         self._evicted = np.zeros(_MAX_EVICTED_BYTES, np.uint8)
 
-    def measuring(
-        self,
-        record: ReplayRecord,
-        replica: int,
-    ) -> AbstractContextManager[None]:
-        """Do nothing: there are no ranges."""
+    def measuring(self, record: ReplayRecord, replica: int) -> AbstractContextManager[None]:
+        """Return a context that does nothing: this device needs no preparation for a case."""
         return contextlib.nullcontext()
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
@@ -162,7 +154,7 @@ class CpuDevice(HostDevice):
 
     def load(self, code: bytes) -> CpuModule:
         """Load a shared object; raises ``LaunchError`` if this machine cannot load it."""
-        # Each gets its own name, because the loader takes two files with one name for the same library.
+        # Each file gets its own name, because the loader takes two files with one name for the same library.
         with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".so") as file:
             file.write(code)
             file.flush()
@@ -197,7 +189,8 @@ class CpuDevice(HostDevice):
         values = [np.array(arg) for arg in args]
         pointers = (ctypes.c_void_p * (len(values) + 1))(*(value.ctypes.data for value in values))
         blocks = math.prod(launch.grid)
-        workers = self._workers_for(blocks, math.prod(launch.block))
+        shared = blocks * math.prod(launch.block) >= _MIN_SHARED_THREADS
+        workers = min(self._workers, blocks) if shared else 1
         state = _NativeLaunch(
             name=launch.entry.encode(),
             args=ctypes.addressof(pointers),
@@ -210,17 +203,15 @@ class CpuDevice(HostDevice):
         if state.failed:
             raise LaunchError(state.message.decode(errors="replace"), cure="correct the kernel")
 
-    def _workers_for(self, blocks: int, threads: int) -> int:
-        return 1 if blocks * threads < _MIN_SHARED_THREADS else min(self._workers, blocks)
-
     def _run(self, module: CpuModule, entry: _NativeEntry, state: _NativeLaunch, workers: int) -> None:
+        """Run the blocks of a launch on several workers; this thread is one of them."""
         while len(self._arenas) < workers:
             self._arenas.append(_new_arena())
         run = module.library.perfsvc_run
         run.restype = None
         run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         calls = [
-            (ctypes.addressof(entry), ctypes.addressof(state), _address(arena))
+            (ctypes.addressof(entry), ctypes.addressof(state), ctypes.addressof(ctypes.c_char.from_buffer(arena)))
             for arena in itertools.islice(self._arenas, workers)
         ]
         start = time.process_time()
@@ -253,7 +244,7 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time samples in processor time, dividing that of a launch by its workers; elapsed time for ``host``.
+        """Time samples in processor time, each launch's divided by its workers; with ``clock="host"`` in elapsed time.
 
         Elapsed time would include other programs on this machine. Eviction writes 64 MiB at most; data in the private
         caches of other cores stays there.
@@ -278,7 +269,7 @@ class CpuDevice(HostDevice):
         return (time.process_time() - start - self._parallel_s) / count
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Return None: unknown."""
+        """Return None: this device does not count energy."""
         return None
 
     def close(self) -> None:
@@ -297,10 +288,6 @@ def _new_arena() -> mmap.mmap:
         with contextlib.suppress(OSError):  # a kernel without huge pages
             arena.madvise(mmap.MADV_NOHUGEPAGE)
     return arena
-
-
-def _address(arena: mmap.mmap) -> int:
-    return ctypes.addressof(ctypes.c_char.from_buffer(arena))
 
 
 def _check_configuration(launch: Launch) -> None:
@@ -324,6 +311,7 @@ def _check_configuration(launch: Launch) -> None:
 
 
 def _find_entry(module: CpuModule, name: str) -> _NativeEntry:
+    """Return the entry of a kernel; raises ``LaunchError`` if the module has none of this name and format."""
     symbol = f"perfsvc_entry_{name}"
     if symbol not in module.symbols:
         raise LaunchError(

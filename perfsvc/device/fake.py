@@ -90,8 +90,8 @@ class ScriptedConditions(Conditions):
     __pydantic_config__: ClassVar = STRICT
 
     def conditions(self) -> Conditions:
-        """Return them as an object of the plain class, as other devices do."""
-        return Conditions(**{each.name: getattr(self, each.name) for each in fields(self)})
+        """Return the reading as an object of the plain class, which other devices report."""
+        return Conditions(**{item.name: getattr(self, item.name) for item in fields(self)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class ScriptedCase:
         return samples_s if isinstance(samples_s, tuple) else (samples_s,)
 
     def times(self, replica: int, seed: str) -> Iterator[float]:
-        """Yield the times of samples without end."""
+        """Yield the times of all samples of a replica, without end."""
         exact = cycle(self.samples(replica))
         if not (self.within or self.between):
             return exact
@@ -169,6 +169,7 @@ def describe(path: Path) -> DeviceInfo:
 
 
 def _described(path: Path, script: DeviceScript) -> DeviceInfo:
+    """Return the device of a script that has been read; raises ``NoDeviceError`` if the device is lost."""
     if _marker(path).exists():
         raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)} to bring it back")
     return DeviceInfo(
@@ -186,6 +187,7 @@ def _described(path: Path, script: DeviceScript) -> DeviceInfo:
 
 
 def _marker(path: Path) -> Path:
+    """Return the file that exists while the device of a script is lost."""
     return path.with_name(path.name + ".lost")
 
 
@@ -234,7 +236,7 @@ class FakeDevice(HostDevice):
         return result.tobytes() + (np.ones(10, result.dtype).tobytes() if self._fault == "overrun" else b"")
 
     def load(self, code: bytes) -> bytes:
-        """Return the bytes; any will do."""
+        """Return the bytes: a binary of this device may have any content."""
         return code
 
     def set_constant(self, module: bytes, symbol: str, address: int, nbytes: int) -> None:
@@ -251,6 +253,7 @@ class FakeDevice(HostDevice):
                 self.fill(int(value), self._scratch[arg.buffer], 0)
 
     def _commit(self, launch: Launch) -> None:
+        """Commit the scripted fault, if it occurs at the launch itself."""
         match self._fault:
             case "refused":
                 raise LaunchError(
@@ -304,7 +307,7 @@ class FakeDevice(HostDevice):
         before = self._launches
         sample()
         launches = self._launches - before
-        empty = before and not launches  # such samples measure the timer overhead
+        empty = before and not launches  # samples without launches measure the timer overhead
         samples_s = (self._entry.timer_overhead_s,) * count if empty else tuple(islice(self._times, count))
         ahead = self._keeps_ahead(count * (launches + _EVENTS_PER_SAMPLE)) if clock == "device" else None
         busy_s = sum(samples_s)
@@ -322,7 +325,7 @@ class FakeDevice(HostDevice):
         return sum(samples_s) / count
 
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Return the scripted joules; it takes the given seconds."""
+        """Advance the clock by the seconds, and return the scripted joules."""
         sample()
         self._clock += seconds
         return self._entry.energy_j

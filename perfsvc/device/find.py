@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ORDINAL = re.compile(r"\d+")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FORMS = "auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-… (UUIDs or how they begin), fake:script.json"
-_DESCRIBE_LIMIT_S = 60.0  # for what takes a second, unless the driver is just starting
+_DESCRIBE_LIMIT_S = 60.0  # describing a device takes about a second, and longer while the driver starts
 
 
 def find(specs: Sequence[str]) -> list[DeviceInfo]:
@@ -38,15 +38,16 @@ def find(specs: Sequence[str]) -> list[DeviceInfo]:
             ``GPU-…`` or ``MIG-…``, whole or its beginning.
 
     Raises:
-        UsageError: a specification means nothing here, or several devices instead of one; the error lists the devices.
-        NoDeviceError: this machine has no such kind of device, with the reason.
+        UsageError: a specification has no known form, or its number or UUID names no device or several devices; the
+            error lists the choices.
+        NoDeviceError: this machine has no device of the kind, with the reason.
     """
-    found = {info.spec: info for spec in specs for info in _find(spec)}
-    return list(found.values())
+    infos = {info.spec: info for spec in specs for info in _find(spec)}
+    return list(infos.values())
 
 
 def why_no_gpu() -> str:
-    """Return why ``auto`` means the CPU device on this machine; empty if it does not."""
+    """Return why ``auto`` means the CPU device on this machine; empty if ``auto`` means GPUs."""
     try:
         _cuda()
     except NoDeviceError as error:
@@ -55,15 +56,15 @@ def why_no_gpu() -> str:
 
 
 def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
-    """Open the one device that a specification names; raises as ``find`` does, or ``UsageError`` for several.
+    """Open the one device that a specification names; raises the errors of ``find``, and ``UsageError`` for several.
 
     Args:
         spec: as ``find`` takes it.
-        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device, if it needs them.
+        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device; empty if the device needs none.
     """
     visible = os.environ.get(VISIBLE, "")
     if spec == f"cuda:{visible}" and _UUID.fullmatch(visible):
-        return _open_cuda(visible, helper_kernels)  # a worker, which sees no other device and need not search
+        return _open_cuda(visible, helper_kernels)  # this is a worker: it sees no other device and need not search
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
@@ -88,6 +89,7 @@ def _open_cuda(uuid: str, helper_kernels: bytes) -> Device:
 
 
 def _find(spec: str) -> list[DeviceInfo]:
+    """Return the devices that one specification names."""
     match spec.partition(":"):
         case "auto", "", _:
             try:
@@ -129,6 +131,7 @@ def _cuda() -> list[DeviceInfo]:
 
 
 def _import_failure(error: ImportError) -> NoDeviceError:
+    """Return the error that explains why PyCUDA cannot be imported."""
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] == "pycuda":
         return NoDeviceError("CUDA devices need PyCUDA, which is not installed", cure=install_command("cuda"))
     if "libcuda" in str(error):
@@ -165,8 +168,8 @@ def _listed(infos: Sequence[DeviceInfo]) -> str:
 def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     """Return every CUDA device that this process may use; a GPU in MIG mode is replaced by its instances.
 
-    Their order is that of the GPUs on the PCI bus, or of ``CUDA_VISIBLE_DEVICES`` if it is set; the number or UUID of a
-    GPU stands for all of its instances there. A device that cannot be described is omitted.
+    Their order is that of the GPUs on the PCI bus, or of ``CUDA_VISIBLE_DEVICES`` if it is set. In that variable, the
+    number or UUID of a GPU stands for all of its instances. A device that cannot be described is omitted.
 
     Args:
         shown: the devices that CUDA shows to this process.
@@ -186,7 +189,7 @@ def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
 
 
 def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "list[InstalledGpu]":
-    """Return what the entries of ``CUDA_VISIBLE_DEVICES`` name; as in CUDA, an entry without a device ends the list."""
+    """Return the GPUs that the entries of ``CUDA_VISIBLE_DEVICES`` name; as in CUDA, a wrong entry ends the list."""
     visible: dict[str, InstalledGpu] = {}
     for entry in entries:
         named = [gpu for gpu in installed if _names(entry.strip(), gpu)]
@@ -197,6 +200,7 @@ def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "li
 
 
 def _names(entry: str, gpu: "InstalledGpu") -> bool:
+    """Return whether an entry is the number of a GPU, or how its UUID begins; for an instance, also that of its GPU."""
     if entry.isdecimal():
         return int(entry) == gpu.ordinal
     return bool(entry) and any(uuid.lower().startswith(entry.lower()) for uuid in (gpu.uuid, gpu.gpu_uuid))

@@ -14,19 +14,19 @@ INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
 def error_entry(dtype: str, reference_dtype: str) -> str:
-    """Return the entry that computes the error of a result against a reference; empty if no kernel does for these."""
+    """Return the kernel that computes the error of a result against a reference; empty if these dtypes have none."""
     floats = dtype in FLOATS and reference_dtype == "float64"
     integers = dtype in INTEGERS and reference_dtype in {dtype, "int64"}
     return f"perfsvc_error_{dtype}_{reference_dtype}" if floats or integers else ""
 
 
 def squares_entry(reference_dtype: str) -> str:
-    """Return the entry that sums the squares of a reference."""
+    """Return the kernel that sums the squares of a reference."""
     return f"perfsvc_squares_{reference_dtype}"
 
 
 def unit(kind: str) -> Unit | None:
-    """Return what must be compiled before a device of this kind can be opened; None if it needs nothing."""
+    """Return the unit to compile before a device of this kind is opened; None if the kind needs no helper kernels."""
     if kind != "cuda":
         return None
     pairs = [(dtype, "float64") for dtype in FLOATS] + [(dtype, dtype) for dtype in INTEGERS]

@@ -1,4 +1,4 @@
-"""Memory of devices: host memory, what devices on the host share, and the arena for timed buffers of GPUs."""
+"""Memory of devices: host memory, the common part of devices on the host, and the arena for timed buffers of GPUs."""
 
 import ctypes
 import hashlib
@@ -14,7 +14,7 @@ from perfsvc.model import Array, DeviceInfo, Error, TensorMapArg
 
 HOST_ALIGNMENT = 256
 ARENA_SHARE = 0.25
-"""Of the device's memory."""
+"""Share of the device's memory that the arena takes."""
 PAGE_BYTES = 2 << 20
 """The driver maps memory in pages of this size, and its large allocations begin at one."""
 ARENA_ALIGNMENT = 512
@@ -109,11 +109,11 @@ class HostDevice(HostMemory):
         """Do nothing: everything is done already."""
 
     def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
-        """Return False: the host does it as fast."""
+        """Return False: the host computes errors as fast."""
         return False
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
-        """Return None: the host does it."""
+        """Return None: the host computes the error."""
         return None
 
     def uses_other_streams(
@@ -136,8 +136,8 @@ class Arena:
     same address in every process on an idle GPU. Each case finds the whole arena free, whatever was measured before.
 
     Args:
-        start: its address.
-        nbytes: its size; 0 if there was no memory for it.
+        start: the address of the allocation.
+        nbytes: its size; 0 if there was no memory for the arena.
     """
 
     def __init__(self, start: int, nbytes: int) -> None:
@@ -146,7 +146,7 @@ class Arena:
         self._ends: dict[int, int] = {}  # the end of each allocated piece, by its address
 
     def allocate(self, nbytes: int) -> int | None:
-        """Allocate a piece after all others and return its address; None if there is no room left."""
+        """Allocate a piece after all allocated ones and return its address; None if there is no room left."""
         alignment = PAGE_BYTES if nbytes >= PAGE_BYTES else ARENA_ALIGNMENT
         address = -(-max(self._ends.values(), default=self._start) // alignment) * alignment
         end = address + max(nbytes, 1)

@@ -1,4 +1,4 @@
-"""What every device can do.
+"""The protocol of all devices.
 
 Memory is addressed by plain integers, so that guard bands, poison and slices are written once for all devices, in
 ``perfsvc.measure``. ``download``, ``synchronize`` and methods that return a value wait for the device; all others may
@@ -100,13 +100,13 @@ class Device(Protocol):
         ...
 
     def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
-        """Return whether ``error`` can compare these dtypes; if not, the host does it."""
+        """Return whether ``error`` can compare these dtypes; if not, the host computes the error."""
         ...
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """Return the error of ``count`` elements in device memory against a reference in device memory.
 
-        It is computed on the device, as ``perfsvc.measure.worker.check.error_of`` defines it. None if only the host can
+        The device computes the error as ``perfsvc.measure.worker.check.error_of`` defines it. None if only the host can
         compute it for these numbers.
         """
         ...
@@ -114,7 +114,7 @@ class Device(Protocol):
     def uses_other_streams(
         self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
     ) -> bool:
-        """Return whether ``sample`` does work anywhere else than on ``stream``.
+        """Return whether ``sample`` does work on any other stream than ``stream``.
 
         The device holds the stream back, queues the sample, waits ``seconds``, checks whether any of the ``watched``
         pieces of memory (address, bytes) has changed, and then releases the stream. False on a device without streams.
@@ -126,7 +126,7 @@ class Device(Protocol):
         ...
 
     def rest(self, seconds: float) -> None:
-        """Wait for ``seconds`` on that clock."""
+        """Wait for ``seconds`` on the clock of ``now``."""
         ...
 
     def conditions(self) -> Conditions:
@@ -153,8 +153,8 @@ class Device(Protocol):
             sample: queues the work of one sample.
             count: how many samples.
             clock: ``device`` between two events on the stream; ``host`` end to end, with a synchronisation.
-            evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds none of its
-                data; 0 leaves the cache warm.
+            evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds none of the
+                sample's data; 0 leaves the cache warm.
             blocked: queue each sample behind the blocking kernel. If the host does not finish queueing in time, the
                 kernel ends by itself; then the batch ends there, and ``kept_ahead`` is False.
         """

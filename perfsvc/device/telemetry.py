@@ -30,7 +30,7 @@ _REASONS: Final = (
     ("nvmlClocksEventReasonHwThermalSlowdown", Slowdown.HARDWARE),
     ("nvmlClocksEventReasonHwPowerBrakeSlowdown", Slowdown.HARDWARE),
 )
-"""Those reasons for the present clocks that slow work down. NVML has others: idle, set by a user, synchronised GPUs."""
+"""The reasons for the present clocks that slow work down. NVML has others: idle, set by a user, synchronised GPUs."""
 
 _COUNTERS: Final = (
     ("NVML_FI_DEV_PERF_POLICY_POWER", Slowdown.POWER_CAP),
@@ -54,7 +54,7 @@ _TEMPORARY_ERRORS: Final = (
     "NVML_ERROR_IN_USE",
     "NVML_ERROR_NOT_READY",
 )
-"""After these errors the same question may succeed the next time."""
+"""Errors after which the same question may succeed the next time."""
 
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """The members of the union that holds a field's value, in the order of NVML's value types."""
@@ -69,8 +69,8 @@ class InstalledGpu:
 
     Attributes:
         uuid: ``GPU-…`` or ``MIG-…``.
-        gpu_uuid: the UUID of the GPU; for an instance that of the GPU it is a part of.
-        ordinal: that GPU's position on the PCI bus, which is CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        gpu_uuid: the UUID of the GPU, or of the GPU that the instance is a part of.
+        ordinal: that GPU's position on the PCI bus, which is CUDA's number with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
 
     uuid: str
@@ -79,17 +79,17 @@ class InstalledGpu:
 
     @property
     def is_instance(self) -> bool:
-        """Whether it is a part of a GPU."""
+        """Whether this is an instance and not a whole GPU."""
         return self.uuid.startswith(INSTANCE)
 
 
 def driver_version() -> str:
-    """Return the driver's version as nvidia-smi prints it (``580.159.04``); empty if NVML does not know it."""
+    """Return the driver's version as nvidia-smi prints it (``580.159.04``); empty if NVML does not report it."""
     return _ask(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), otherwise="")
 
 
 def power_limit_w(uuid: str) -> float:
-    """Return the power limit of a GPU (of an instance: of its GPU) in watts; zero if NVML does not know it."""
+    """Return the power limit of a GPU, or of an instance's GPU, in watts; zero if NVML does not report it."""
 
     def limit(nvml: Any) -> float:
         _, gpu = _handles(nvml, uuid)
@@ -99,7 +99,7 @@ def power_limit_w(uuid: str) -> float:
 
 
 def installed_gpus() -> list[InstalledGpu]:
-    """Return every GPU that NVML lists, in its order; a GPU in MIG mode is replaced by its instances, if any."""
+    """Return every GPU that NVML lists, in NVML's order; a GPU in MIG mode is replaced by its instances, if any."""
 
     def gpus(nvml: Any) -> list[InstalledGpu]:
         installed = []
@@ -114,13 +114,13 @@ def installed_gpus() -> list[InstalledGpu]:
 
 
 def available_readings(uuid: str) -> dict[str, bool]:
-    """Return what NVML can report about a GPU, and whether this GPU, driver and container provide it."""
+    """Return the names of all readings, and whether this GPU, driver and container provide each."""
     with contextlib.closing(GpuTelemetry(uuid)) as gpu:
         return gpu.available_readings()
 
 
 def _instances(nvml: Any, gpu: Any, gpu_uuid: str) -> Iterator[str]:
-    """Yield the UUIDs of a GPU's instances if it is in MIG mode, else its own."""
+    """Yield the UUIDs of a GPU's instances if the GPU is in MIG mode, else the GPU's own UUID."""
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(gpu)
     except nvml.NVMLError:  # a GPU without MIG
@@ -134,7 +134,7 @@ def _instances(nvml: Any, gpu: Any, gpu_uuid: str) -> Iterator[str]:
 
 
 def _handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
-    """Return NVML's handles of a device, and of the GPU that it is or belongs to."""
+    """Return NVML's handle of a GPU or instance, and its handle of the whole GPU."""
     device = nvml.nvmlDeviceGetHandleByUUID(uuid)
     instance = uuid.startswith(INSTANCE)
     return device, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if instance else device
@@ -151,7 +151,7 @@ def _ask(question: Callable[[Any], T], *, otherwise: T) -> T:
 
 
 class _Nvml:
-    """NVML, opened once. A topic that it refuses for good is not asked again."""
+    """NVML, opened once. A question whose topic NVML has refused for good is not asked again."""
 
     def __init__(self) -> None:
         self._library: Any = None
@@ -171,7 +171,7 @@ class _Nvml:
         return {name: getattr(self._library, name) for name in names if hasattr(self._library, name)}
 
     def ask(self, topic: str, question: Callable[[Any], T]) -> T | None:
-        """Return the answer to a question, which is always the same for a topic; None if there is none."""
+        """Return NVML's answer to a question; None if it has none. Each topic stands for one question."""
         if self.refuses(topic):
             return None
         try:
@@ -192,7 +192,7 @@ class _Nvml:
         return code in self._temporary_errors
 
     def close(self) -> None:
-        """Close the library; it refuses everything afterwards."""
+        """Close the library; all questions are refused afterwards."""
         if self._library is not None:
             with contextlib.suppress(self._library.NVMLError):
                 self._library.nvmlShutdown()
@@ -263,7 +263,7 @@ class GpuTelemetry:
     The energy of its GPU is not reported, because it is not the instance's alone.
 
     Args:
-        uuid: of a GPU or an instance. Open it before, or while, this process's context is created.
+        uuid: the UUID of a GPU or an instance. Create this object before, or while, this process's context is created.
     """
 
     def __init__(self, uuid: str) -> None:
@@ -331,7 +331,7 @@ class GpuTelemetry:
         self._nvml.close()
 
     def _counters(self) -> dict[str, int]:
-        """Return the fields that this GPU provides, by name."""
+        """Return the counters and the power that this GPU provides, by the names of their fields."""
         if not self._fields:
             return {}
         names, numbers = list(self._fields), list(self._fields.values())
@@ -345,7 +345,7 @@ class GpuTelemetry:
         return counters
 
     def _growth(self, name: str, counters: Mapping[str, int]) -> int:
-        """Return by how much a counter grew since the last reading; it restarts at zero with the driver."""
+        """Return by how much a counter grew since the last reading; 0 if the driver restarted it."""
         if name not in counters:
             return 0
         before = self._counted.get(name, counters[name])
@@ -363,7 +363,7 @@ class GpuTelemetry:
         )
 
     def _power_w(self, counters: Mapping[str, int]) -> float | None:
-        """Return the present power, or the mean of the last second if the GPU has only that."""
+        """Return the present power, or the mean over the last second if the GPU reports only the mean."""
         milliwatts = counters.get(_POWER)
         if milliwatts is None:
             milliwatts = self._nvml.ask("power", lambda nvml: nvml.nvmlDeviceGetPowerUsage(self._gpu))
@@ -409,7 +409,7 @@ class GpuTelemetry:
         return None if listed is None else frozenset(int(process.pid) for process in listed)
 
     def _worked(self) -> frozenset[int] | None:
-        """Return the processes that used multiprocessors since the last call; None if NVML does not know."""
+        """Return the processes that used multiprocessors since the last call; None if NVML does not report them."""
         topic = "process utilisation"
         samples = self._nvml.ask(
             topic, lambda nvml: nvml.nvmlDeviceGetProcessUtilization(self._device, self._utilisation_us)

@@ -106,8 +106,8 @@ class CudaDevice:
     A process opens one GPU at a time, and uses it in the thread that opened it.
 
     Args:
-        uuid: of the GPU or instance, ``GPU-5e…`` or ``MIG-…``.
-        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for it.
+        uuid: the UUID of the GPU or instance, ``GPU-5e…`` or ``MIG-…``.
+        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device.
 
     Raises:
         NoDeviceError: there is no such GPU, or it cannot be opened.
@@ -337,7 +337,7 @@ class CudaDevice:
 
     @_translated
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
-        """Return joules per sample by the GPU's own counter; None if it has none."""
+        """Return joules per sample by the GPU's own counter; None if the GPU has none."""
         return self._timer.energy(sample, self._telemetry.energy_j, seconds)
 
     def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
@@ -389,7 +389,7 @@ class CudaDevice:
 
 
 def _allocate_arena(nbytes: int) -> tuple[Any, int]:
-    """Allocate so much memory, or half of it, and so on; None if not even the least amount is free."""
+    """Allocate ``nbytes``, or half of it, and so on; return the memory and its size, None and 0 below the least."""
     while nbytes >= _LEAST_ARENA_BYTES:
         try:
             return drv.mem_alloc(nbytes), nbytes
@@ -399,6 +399,7 @@ def _allocate_arena(nbytes: int) -> tuple[Any, int]:
 
 
 def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
+    """Return a kernel that may be launched with so many bytes of dynamic shared memory."""
     kernel = module.get_function(entry)
     if shared_bytes > _OPT_IN_SHARED_BYTES:
         opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -19,7 +19,7 @@ class HelperKernels:
 
     Args:
         code: the compiled ``helper_kernels.cu``.
-        multiprocessors: of the device, for kernels that fill it.
+        multiprocessors: the number of the device's multiprocessors, for kernels that keep all of them busy.
     """
 
     def __init__(self, code: bytes, multiprocessors: int) -> None:
@@ -40,7 +40,7 @@ class HelperKernels:
 
 
 def mapped(count: int, dtype: type[np.generic]) -> tuple[np.ndarray[Any, Any], np.uint64]:
-    """Return zeroed host memory that the device sees too: the array, and its address on the device."""
+    """Return zeroed host memory that the device can access: the array, and its address on the device."""
     array = drv.pagelocked_zeros(count, dtype, mem_flags=drv.host_alloc_flags.DEVICEMAP)
     return array, np.uint64(int(array.base.get_device_pointer()))
 

@@ -89,6 +89,6 @@ def _uuid(ordinal: int) -> str:
         if result:
             raise NoDeviceError(f"the CUDA driver has no UUID for device {ordinal} (error {result})")
     identity = uuid.UUID(bytes=raw.raw)
-    # CUDA does not tell whether a UUID is an instance's; the environment of a worker does.
+    # CUDA does not report whether a UUID is an instance's; the environment of a worker shows it.
     visible = os.environ.get(VISIBLE, "")
     return visible if visible == f"MIG-{identity}" else f"GPU-{identity}"

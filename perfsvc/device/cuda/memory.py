@@ -21,7 +21,7 @@ _LINE_BYTES = 16
 
 
 class Uploader:
-    """Copies to the device on a stream: several threads fill a page-locked ring, from which the device copies.
+    """Copies host arrays to the device: several threads fill a page-locked ring, from which the device copies.
 
     The driver's own copy uses one thread and reached 7.5 GB/s on the host of an H100; four threads were twice as fast.
     The ring is allocated for the first large array.
@@ -81,14 +81,14 @@ class Eviction:
         self.thorough = False
 
     def prepare(self, nbytes: int) -> None:
-        """Allocate a buffer of ``nbytes``, and make all lines ordinary that were to be kept until now."""
+        """Allocate a buffer of ``nbytes``, and make all lines ordinary that the cache was asked to keep."""
         if self._nbytes < nbytes:
             self._buffer = drv.mem_alloc(nbytes)
             self._nbytes = nbytes
         _DRIVER.cuCtxResetPersistingL2Cache()  # does not wait and cannot be queued, so it runs once per batch
 
     def queue(self, nbytes: int) -> None:
-        """Queue the write."""
+        """Queue a write of ``nbytes`` to the buffer."""
         address = int(self._buffer)
         if self.thorough:
             count = nbytes // 2 // _LINE_BYTES

@@ -62,7 +62,7 @@ class BlockingKernel:
         )
 
     def release(self) -> None:
-        """Let the stream continue."""
+        """Let the stream continue: the kernel ends."""
         self._words[0] = self._ticket
 
     def __enter__(self) -> None:
@@ -73,7 +73,7 @@ class BlockingKernel:
 
     @property
     def held(self) -> bool:
-        """Whether the last kernel blocked until it was released; valid after the stream was synchronised."""
+        """Whether the last launch blocked the stream until ``release``; valid once the stream is synchronised."""
         return bool(self._words[1] != self._ticket)
 
 
@@ -83,7 +83,7 @@ class SampleTimer:
     Args:
         helper_kernels: perfsvc's own kernels.
         stream: the stream that samples are queued on.
-        evict: queues a write of so many bytes, after which the cache holds nothing else.
+        evict: queues a write of the given number of bytes, after which the cache holds nothing else.
         read_conditions: returns the GPU's conditions. Called in one thread only, so that each reading reports what is
             new since the one before.
     """
@@ -139,16 +139,16 @@ class SampleTimer:
         return Batch(tuple(samples_s), blocked, held and ahead, busy_s, conditions=self._with_clock(conditions))
 
     def _sample_s(self, number: int) -> float:
-        """Return the seconds of a sample that is over; for the first one, note the seconds of its preparation too."""
+        """Return the seconds of a finished sample; for the first sample, note the seconds of its preparation too."""
         start, end = self._pairs[number % 2]
         if number == 0:
             self._preparation_s = _seconds(self._begin, start)
         return _seconds(start, end)
 
     def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
-        """Queue a sample between two events, after what empties or fills the cache; return the first event.
+        """Queue what empties or fills the cache, then a sample between two events; return the first event.
 
-        All of it is queued behind the blocking kernel, so that the time between preparation and sample is constant: a
+        Both are queued behind the blocking kernel, so that the time between preparation and sample is constant: a
         transposition that ran 1 ms after the cache was emptied was faster by up to 0.6 % (H100;
         docs/measured/timing.md). Nothing is queued behind the sample until it is over: while a device fetches what
         comes next, the running kernel is slower by 0.6 to 1 µs.
@@ -204,6 +204,7 @@ class SampleTimer:
         return _seconds(*self._pairs[0]) / count if self.blocking_kernel.held else None
 
     def _queue_in_a_row(self, sample: Sample, count: int) -> None:
+        """Queue a sample, and then ``count`` more between two events."""
         start, end = self._pairs[0]
         sample()
         start.record(self._stream)
@@ -262,6 +263,7 @@ class SampleTimer:
         return _seconds(*self._pairs[0]) / count
 
     def _stamp(self, which: int) -> None:
+        """Queue a clock stamp of every multiprocessor: 0 before a batch, 1 after it."""
         address = np.uint64(int(self._stamps_address) + which * self._stamps.nbytes // 2)
         blocks = self._helper_kernels.multiprocessors
         self._helper_kernels.launch(self._stream, STAMP, address, np.uint32(_SLOTS), blocks=blocks)

@@ -119,10 +119,7 @@ class ForkServer:
 
     def last_output(self, size: int) -> str:
         """Return the end of what the server printed, such as why it could not start; nothing after ``end``."""
-        if self._output.closed:
-            return ""
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - size))
-        return self._output.read().decode(errors="replace").strip()
+        return "" if self._output.closed else tail(self._output, size)
 
     def dismiss(self) -> None:
         """Close the connection: the server ends when its last worker has."""
@@ -138,6 +135,12 @@ class ForkServer:
             self._process.kill()
             self.wait(END_LIMIT_S)  # gives up if the server hangs in a driver call
         self._output.close()
+
+
+def tail(output: IO[bytes], size: int) -> str:
+    """Return the last ``size`` bytes of a file as text, without surrounding white space."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - size))
+    return output.read().decode(errors="replace").strip()
 
 
 class ForkServers:
@@ -167,12 +170,9 @@ class ForkServers:
         newest = self._servers[-1]
         if newest.status is not None or (unused and newest.forked):
             newest.dismiss()
-            self._clear()
+            # The last output of servers that did not end normally may still be needed.
+            for server in [server for server in self._servers if server.status == 0]:
+                self._servers.remove(server)
+                server.end()
             self._servers.append(ForkServer())
         return self._servers[-1]
-
-    def _clear(self) -> None:
-        """Let go of the servers that ended normally; the last output of the others may still be needed."""
-        for server in [server for server in self._servers if server.status == 0]:
-            self._servers.remove(server)
-            server.end()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from perfsvc.errors import CrashError
-from perfsvc.measure.host.fork_servers import END_LIMIT_S, ForkServer
+from perfsvc.measure.host.fork_servers import END_LIMIT_S, ForkServer, tail
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import messages
 from perfsvc.measure.protocol.messages import (
@@ -149,12 +149,8 @@ class WorkerHandle:
         if self.died_with_server:
             ended, status = self._server.wait(END_LIMIT_S), self._server.status
         how, cure = _death(ended=ended, status=status)
-        output = self._last_output() or self._server.last_output(TAIL_BYTES)
+        output = tail(self._output, TAIL_BYTES) or self._server.last_output(TAIL_BYTES)
         return CrashError(f"the worker process died ({how})" + (f": {output}" if output else ""), cure=cure)
-
-    def _last_output(self) -> str:
-        self._output.seek(max(0, self._output.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return self._output.read().decode(errors="replace").strip()
 
 
 def _death(*, ended: bool, status: int | None) -> tuple[str, str]:

@@ -200,7 +200,7 @@ def test_with_an_unknown_layout_each_argument_is_at_a_multiple_of_its_size():
     ("args", "message"),
     [
         ((np.int32(1),), "kernel k takes 2 arguments, and the launch has 1"),
-        ((np.int32(1), np.int32(1)), "argument 2 of kernel k has 8 bytes, and the launch gives it int32 of 4"),
+        ((np.int32(1), np.int32(1)), "argument 2 of kernel k has 8 bytes, and the launch gives it int32 of 4 bytes"),
     ],
 )
 def test_wrong_arguments_are_refused(args, message):
