@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, Series, Status
-from perfsvc.store.cases import CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
+from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
 from perfsvc.store.expected import correct_series, expected
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database
@@ -96,9 +96,8 @@ class BaselineStore:
 
     def pins(self) -> list[Pin]:
         """Return all pins, under the present names of their cases."""
-        names = (Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
         query = (
-            select(Pins, *names)
+            select(Pins, *CASE_COLUMNS, Devices.uuid, Devices.model)
             .join(Cases, and_(Cases.lineage_id == Pins.lineage_id, Cases.former.is_(False)))
             .join(Devices, Devices.id == Pins.device_id)
             .order_by(Cases.id, Devices.id, Pins.metric, Pins.cache)

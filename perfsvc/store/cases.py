@@ -50,8 +50,11 @@ from perfsvc.store.schema.tables import (
 CaseIds = tuple[int, int, CacheState]
 """A ``CaseKey`` in the database: the ids of lineage and device, and the cache state."""
 
+CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
+"""The columns from which ``case_of`` makes a case."""
+
 _PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
-"""Tables that a query joins a second time; to make such an alias takes longer than to run most queries."""
+"""Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
 
 # --- storing and finding ids -----------------------------------------------------------------------------------------
 
@@ -81,9 +84,7 @@ def case_id(connection: Connection, case: Case) -> int:
 def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the id of each case; store those that are new."""
     wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may have other former names
-    query = select(Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.id).where(
-        Cases.benchmark.in_({case.benchmark for case, _ in wanted})
-    )
+    query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case, _ in wanted}))
     stored = {tuple(name): number for *name, number in connection.execute(query)} if wanted else {}
     ids: dict[Case, int] = {}
     for case, formerly in wanted:
@@ -175,8 +176,7 @@ def lineage_of(connection: Connection, case_id: str) -> int:
 def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the lineage of each case that is stored under its name or, so far, under a former name only."""
     wanted = list(cases)
-    names = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
-    query = select(*names, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
+    query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
     stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
     lineages: dict[Case, int] = {}
     for case in wanted:
@@ -255,10 +255,7 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
             table.case_id,
             table.cache,
             Cases.lineage_id,
-            Cases.benchmark,
-            Cases.variant,
-            Cases.point,
-            Cases.version,
+            *CASE_COLUMNS,
             _PRESENT.variant.label("present_variant"),
             Devices.uuid,
             Devices.model,
@@ -309,9 +306,7 @@ class PresentNames:
     """The present names of all stored lineages, and all devices, to name series by their ids."""
 
     def __init__(self, connection: Connection) -> None:
-        query = select(
-            Cases.id, Cases.lineage_id, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Cases.former
-        ).order_by(Cases.former.desc(), Cases.id)
+        query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
         self._cases: dict[int, Case] = {}
         self._present: dict[int, Case] = {}
         for row in connection.execute(query):  # present names come last
@@ -324,6 +319,19 @@ class PresentNames:
         """Return a series by the ids of its lineage, its ``own_name`` and its device."""
         case = self._cases[own] if own else self._present[lineage]
         return Series(case, *self._devices[device], metric, cache)
+
+
+def with_case(table: type[Base]) -> Select[Any]:
+    """Return a query of a table's rows with the columns that ``series_of`` needs, under the names that cases had.
+
+    The rows of the table have a case and a device.
+    """
+    rows: Any = table
+    return (
+        select(rows, *CASE_COLUMNS, Devices.uuid, Devices.model)
+        .join(Cases, Cases.id == rows.case_id)
+        .join(Devices, Devices.id == rows.device_id)
+    )
 
 
 def with_series(table: type[Base], run: Any) -> Select[Any]:

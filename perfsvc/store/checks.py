@@ -20,7 +20,7 @@ from perfsvc.model import (
     Verdict,
     digest,
 )
-from perfsvc.store.cases import case_id, case_of, lineages_of
+from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, lineages_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, insert_new, new_id
 from perfsvc.store.schema.tables import Cases
@@ -270,10 +270,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
             Checks.toolkit,
             Checks.accepted,
             Cases.lineage_id,
-            Cases.benchmark,
-            Cases.variant,
-            Cases.point,
-            Cases.version,
+            *CASE_COLUMNS,
         )
         .join(Checks, Checks.id == CheckedKernels.check_id)
         .join(KernelFacts, KernelFacts.id == CheckedKernels.facts_id)

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
 from perfsvc.store.cases import (
+    CASE_COLUMNS,
     CaseIds,
     case_id,
     case_ids,
@@ -64,10 +65,7 @@ class MeasurementStore:
         """
         query = (
             select(
-                Cases.benchmark,
-                Cases.variant,
-                Cases.point,
-                Cases.version,
+                *CASE_COLUMNS,
                 Devices.uuid,
                 Measurements.replica,
                 Measurements.cache,

@@ -7,9 +7,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
-from perfsvc.errors import NotMeasuredError
 from perfsvc.model import NightRow, RunState, StageRow
-from perfsvc.store.runs import alive, this_process
+from perfsvc.store.runs import alive, this_process, unknown_night
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Nights, Stages
 
@@ -88,7 +87,7 @@ class NightStore:
         with self._database.reading() as connection:
             nights = _load(connection, Nights.id == number)
         if not nights:
-            raise _unknown(number)
+            raise unknown_night(number)
         return nights[0]
 
     def running(self, host: str) -> NightRow | None:
@@ -112,15 +111,11 @@ class NightStore:
 def _update(connection: Connection, number: int, values: Mapping[str, Any]) -> None:
     """Change columns of a night; raises ``NotMeasuredError`` if it does not exist."""
     if connection.execute(update(Nights).where(Nights.id == number).values(values)).rowcount == 0:
-        raise _unknown(number)
+        raise unknown_night(number)
 
 
 def _has_died(night: NightRow) -> bool:
     return night.state is RunState.RUNNING and not alive(night.pid, night.process_start)
-
-
-def _unknown(number: int) -> NotMeasuredError:
-    return NotMeasuredError(f"there is no night {number}", cure="perfsvc nightly makes one")
 
 
 def _load(connection: Connection, *where: ColumnElement[bool], limit: int | None = None) -> list[NightRow]:

@@ -3,18 +3,17 @@
 import zlib
 from collections import defaultdict
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, insert, select
+from sqlalchemy import ColumnElement, Connection, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CaseExplanation, Profile, ProfileResult, ProfilerRule, digest
 from perfsvc.store.binaries import put_artifact
-from perfsvc.store.cases import case_id, case_of, device_id, lineage_of
+from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_id
-from perfsvc.store.schema.tables import Artifacts, Cases, Devices
+from perfsvc.store.schema.tables import Artifacts, Cases
 
 REPORT = "report"
 """The kind of artifact under which a profiler's report is stored."""
@@ -118,18 +117,8 @@ class ProfileStore:
             return _explanations(connection, Cases.lineage_id == lineage_of(connection, case))
 
 
-def _with_case(table: type[Profiles | Explanations]) -> Select[Any]:
-    """Return a query of rows with their case, under the name it had, and their device."""
-    rows: Any = table
-    return (
-        select(rows, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
-        .join(Cases, Cases.id == rows.case_id)
-        .join(Devices, Devices.id == rows.device_id)
-    )
-
-
 def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
-    successful = _with_case(Profiles).where(Profiles.binary_id == binary, Profiles.reason == "")
+    successful = with_case(Profiles).where(Profiles.binary_id == binary, Profiles.reason == "")
     rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
@@ -160,7 +149,7 @@ def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
 
 
 def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:
-    query = _with_case(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
+    query = with_case(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
     return [
         CaseExplanation(
             case_of(row.benchmark, row.variant, row.point, row.version),

@@ -65,7 +65,7 @@ class RunStore:
             if night is not None:
                 changed = connection.execute(update(Nights).where(Nights.id == night).values(run_id=run))
                 if changed.rowcount == 0:
-                    raise NotMeasuredError(f"there is no night {night}", cure="perfsvc nightly makes one")
+                    raise unknown_night(night)
             return run
 
     def resume(self, run: int) -> None:
@@ -172,6 +172,11 @@ class RunStore:
 def unknown(run: int) -> NotMeasuredError:
     """Return the error for a run that does not exist."""
     return NotMeasuredError(f"there is no run {run}", cure="perfsvc runs")
+
+
+def unknown_night(number: int) -> NotMeasuredError:
+    """Return the error for a night that does not exist."""
+    return NotMeasuredError(f"there is no night {number}", cure="perfsvc nightly makes one")
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:

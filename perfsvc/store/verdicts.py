@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert
 
 from perfsvc.model import Judgement, Series, Verdict
-from perfsvc.store.cases import case_ids, device_ids, series_of, with_series
+from perfsvc.store.cases import case_ids, device_ids, series_of, with_case, with_series
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Verdicts
-from perfsvc.store.schema.tables import Cases, Devices
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are no event in a history."""
@@ -57,9 +56,7 @@ class VerdictStore:
     def of_run(self, run: int) -> list[Judgement]:
         """Return the verdicts on a run."""
         query = (
-            select(Verdicts, Cases.benchmark, Cases.variant, Cases.point, Cases.version, Devices.uuid, Devices.model)
-            .join(Cases, Cases.id == Verdicts.case_id)
-            .join(Devices, Devices.id == Verdicts.device_id)
+            with_case(Verdicts)
             .where(Verdicts.run_id == run)
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select, update
 from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
 from perfsvc.store.findings import events
-from perfsvc.store.findings.read import ACTIVE, active, get, series_rows
+from perfsvc.store.findings.read import ACTIVE, KEY, active, get, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 
@@ -115,13 +115,13 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     if len(rows) == len(finding.moved):
         return finding
     if not rows:
-        raise UsageError(f"finding {finding.id} holds none of these", cure=f"perfsvc findings show {finding.id}")
+        raise UsageError(f"finding {finding.id} holds none of these series", cure=f"perfsvc findings show {finding.id}")
     original = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
     copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
     del copy["id"]
     number = new_id(connection, Findings, copy)
     for row in rows:
-        key = {name: getattr(row, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache")}
+        key = {name: getattr(row, name) for name in KEY}
         connection.execute(update(FindingCases).filter_by(**key).values(finding_id=number))
     names = ", ".join(sorted({series.case.id for series in chosen}))
     _record(connection, finding.id, EventKind.SPLIT, f"{names} is finding {number} from now on", action)

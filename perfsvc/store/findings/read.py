@@ -15,6 +15,9 @@ from perfsvc.store.schema.judging_tables import FindingCases, Findings
 ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """A series with a finding in one of these states gets no second finding in the same direction."""
 
+KEY = ("finding_id", "case_id", "device_id", "metric", "cache")
+"""The primary key of ``finding_cases``."""
+
 
 def get(connection: Connection, number: int) -> Finding:
     """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
@@ -76,9 +79,9 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
     """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
-    key = (getattr(FindingCases, name) for name in ("finding_id", "case_id", "device_id", "metric", "cache"))
     query = with_series(FindingCases, FindingCases.last_run_id).where(FindingCases.finding_id.in_(numbers))
-    return [(row, series_of(row)) for row in connection.execute(query.order_by(*key))]
+    in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
+    return [(row, series_of(row)) for row in connection.execute(in_order)]
 
 
 def _sentences(connection: Connection, numbers: Collection[int]) -> dict[int, str]:

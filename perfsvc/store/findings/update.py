@@ -20,7 +20,7 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys
 from perfsvc.store.findings import events
-from perfsvc.store.findings.read import ACTIVE, series_rows
+from perfsvc.store.findings.read import ACTIVE, KEY, series_rows
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
@@ -28,9 +28,6 @@ from perfsvc.store.schema.tables import Cases
 
 JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that take in more series. A person who ignores a finding ignores the series that it has."""
-
-_KEY = ("finding_id", "case_id", "device_id", "metric", "cache")
-"""The primary key of ``finding_cases``."""
 
 
 def update_findings(
@@ -52,12 +49,12 @@ def update_findings(
 def _resolve_recovered(connection: Connection, run: int, recovered: set[tuple[int, Series]], now: datetime) -> set[int]:
     """Mark series as recovered and return the findings that this resolves."""
     rows = [
-        {f"key_{name}": getattr(row, name) for name in _KEY}
+        {f"key_{name}": getattr(row, name) for name in KEY}
         for row, series in series_rows(connection, {finding for finding, _ in recovered})
         if (row.finding_id, series) in recovered
     ]
     if rows:
-        key = (getattr(FindingCases, name) == bindparam(f"key_{name}") for name in _KEY)
+        key = (getattr(FindingCases, name) == bindparam(f"key_{name}") for name in KEY)
         mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
         connection.execute(mark, rows)
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
@@ -128,9 +125,8 @@ def _see_again(connection: Connection, run: int, row: Any, judgement: Judgement)
         return False
     newest = {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
     newest |= {"case_id": _case_id(connection, row, judgement.series), "last_run_id": run, "recovered_run_id": None}
-    connection.execute(
-        update(FindingCases).where(*(getattr(FindingCases, n) == getattr(row, n) for n in _KEY)).values(newest)
-    )
+    key = {name: getattr(row, name) for name in KEY}
+    connection.execute(update(FindingCases).filter_by(**key).values(newest))
     _set_last_run(connection, row.finding_id, run)
     return not is_active
 
@@ -141,7 +137,7 @@ def _case_id(connection: Connection, row: Any, series: Series) -> int:
     If the finding has that case too, the row keeps its own.
     """
     case = case_id(connection, series.case)
-    same_row = {name: getattr(row, name) for name in _KEY} | {"case_id": case}
+    same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
     return int(row.case_id) if taken is not None else case
 
