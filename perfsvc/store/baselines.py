@@ -84,12 +84,12 @@ class BaselineStore:
         return other_devices | {series: runs[key] for series, key in keys.items() if key in runs}
 
     def expected(self, run: int) -> dict[Series, int]:
-        """Return the series that a run should have measured on its devices, each with the run that has it.
+        """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
 
         These are the series of which the previous run has a correct result. The previous run is the newest earlier run
-        of the same scope that finished and measured on the device; one without uncommitted changes goes first. A case
-        that was over budget there comes from the newest run before it that measured it. A case that was over budget in
-        ``run`` itself is not expected. Nothing is expected if the scope is unknown.
+        of the same scope that finished and measured on the device; runs without uncommitted changes go first. If a case
+        was over budget in the previous run, the newest run before that measured the case takes its place. A case that
+        was over budget in ``run`` itself is not expected. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
             return expected(connection, run)
@@ -111,7 +111,7 @@ class BaselineStore:
     def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
         """Make a run the baseline of each series until it is unpinned or pinned to another run.
 
-        Raises ``NotMeasuredError``, and pins nothing, if the run has no correct result of one of them.
+        Raises ``NotMeasuredError``, and pins nothing, if the run lacks a correct result of one of the series.
         """
         wanted = list(dict.fromkeys(series))
         with self._database.writing() as connection:
@@ -149,9 +149,9 @@ class BaselineStore:
 
 
 def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
-    """Return the runs, each with a lineage, that a later run may be compared with.
+    """Return the pairs of run and lineage that a later run may be compared with.
 
-    These are all pins; all levels that were ever accepted, since a newer one may be revoked; and the first correct
+    These are all pins; all levels that were ever accepted, since a newer level may be revoked; and the first correct
     result of each series, in its whole history and in its present segment.
     """
     accepted = (
@@ -185,9 +185,9 @@ def _lineages(keys: Iterable[SeriesKey]) -> set[int]:
 
 
 def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the pinned runs of the lineages of some series.
+    """Return the pinned runs of all series in the lineages of some series.
 
-    A pin belongs to a lineage. A series with an own name has it too if the pinned run measured both names.
+    A pin belongs to a lineage. A series with an own name shares the pin if the pinned run measured both names.
     """
     query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
     pinned = _by_key(connection, query.where(Pins.lineage_id.in_(_lineages(keys))))
@@ -199,9 +199,9 @@ def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[Se
         .join(Cases, Cases.id == Measurements.case_id)
         .where(Measurements.case_id.in_(own_names), Measurements.run_id.in_(set(pinned.values())))
     )
-    apart = {(name, run) for name, run in connection.execute(both_measured)}
-    own = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
-    return pinned | {key: run for key, run in own.items() if run is not None and (key.own_name, run) in apart}
+    shared = {(name, run) for name, run in connection.execute(both_measured)}
+    of_lineage = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
+    return pinned | {key: run for key, run in of_lineage.items() if run is not None and (key.own_name, run) in shared}
 
 
 def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_run: int) -> dict[SeriesKey, int]:
@@ -248,7 +248,7 @@ def _first_runs_in_segments(
     starts: Mapping[CaseIds, int],
     before_run: int,
 ) -> dict[SeriesKey, int]:
-    """Return the first run with a correct result of each series in its segment; only series with a segment start."""
+    """Return each series' first run with a correct result in its segment; series without a segment start are absent."""
     by_start: dict[int, set[SeriesKey]] = defaultdict(set)
     for key in keys:
         if key.case_ids in starts:
@@ -281,7 +281,7 @@ def _first_runs(
 def _first_correct_runs(
     connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]
 ) -> dict[SeriesKey, int]:
-    """Return the first of some runs with a correct result of each series of some lineages.
+    """Return, for each series of some lineages, the first of some runs that has a correct result of the series.
 
     A run without uncommitted changes goes first. A result is correct if all replicas are ok.
     """
@@ -325,7 +325,7 @@ def _first_correct_runs(
 
 
 def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
-    """Run a query of lineage, own name, device, metric, cache state and run."""
+    """Return the runs that a query returns by series; its columns are those of ``SeriesKey`` and the run."""
     return {SeriesKey(*key): run for *key, run in connection.execute(query)}
 
 
@@ -372,7 +372,11 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
 
 
 def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
-    """Return the same for every case as of the newest run that ended without uncommitted changes."""
+    """Return the last run before the present segment of every case, by lineage, device and cache state.
+
+    Only runs that have ended and had no uncommitted changes count. A case that was measured in one
+    environment only is absent.
+    """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
         select(*key, func.max(Measurements.run_id))

@@ -35,7 +35,7 @@ class BinaryStore:
         """Store the code of cases as it ran and return the ids of the binaries; equal records are stored once.
 
         Raises:
-            KeyError: a module of a record is not among its modules.
+            KeyError: a module that a record names is missing.
             ValueError: bytes do not have the digest that a record names.
         """
         with self._database.writing() as connection:
@@ -62,7 +62,7 @@ class BinaryStore:
             return _of_run(connection, run)
 
     def of_cases(self, wanted: Collection[tuple[int, CaseKey]]) -> dict[tuple[int, CaseKey], CaseBinary]:
-        """Return the binary and the environment of some cases, each with the run to look in; absent if not measured."""
+        """Return the binary and the environment of each pair of run and case; unmeasured pairs are absent."""
         keys: dict[int, set[CaseKey]] = defaultdict(set)
         for run, key in wanted:
             keys[run].add(key)
@@ -76,7 +76,7 @@ class BinaryStore:
         return binaries
 
     def of_case(self, key: CaseKey, runs: Collection[int]) -> dict[int, int]:
-        """Return the id of the binary that a case used in each run; absent if it used none or several."""
+        """Return the id of the binary that a case used in each run; a run that used none or several is absent."""
         uuid, case, cache = key
         used: dict[int, set[int | None]] = defaultdict(set)
         with self._database.reading() as connection:
@@ -104,7 +104,7 @@ class BinaryStore:
         """Return a case's replay record, its modules by digest and its benchmark file, as it ran.
 
         Raises:
-            NotMeasuredError: the run holds none.
+            NotMeasuredError: the run holds no binary of the case.
             UsageError: the case used several binaries, on several devices, and ``device`` does not choose one.
         """
         with self._database.reading() as connection:

@@ -83,7 +83,7 @@ def case_id(connection: Connection, case: Case) -> int:
 
 def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the id of each case; store those that are new."""
-    wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may have other former names
+    wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
     query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case, _ in wanted}))
     stored = {tuple(name): number for *name, number in connection.execute(query)} if wanted else {}
     ids: dict[Case, int] = {}
@@ -94,7 +94,7 @@ def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
 
 
 def _stored_names(connection: Connection, case: Case) -> dict[str, _Name]:
-    """Return those of a case's names that are stored, by variant."""
+    """Return the stored names of a case by variant."""
     query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
         Cases.benchmark == case.benchmark,
         Cases.point == _point_json(case),
@@ -110,9 +110,9 @@ def _is_complete(case: Case, names: Mapping[str, _Name]) -> bool:
 
 
 def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
-    """Return those of the case's former names that another lineage still has as its present name.
+    """Return the former names of a case that are still the present name of another lineage.
 
-    A former name that yet another variant has already taken over stays with that variant.
+    A former name that a third variant has already taken over stays with that variant.
     """
     own = names.get(case.variant)
     stored = [names[variant] for variant in case.formerly if variant in names and variant != case.variant]
@@ -147,7 +147,7 @@ def _store_names(connection: Connection, case: Case, names: Mapping[str, _Name])
 
 
 def _merge_lineages(connection: Connection, old: int, into: int) -> None:
-    """Move all names and pins of one lineage into another; of two pins of one series the newer one stays."""
+    """Move all names and pins of one lineage into another; if both pin the same series, the newer pin stays."""
     pins = connection.execute(select(Pins).where(Pins.lineage_id.in_((old, into))).order_by(Pins.set_at)).mappings()
     newest = {(pin["device_id"], pin["metric"], pin["cache"]): {**pin, "lineage_id": into} for pin in pins}
     connection.execute(delete(Pins).where(Pins.lineage_id.in_((old, into))))
@@ -174,7 +174,7 @@ def lineage_of(connection: Connection, case_id: str) -> int:
 
 
 def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the lineage of each case that is stored under its name or, so far, under a former name only."""
+    """Return the lineage of each case, by its name or else by a former name; a case that is not stored is absent."""
     wanted = list(cases)
     query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
     stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
@@ -270,7 +270,7 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     """Return the cases of one run's rows (of ``of_cases``) by id, under their present names.
 
-    A former name may be given to a new variant. A run may then have two names of one lineage, and each keeps its own.
+    A former name may be given to a new variant. If a run measured two names of one lineage, each case keeps its own.
     """
     names: dict[int, set[int]] = defaultdict(set)
     for row in rows:
@@ -287,9 +287,9 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
 def own_name(run: Any) -> ColumnElement[int]:
     """Return an SQL expression for a row with a case and a run: the case's id if its former name stands alone, else 0.
 
-    A former name stands alone in a run that also measured another name of its lineage, as in ``present_cases``: it
-    was given to a new variant, which has no part in the levels and the history of its heir. A query that groups by
-    lineage must group by this as well.
+    A former name stands alone in a run that also measured another name of its lineage (as in ``present_cases``): it
+    was given to a new variant, which does not share the levels and the history of the renamed case. A query that groups
+    by lineage must also group by this expression.
     """
     shared = exists().where(
         _OTHER_NAME.lineage_id == Cases.lineage_id,
@@ -374,7 +374,7 @@ class SeriesKey(NamedTuple):
 
     @property
     def case_ids(self) -> CaseIds:
-        """The ids of lineage and device, and the cache state."""
+        """Return the ids of lineage and device, and the cache state."""
         return self.lineage, self.device, self.cache
 
 

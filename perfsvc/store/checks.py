@@ -27,7 +27,7 @@ from perfsvc.store.schema.tables import Cases
 
 
 class _KernelKey(NamedTuple):
-    """What a kernel is compared by."""
+    """What identifies a kernel in every check."""
 
     lineage: int
     architecture: str
@@ -61,7 +61,7 @@ class CheckStore:
             others: kernels without a verdict: they failed to compile or were skipped.
             toolkit: the compiler.
             disassembler: the program that counted instructions; empty if none did.
-            accepted: why a person accepts all of it as the baseline; empty if no person does.
+            accepted: why a person accepts all kernels as baselines; empty if no person does.
         """
         check = {
             "checked_at": provenance.started,
@@ -91,21 +91,21 @@ class CheckStore:
         return number
 
     def baselines(self, kernels: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
-        """Return the baseline of each kernel: its newest level by this compiler, else by any.
+        """Return the baseline of each kernel: its newest level with the compiler ``toolkit``, else with any compiler.
 
         The result also holds:
 
-        - each kernel that the newest check of the scope had and that is not among ``kernels``;
+        - the baselines of kernels that the newest check of the scope had and that are not among ``kernels``;
         - if a kernel of a case has no level, the levels of the earlier kernels of the case that no check has reported
           as gone: one of them may be the same kernel under a former name.
 
-        All have the present names of their cases, those of ``kernels`` if they have the case.
+        A case that occurs in ``kernels`` has the same name as there; other cases have the name of their check.
         """
         with self._database.reading() as connection:
             return _baselines(connection, list(kernels), scope, toolkit)
 
     def remove(self, host: str, command_line: str, since: datetime) -> None:
-        """Remove the checks that a command stored on a host, so that a repeated check finds the same baselines."""
+        """Remove the checks that a command stored on a host since a time: a repeated check finds the same baselines."""
         of_command = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
         with self._database.writing() as connection:
             connection.execute(delete(Checks).where(*of_command))
@@ -114,7 +114,7 @@ class CheckStore:
 def _verdict_rows(
     connection: Connection, check: int, verdict: CheckVerdict, *, is_accepted: bool
 ) -> list[dict[str, Any]]:
-    """Return the row of a verdict and, if a kernel with another name becomes its baseline, that of the former name."""
+    """Return the row of a verdict; if it accepts a renamed kernel, add a row that reports the former name as gone."""
     kernel = verdict.checked
     row = _row(connection, check, kernel, gone=verdict.verdict is Verdict.MISSING) | {
         "verdict": verdict.verdict,
@@ -174,8 +174,8 @@ def _baselines(
     levels = _levels(connection, {*cases, *(key.lineage for key in expected)})
     newest: dict[_KernelKey, Any] = {}
     for row in levels:
-        before = newest.get(_key(row))
-        if before is None or row.toolkit == toolkit or before.toolkit != toolkit:
+        older = newest.get(_key(row))
+        if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
             newest[_key(row)] = row
     asked = {
         _KernelKey(lineages[kernel.case], kernel.architecture, kernel.kernel)
@@ -201,9 +201,9 @@ def _key(row: Any) -> _KernelKey:
 
 
 def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
-    """Return the registers that later kernels are compared with, for each level and its check.
+    """Return the number of registers that later kernels are compared with, by kernel and check of each level.
 
-    A judged improvement may use a few registers more, too few to count. They do not raise the baseline: otherwise a
+    A judged improvement may use a few registers more, too few to count. These do not raise the baseline: otherwise a
     trade of registers for another fact would pass in two steps and fail in one.
 
     Args:
@@ -217,8 +217,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
             and not row.accepted
             and toolkits.get(row.baseline_check_id) == row.toolkit
         )
-        before = registers.get((_key(row), row.baseline_check_id), row.registers)
-        registers[_key(row), row.check_id] = min(row.registers, before) if keeps_lower else row.registers
+        of_baseline = registers.get((_key(row), row.baseline_check_id), row.registers)
+        registers[_key(row), row.check_id] = min(row.registers, of_baseline) if keeps_lower else row.registers
         toolkits[row.check_id] = row.toolkit
     return registers
 
@@ -226,7 +226,7 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
 def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
     """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    A report does not count while another kernel of the case waits for a person to accept it: that one may be the same
+    A report does not count while another kernel of the case waits for a person to accept it: the two may be the same
     kernel.
     """
     is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")

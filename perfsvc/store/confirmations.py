@@ -24,7 +24,7 @@ class ConfirmationStore:
         self._database = database
 
     def put(self, confirmation: Confirmation) -> None:
-        """Add a confirmation; earlier ones of the same suspect stay. Its run and device must be stored."""
+        """Add a confirmation; earlier ones of the same suspect stay. The suspect's run and device must be stored."""
         judgement, series = confirmation.suspect.judgement, confirmation.suspect.series
         with self._database.writing() as connection:
             row = {
@@ -55,9 +55,9 @@ class ConfirmationStore:
                 "wall_s": confirmation.wall_s,
                 "confirmed_at": datetime.now(UTC),
             }
-            stored = new_id(connection, Confirmations, row)
+            confirmation_id = new_id(connection, Confirmations, row)
             runs = [
-                {"confirmation_id": stored, "side": side, **_run_row(measurement, series.metric)}
+                {"confirmation_id": confirmation_id, "side": side, **_run_row(measurement, series.metric)}
                 for side in _SIDES
                 for measurement in getattr(confirmation, side)
             ]
@@ -67,8 +67,9 @@ class ConfirmationStore:
     def of_run(self, run: int) -> list[Confirmation]:
         """Return the confirmations of a run's suspects in the order in which they were measured, cleared ones included.
 
-        The measurements of both sides have samples (rounded to float32), the value of the metric if it is not time,
-        status and reason. The suspect has the present name of its case, its runs, verdict, levels and ratio.
+        The measurements of both sides have only what is stored: samples (rounded to float32), the value of the metric
+        if it is not time, status, reason and wall time. The suspect has the present name of its case, its runs,
+        verdict, levels and ratio.
         """
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()
@@ -79,13 +80,13 @@ class ConfirmationStore:
         return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]
 
     def series(self, runs: Collection[int]) -> set[Series]:
-        """Return the suspects of some runs that have a confirmation, under the present names of their cases."""
+        """Return the suspects of some runs that were measured again, under the present names of their cases."""
         with self._database.reading() as connection:
             return {series_of(row) for row in connection.execute(_of_runs(runs))}
 
 
 def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
-    """Return the row of one process that measured one side."""
+    """Return the columns of a process that measured one side; ``metric`` is the metric of the suspect."""
     value = None if metric == TIME else next(iter(measurement.values_of(metric)), None)
     return {
         "number": measurement.replica,

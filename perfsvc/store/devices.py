@@ -13,13 +13,13 @@ from perfsvc.store.schema.tables import Devices, Environments, MeasurementBatche
 
 
 class DeviceStore:
-    """Everything that is stored of devices; each method is one transaction."""
+    """Devices; each method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, info: DeviceInfo) -> None:
-        """Store a device, or update its description; driver and power limit are stored with measurements."""
+        """Store a device, or update its description; its driver and power limit are stored with measurements."""
         row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
         with self._database.writing() as connection:
             # PostgreSQL spends an id even on an insert that conflicts.
@@ -34,7 +34,7 @@ class DeviceStore:
             return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
 
     def environments(self) -> dict[int, Environment]:
-        """Return every stored environment by its id, which series name as their segment."""
+        """Return every stored environment by its id, which is also the ``segment`` of a series in a run."""
         query = select(Environments.id, Environments.driver, Environments.toolkit, Environments.power_limit_w)
         with self._database.reading() as connection:
             return {
@@ -42,7 +42,7 @@ class DeviceStore:
             }
 
     def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
-        """Store the measured peaks of a run's devices by UUID; they replace those stored before."""
+        """Store the measured peaks of a run's devices by UUID; they replace the run's earlier peaks."""
         with self._database.writing() as connection:
             connection.execute(delete(Peaks).where(Peaks.run_id == run))
             ids = device_ids(connection, peaks)
@@ -95,27 +95,27 @@ class DeviceStore:
             .group_by(Devices.id, Devices.uuid, Devices.model)
             .order_by(Devices.id)
         )
-        lists = Devices.uuid, MeasurementBatches.slowdowns, MeasurementBatches.xids, MeasurementBatches.others
+        columns = Devices.uuid, MeasurementBatches.slowdowns, MeasurementBatches.xids, MeasurementBatches.others
         faults = (
-            select(*lists, func.sum(MeasurementBatches.ecc_errors).label("ecc_errors"))
+            select(*columns, func.sum(MeasurementBatches.ecc_errors).label("ecc_errors"))
             .join(Measurements, Measurements.id == MeasurementBatches.measurement_id)
             .join(Devices, Devices.id == Measurements.device_id)
             .where(Measurements.run_id == run)
-            .group_by(*lists)
+            .group_by(*columns)
         )
         with self._database.reading() as connection:
             rows = connection.execute(summaries).mappings().all()
             batches = connection.execute(faults).all()
         conditions = []
         for row in rows:
-            own = [batch for batch in batches if batch.uuid == row["device"]]
+            of_device = [batch for batch in batches if batch.uuid == row["device"]]
             conditions.append(
                 DeviceConditions(
                     **row,
-                    slowdowns=_items(batch.slowdowns for batch in own),
-                    ecc_errors=sum(int(batch.ecc_errors) for batch in own),
-                    xids=_items(batch.xids for batch in own),
-                    others=_items(batch.others for batch in own),
+                    slowdowns=_items(batch.slowdowns for batch in of_device),
+                    ecc_errors=sum(int(batch.ecc_errors) for batch in of_device),
+                    xids=_items(batch.xids for batch in of_device),
+                    others=_items(batch.others for batch in of_device),
                 )
             )
         return conditions

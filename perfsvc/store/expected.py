@@ -28,15 +28,15 @@ def expected(connection: Connection, run: int) -> dict[Series, int]:
 
 
 def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
-    """Return the series that a run has a correct result of."""
+    """Return the series of which a run has a correct result, each with its key."""
     correct = [series for series, level in levels_in(connection, run).items() if level.status is Status.OK]
     return lineage_keys(connection, correct)
 
 
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
-    """Return the newest earlier finished run of a run's scope for each of its devices (ids).
+    """Return the newest earlier run that finished in a run's scope, for each device (id) of the run.
 
-    A run without uncommitted changes goes first.
+    Runs without uncommitted changes go first.
     """
     scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
     if not scope:
@@ -59,9 +59,9 @@ def _devices(connection: Connection, run: int) -> set[int]:
 
 
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
-    """Return the newest earlier run that measured each case that was over budget in ``runs`` (by device id).
+    """Return the newest earlier run that measured each case that was over budget, by lineage, device and cache state.
 
-    The keys are lineage, device and cache state.
+    ``runs`` names, for each device (id), the run that was over budget.
     """
     skipped = aliased(Cases)
     scope = select(Runs.scope).where(Runs.id == OverBudgetCases.run_id).correlate(OverBudgetCases).scalar_subquery()
@@ -86,7 +86,7 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
 
 
 def newest_clean() -> ColumnElement[int]:
-    """Return an aggregate: the newest run of a group of measurements, without uncommitted changes if there is one."""
+    """Return an SQL aggregate: the newest run of some measurements; runs without uncommitted changes go first."""
     clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     return func.coalesce(clean, func.max(Measurements.run_id))
 

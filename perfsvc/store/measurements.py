@@ -53,7 +53,7 @@ class MeasurementStore:
         self._database = database
 
     def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
-        """Store measurements of a run; once this returns, no crash of ours loses any of them."""
+        """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
         with self._database.writing() as connection:
             for entry in entries:
                 _put(connection, run, entry)
@@ -105,9 +105,9 @@ class MeasurementStore:
             return _columns(connection, runs)
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
-        """Return the number of batches of each case by why they were rejected, in the order of first occurrence.
+        """Return how many batches of each case have each reason of rejection, in the order of first occurrence.
 
-        Accepted batches have an empty reason. The keys are device (UUID), case id and cache state.
+        Accepted batches have the empty reason. The keys are device (UUID), case id and cache state.
         """
         columns = (Devices.uuid, Cases.name, Measurements.cache, MeasurementBatches.rejected)
         query = (
@@ -128,7 +128,7 @@ class MeasurementStore:
     def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state, across renames.
 
-        A case that no run, or no run ``before`` that one, has measured on a device is absent there.
+        A case that was not measured on a device, or not in a run before ``before``, is absent for the device.
         """
         with self._database.reading() as connection:
             lineages = lineages_of(connection, cases)
@@ -146,7 +146,7 @@ class MeasurementStore:
         }
 
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
-        """Store the noise of a run's cases and the number of timed replicas; it replaces what was stored before."""
+        """Store the noise of a run's cases and their numbers of timed replicas, instead of the noise stored before."""
         with self._database.writing() as connection:
             connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
             replicas = _timed_replicas(connection, run)
@@ -203,10 +203,11 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
         "relative_to": entry.relative_to,
         **batch_summary(measurement.batches),
     }
-    stored = new_id(connection, Measurements, row)
-    _put_batches(connection, stored, measurement.batches)
+    measurement_id = new_id(connection, Measurements, row)
+    _put_batches(connection, measurement_id, measurement.batches)
     metrics = [
-        {"measurement_id": stored, "name": name, "value": number(value)} for name, value in measurement.metrics.items()
+        {"measurement_id": measurement_id, "name": name, "value": number(value)}
+        for name, value in measurement.metrics.items()
     ]
     if metrics:
         connection.execute(insert(Metrics), metrics)
@@ -232,7 +233,7 @@ def _put_batches(connection: Connection, measurement: int, batches: Iterable[Bat
     rows = [
         {
             "measurement_id": measurement,
-            "number": place,
+            "number": index,
             "blocked": batch.blocked,
             "kept_ahead": batch.kept_ahead,
             "busy_s": batch.busy_s,
@@ -248,7 +249,7 @@ def _put_batches(connection: Connection, measurement: int, batches: Iterable[Bat
             "xids": _listed(batch.conditions.xids),
             "others": _listed(batch.conditions.others),
         }
-        for place, batch in enumerate(batches)
+        for index, batch in enumerate(batches)
     ]
     if rows:
         connection.execute(insert(MeasurementBatches), rows)
@@ -283,10 +284,11 @@ def _listed(items: Iterable[object]) -> str:
 
 
 def _costs(lineages: set[int], before: int | None) -> Select[Any]:
-    """Return a query of lineage, device, cache state, mean seconds of a replica in the newest ended run, and last time.
+    """Return a query of the costs of cases.
 
-    A measurement that took no time never reached its device (it did not compile, or was skipped), so it counts for
-    neither.
+    Its columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended, and time
+    of the last measurement. A measurement that took no time counts for neither: it did not compile or was skipped, and
+    never reached its device.
     """
     ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     earlier = () if before is None else (Measurements.run_id < before,)
@@ -318,7 +320,7 @@ def _costs(lineages: set[int], before: int | None) -> Select[Any]:
 
 
 def _newest_between(connection: Connection, lineages: set[int], before: int | None) -> dict[CaseIds, float]:
-    """Return the noise between replicas from the newest run that knows it."""
+    """Return the noise between replicas of each case from the newest run that stored one."""
     ids = (Cases.lineage_id, NoiseOfCases.device_id, NoiseOfCases.cache)
     earlier = () if before is None else (NoiseOfCases.run_id < before,)
     query = (
@@ -437,7 +439,7 @@ def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, li
         .order_by(Measurements.cache)
     )
     rows = [tuple(row) for row in connection.execute(query)]
-    table = {name: [_plain(row[place]) for row in rows] for place, name in enumerate(_COLUMNS, start=1)}
+    table = {name: [_plain(row[index]) for row in rows] for index, name in enumerate(_COLUMNS, start=1)}
     _derive(table)
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
     values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
@@ -452,7 +454,7 @@ def _plain(value: Any) -> Any:
 
 
 def _derive(table: dict[str, list[Any]]) -> None:
-    """Add the columns that follow from others: the axes, and the rates that work and time give."""
+    """Add the derived columns: the axes, the bandwidth, the FLOP/s and the share of the peak. Shorten the points."""
     cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
     table["axes"] = [json.loads(point) for point in table["point"]]
     table["point"] = [case_of(*case).point_text for case in cases]

@@ -12,7 +12,7 @@ from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 
 ABANDONED = timedelta(days=1)
-"""A night that began so long before another one has died, even if it is stored as running: its host may be gone."""
+"""A night that began this long before another one has died, even if it is still stored as running on a lost host."""
 
 
 class MessageStore:
@@ -24,10 +24,10 @@ class MessageStore:
     def put(self, night: int, *, title: str, body: str, targets: Collection[str]) -> Message:
         """Store the message about a night and return it with its key.
 
-        A night has one message: if it has one already, that one is returned and nothing is stored.
+        A night has only one message: if one is stored already, return it and store nothing.
 
         Args:
-            night: the night.
+            night: the number of the night.
             title: one line.
             body: plain text.
             targets: the names of the targets in the settings.
@@ -52,9 +52,10 @@ class MessageStore:
             return _message_of(connection, night)
 
     def undelivered(self, night: int) -> list[DeliveryRow]:
-        """Return the undelivered messages of a night and of the earlier nights of its suite, oldest first.
+        """Return the undelivered messages of a night and of the earlier nights of its suite, a row for each target.
 
-        A night that is still running elsewhere delivers its own message.
+        The oldest message comes first. A night that is still running on another host is left out: it delivers its
+        message itself.
         """
         with self._database.reading() as connection:
             own = connection.execute(select(Nights.suite, Nights.started_at).where(Nights.id == night)).one()
@@ -74,7 +75,7 @@ class MessageStore:
             ]
 
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
-        """Store that the message with a key was sent to a target now, or why that failed."""
+        """Store an attempt, made now, to send the message with a key to a target; ``error`` is why it failed."""
         now = datetime.now(UTC)
         number = select(Messages.id).where(Messages.key == key).scalar_subquery()
         delivery = update(Deliveries).where(Deliveries.message_id == number, Deliveries.target == target)

@@ -23,8 +23,8 @@ class NightStore:
         """Store a running night and return its number; first mark the host's nights whose process died as interrupted.
 
         Args:
-            host: this machine.
-            started: now.
+            host: the name of this machine.
+            started: the present time.
             suite: the folder of benchmarks.
             command_line: the command as typed.
             settings: the settings in force as JSON values, without secrets.
@@ -55,7 +55,7 @@ class NightStore:
             _update(connection, number, values)
 
     def end(self, number: int, state: RunState, exit_code: int | None) -> None:
-        """Store how a night ended, now. A night without an exit code may be resumed."""
+        """Store that a night has ended now, and how. A night without an exit code may be resumed."""
         values = {"state": state, "exit_code": exit_code, "finished_at": datetime.now(UTC)}
         with self._database.writing() as connection:
             _update(connection, number, values)
@@ -66,7 +66,7 @@ class NightStore:
             _update(connection, number, {"git_commit": commit, "git_dirty": dirty, "suite_digest": digest})
 
     def put_stage(self, night: int, stage: StageRow) -> None:
-        """Store a stage of a night; it replaces the earlier one of that name."""
+        """Store a stage of a night; it replaces the night's earlier stage of the same name."""
         row = {
             "night_id": night,
             "name": stage.name,
@@ -91,13 +91,13 @@ class NightStore:
         return nights[0]
 
     def running(self, host: str) -> NightRow | None:
-        """Return the night that is running on a host, which must be this machine."""
+        """Return the night that is running on this machine, whose name is ``host``; None if none is."""
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, Nights.state == RunState.RUNNING)
         return next((night for night in nights if not _has_died(night)), None)
 
     def unfinished(self, host: str) -> NightRow | None:
-        """Return the newest night of a host (this machine) if it was interrupted and no process has resumed it."""
+        """Return the newest night of this machine, whose name is ``host``, if it was interrupted and not resumed."""
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, limit=1)
         return next((night for night in nights if night.state is RunState.INTERRUPTED or _has_died(night)), None)

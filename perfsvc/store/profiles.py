@@ -26,9 +26,9 @@ class ProfileStore:
         self._database = database
 
     def put(self, result: ProfileResult, report: bytes | None = None) -> int:
-        """Store the result of profiling a binary, with the profiler's report, and return its number.
+        """Store the result of profiling a binary, with the profiler's report, and return the number of the profile.
 
-        Its run and device must be stored.
+        The run and the device of the result must be stored.
         """
         profile = result.profile
         with self._database.writing() as connection:
@@ -51,24 +51,24 @@ class ProfileStore:
                 "wall_s": result.wall_s,
                 "profiled_at": datetime.now(UTC),
             }
-            stored = new_id(connection, Profiles, row)
+            profile_id = new_id(connection, Profiles, row)
             metrics = profile.metrics if profile else {}
-            rows = [{"profile_id": stored, "name": name, "value": number(value)} for name, value in metrics.items()]
+            rows = [{"profile_id": profile_id, "name": name, "value": number(value)} for name, value in metrics.items()]
             if rows:
                 connection.execute(insert(ProfileMetrics), rows)
             rules = [
                 {
-                    "profile_id": stored,
-                    "number": place,
+                    "profile_id": profile_id,
+                    "number": index,
                     "name": rule.name,
                     "message": rule.message,
                     "speedup": number(rule.speedup),
                 }
-                for place, rule in enumerate(profile.rules if profile else ())
+                for index, rule in enumerate(profile.rules if profile else ())
             ]
             if rules:
                 connection.execute(insert(ProfileRules), rules)
-            return stored
+            return profile_id
 
     def of_binary(self, binary: int) -> list[ProfileResult]:
         """Return the successful profiles of a binary, from any run, newest first."""
@@ -76,7 +76,7 @@ class ProfileStore:
             return _profiles(connection, binary)
 
     def report(self, profile: int) -> bytes:
-        """Return the profiler's report of a profile; raises ``NotMeasuredError`` if there is none."""
+        """Return the profiler's report of a profile; raises ``NotMeasuredError`` if none is stored."""
         query = select(Artifacts.content).join(Profiles, Profiles.report_sha256 == Artifacts.sha256)
         with self._database.reading() as connection:
             content = connection.scalar(query.where(Profiles.id == profile))
@@ -85,7 +85,7 @@ class ProfileStore:
         return zlib.decompress(content)
 
     def put_explanation(self, explanation: CaseExplanation) -> None:
-        """Add an explanation of a slower case; earlier ones stay. Its runs and device must be stored."""
+        """Add an explanation of a slower case; earlier ones stay. The runs and the device must be stored."""
         baseline, candidate = explanation.profiles
         with self._database.writing() as connection:
             row = {

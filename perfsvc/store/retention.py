@@ -22,16 +22,16 @@ from perfsvc.store.schema.tables import Artifacts, Binaries, BinaryFiles, Cases,
 Item = TypeVar("Item")
 
 MOST = 20_000
-"""How many measurements lose their samples in one transaction, so that a run that measures meanwhile waits briefly."""
+"""The measurements that lose their samples in one transaction; it is short, since a run may wait to store results."""
 IDS = 500
-"""Ids in one statement."""
+"""The number of ids in one statement."""
 LONGEST_RUN = timedelta(days=7)
-"""A run that has been running for longer has died, on a host that has not measured since."""
+"""A run that is stored as running for longer has died, and its host has not begun a run since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How many rows were removed, and the bytes they took, compressed as they were."""
+    """The number of removed rows, and their compressed size."""
 
     count: int = 0
     size_bytes: int = 0
@@ -42,7 +42,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class RemovedCode:
-    """How many profiler reports and binaries were removed, and the artifacts that only they used."""
+    """The numbers of removed profiler reports and binaries, and the artifacts that nothing uses any more."""
 
     reports: int
     binaries: int
@@ -67,7 +67,7 @@ class Needed:
 
 
 class Retention:
-    """Removes what is old; each method is one transaction. With ``dry_run`` a method only returns what it would do."""
+    """Removes what is old; each method is one transaction. A ``dry_run`` only returns what would be removed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -113,14 +113,14 @@ class Retention:
     ) -> RemovedCode | None:
         """Remove old binaries and profiler reports, and then all artifacts that nothing uses.
 
-        The profilers' metrics stay. Nothing is removed, and None returned, while a run is running: it may be about to
-        measure what it has stored.
+        The profilers' metrics stay. While a run is running, nothing is removed and the result is None: the run may be
+        about to measure a binary that it has stored.
 
         Args:
-            binaries: remove binaries that no run has used since then; None for none.
-            profiles: remove the reports of profiles made before then; None for none.
+            binaries: remove the binaries that no run has used since this time; None for none.
+            profiles: remove the reports of profiles made before this time; None for none.
             keep: runs whose code stays, besides what is needed anyway.
-            watched: how many runs of each scope are watched for changes; the code of these stays.
+            watched: the code of this many newest runs of each scope stays, because they are watched for changes.
             now: the time.
             dry_run: whether to change nothing.
         """
@@ -136,7 +136,7 @@ class Retention:
     def nights(self, before: datetime, *, dry_run: bool) -> list[int]:
         """Remove nights that began before a moment, with their stages and messages; return their numbers.
 
-        Their runs stay. So do the last night of each host and nights with a message that is still to be delivered.
+        The runs of the nights stay. The last night of each host and nights with an undelivered message stay too.
         """
         newest = select(func.max(Nights.id)).group_by(Nights.host)
         undelivered = exists().where(
@@ -155,7 +155,7 @@ class Retention:
         with translated(engine.url), engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             if connection.dialect.name == SQLITE:
-                connection.exec_driver_sql("COMMIT")  # our connections begin a transaction even so
+                connection.exec_driver_sql("COMMIT")  # our connections begin a transaction even in autocommit mode
             connection.exec_driver_sql("VACUUM")
 
     @contextmanager
@@ -168,17 +168,19 @@ class Retention:
 
 
 def needed(connection: Connection, keep: Collection[int]) -> Needed:
-    """Return what later commands may still ask for, and the runs of ``keep`` as a whole.
+    """Return what later commands may still ask for.
 
-    That is: levels that later runs may be compared with (``levels_to_keep``); both sides of every finding that is not
-    resolved; the last run of each scope on each device, which shows the next run what is missing, and, for what was
-    over budget there, the last run that measured it; runs that have not ended, and that of the last night of each host,
-    which may be resumed.
+    - the runs of ``keep``;
+    - levels that later runs may be compared with (``levels_to_keep``);
+    - both sides of every finding that is not resolved;
+    - the last run of each scope on each device, which shows the next run what is missing; and for each case that was
+      over budget in the last run, the last run that measured the case;
+    - runs that have not ended, and the run of each host's last night, which may be resumed.
     """
-    last, owed_levels = _expected(connection)
+    last, over_budget = _last_finished(connection)
     return Needed(
         frozenset({*keep, *last, *_resumable(connection)}),
-        frozenset(levels_to_keep(connection) | owed_levels | _in_findings(connection)),
+        frozenset(levels_to_keep(connection) | over_budget | _in_findings(connection)),
     )
 
 
@@ -193,8 +195,11 @@ def _in_findings(connection: Connection) -> set[tuple[int, int]]:
     return {(run, lineage) for *runs, lineage in connection.execute(query) for run in runs if run is not None}
 
 
-def _expected(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
-    """Return the last finished runs of each scope and device, and what was over budget there, as runs and lineages."""
+def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
+    """Return the last finished run of each scope on each device, and where its cases over budget were measured.
+
+    The second is a set of pairs: the last earlier run that measured a case, and the lineage of the case.
+    """
     query = (
         select(Runs.scope, Measurements.device_id, newest_clean())
         .join(Runs, Runs.id == Measurements.run_id)
@@ -213,7 +218,7 @@ def _expected(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
 
 
 def _resumable(connection: Connection) -> set[int]:
-    """Return the runs that have not ended, and those of each host's last night."""
+    """Return the runs that have not ended, and the run of each host's last night."""
     running = set(connection.scalars(select(Runs.id).where(Runs.state.not_in(ENDED))))
     newest = select(func.max(Nights.id)).group_by(Nights.host)
     nights = select(Nights.run_id).where(Nights.id.in_(newest), Nights.run_id.is_not(None))
@@ -222,8 +227,8 @@ def _resumable(connection: Connection) -> set[int]:
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Yield ``IDS`` items at a time."""
-    left = iter(items)
-    while chunk := list(islice(left, IDS)):
+    remaining = iter(items)
+    while chunk := list(islice(remaining, IDS)):
         yield chunk
 
 

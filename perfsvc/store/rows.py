@@ -54,12 +54,12 @@ class MeasurementEntry:
 
 @dataclass(frozen=True, slots=True)
 class CaseCost:
-    """What earlier runs know of a case on a device in a cache state; the budget is planned with it.
+    """The cost and the noise of a case on a device in a cache state, by which a run plans its budget.
 
     Attributes:
-        cost_s: the seconds of one replica, the mean of the newest run that has ended.
-        between: its noise between replicas as a relative standard deviation, from the newest run that knows it.
-        last: when it was last measured, in any run.
+        cost_s: the mean seconds of a replica in the newest run that has ended.
+        between: the noise between replicas as a relative standard deviation, from the newest run that stored it.
+        last: when the case was last measured, in any run.
     """
 
     cost_s: float
@@ -69,15 +69,15 @@ class CaseCost:
 
 @dataclass(frozen=True, slots=True)
 class DeviceConditions:
-    """The conditions of a device during a run; None if it does not report a value.
+    """The conditions of a device during a run. A value that the device does not report is None.
 
     Attributes:
         measured: the number of measurements, skipped ones excluded.
-        failed: how many of these were wrong or failed.
-        sm_clock_hz: the lowest true clock of a measurement.
-        temperature_c: the highest of a measurement.
-        power_w: the highest of a measurement.
-        slowdowns: why its clocks were lowered, sorted.
+        failed: the number of measurements that were wrong or failed.
+        sm_clock_hz: the lowest clock of a measurement, as counted on the device.
+        temperature_c: the highest temperature of a measurement.
+        power_w: the highest power of a measurement.
+        slowdowns: why the clocks were lowered, sorted.
         rejected_batches: the number of disturbed batches.
         ecc_errors: memory errors that could not be corrected.
         xids: faults that the driver reported, sorted.
@@ -106,9 +106,9 @@ class CaseInRun:
     """A case in one run on one device.
 
     Attributes:
-        case: the id it was measured under, which may be a former name.
-        status: of the worst replica.
-        reason: why it is not ok.
+        case: the case id in that run, which may be a former name.
+        status: the status of the worst replica.
+        reason: why the worst replica is not ok; empty if it is.
         replicas: the number of replicas that were ok.
         times: the median of each timed replica; empty if any replica is not ok.
     """
@@ -133,13 +133,13 @@ class SeriesInRun:
     """A series in one run.
 
     Attributes:
-        segment: the id of the environment it ran in.
-        status: of the worst replica.
-        reason: why it is not ok.
+        segment: the id of the environment in which it was measured.
+        status: the status of the worst replica.
+        reason: why the worst replica is not ok; empty if it is.
         values: one value a replica (of the time: the median in seconds); empty if any replica is not ok.
-        low: the lower end of the interval of the first replica's median, which is all that a run of one replica knows;
+        low: the lower end of the interval of the first replica's median, the only interval of a run of one replica;
             None if the metric has one value a replica.
-        high: the upper end of that interval.
+        high: the upper end of the same interval.
     """
 
     run: int
@@ -157,7 +157,7 @@ class SeriesHistory:
 
     Attributes:
         runs: the numbers of the runs, shape (runs,).
-        segments: the ids of the environments they ran in, shape (runs,).
+        segments: the id of the environment of each run, shape (runs,).
         values: one value a replica (of the time: the medians in seconds), shape (runs, replicas); NaN after the last
             replica of a run that has fewer, and in the whole row if any replica of the run is not ok.
     """
@@ -198,7 +198,7 @@ class CaseCode:
 
 @dataclass(frozen=True, slots=True)
 class CaseBinary:
-    """The binary that a case of a run used (its id, or None if there is none), and the environment it ran in."""
+    """The id of the binary that a case used in a run (None without one), and the environment of the measurement."""
 
     binary: int | None
     environment: Environment
@@ -249,7 +249,7 @@ class SchemaState:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """What an upgrade did; ``before`` is empty if the database was, ``backup`` is None if nothing was copied."""
+    """The result of an upgrade: the revisions before (empty for an empty database) and after, and the backup if any."""
 
     before: str
     after: str

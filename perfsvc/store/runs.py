@@ -19,7 +19,7 @@ from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Devices, Measurements, OverBudgetCases, Runs
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
-"""The states of runs that others are compared with: what a run measured before it was cut short is as good as any."""
+"""The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
 
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id))
 
@@ -33,11 +33,11 @@ class RunStore:
     # --- the life of a run -----------------------------------------------------------------------------------------
 
     def begin(self, provenance: Provenance, *, night: int | None = None) -> int:
-        """Store a run as running and return its id; before that, end the host's runs whose process died.
+        """Store a run as running and return its id; first mark the host's runs whose process died as interrupted.
 
         Args:
-            provenance: where it comes from; its host is this machine if it names none.
-            night: the night that it belongs to, if any.
+            provenance: where the run comes from; an empty host means this machine.
+            night: the night to which the run belongs, if any.
         """
         host = provenance.host or platform.node()
         row = {
@@ -79,14 +79,14 @@ class RunStore:
             _change(connection, run, state=state, finished_at=datetime.now(UTC))
 
     def mark_interrupted(self, host: str) -> None:
-        """End the runs of this machine, named ``host``, whose process died."""
+        """Mark the runs of this machine, whose name is ``host``, as interrupted if their process died."""
         with self._database.writing() as connection:
             _mark_interrupted(connection, host)
 
     # --- finding runs ----------------------------------------------------------------------------------------------
 
     def get(self, number: int) -> RunRow:
-        """Return one run; raises ``NotMeasuredError`` if there is none."""
+        """Return one run; raises ``NotMeasuredError`` if it does not exist."""
         with self._database.reading() as connection:
             rows = _rows(connection, Runs.id == number)
         if not rows:
@@ -107,7 +107,7 @@ class RunStore:
             return _first(connection, *_COMPARABLE, Runs.label == label) if label else None
 
     def of_commit(self, prefix: str) -> RunRow | None:
-        """Return the newest run of the commit that starts with ``prefix``, if possible without uncommitted changes.
+        """Return the newest run of the commit that starts with ``prefix``; runs without uncommitted changes go first.
 
         Raises ``UsageError`` if the prefix matches several commits.
         """
@@ -125,7 +125,7 @@ class RunStore:
     def commits(self, run: int) -> dict[int, str]:
         """Return the commits of a run and of the earlier runs of its scope by run number, newest first.
 
-        Only runs that have ended and had no uncommitted changes count. A commit is empty outside git.
+        Earlier runs count only if they have ended and had no uncommitted changes. A commit is empty outside git.
         """
         scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
         earlier = and_(Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), Runs.id < run)
@@ -141,7 +141,7 @@ class RunStore:
     # --- budgets ---------------------------------------------------------------------------------------------------
 
     def put_over_budget(self, run: int, keys: Iterable[CaseKey]) -> None:
-        """Store what a run did not measure because its budget was used up; it replaces what was stored before."""
+        """Store the cases that a run did not measure because its budget was used up, instead of those stored before."""
         with self._database.writing() as connection:
             connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))
             rows = [
@@ -157,7 +157,7 @@ class RunStore:
                 connection.execute(insert(OverBudgetCases), rows)
 
     def over_budget(self, run: int) -> list[CaseKey]:
-        """Return what a run did not measure because its budget was used up, under the present names of the cases."""
+        """Return the cases that a run did not measure because its budget was used up, under their present names."""
         with self._database.reading() as connection:
             rows = connection.execute(of_cases(OverBudgetCases).where(OverBudgetCases.run_id == run)).all()
         cases = present_cases(rows)
@@ -257,7 +257,7 @@ def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[st
 def start_of(pid: int) -> str:
     """Return when a process started, in the kernel's ticks; empty if it is gone or the system does not report it.
 
-    The id and the start together identify a process for good: the system uses ids again.
+    Only the id and the start together identify a process, because the system reuses ids.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

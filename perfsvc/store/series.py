@@ -33,8 +33,8 @@ class SeriesStore:
         """Return all series of a run, under the present names of their cases.
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
-        value a replica. A case that any replica skipped, failed or got wrong has only a ``time`` level, with that
-        status and reason and no replicas. Raises ``NotMeasuredError`` if the run does not exist.
+        value a replica. A case with a replica that is not ok has only a ``time`` level, which has the status and the
+        reason of the worst replica and no values. Raises ``NotMeasuredError`` if the run does not exist.
         """
         with self._database.reading() as connection:
             levels = levels_in(connection, run)
@@ -56,9 +56,9 @@ class SeriesStore:
         return {series: levels[series] for series in runs if series in levels}
 
     def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
-        """Return a case in every run, oldest first, by its present or a former name, on one or all devices.
+        """Return what each run measured of a case on one device or all, oldest first, with the medians of its replicas.
 
-        Each run has the medians of its replicas. Raises ``NotMeasuredError`` if the id is unknown.
+        ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if it is unknown.
         """
         with self._database.reading() as connection:
             query = (
@@ -91,21 +91,22 @@ class SeriesStore:
         ]
 
     def histories(self, runs: Collection[int], *, errors: bool = False) -> dict[Series, list[SeriesInRun]]:
-        """Return every series that is judged in some runs, oldest run first, under the present names of their cases.
+        """Return the histories of all judged series over some runs, under the present names of their cases.
 
-        The errors of results are left out unless ``errors`` is set: they hardly ever change and are as many as the
-        times. A run that did not measure a series is absent there. A case that any replica got wrong has a time
-        without values, with that status and reason.
+        A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
+        replica of a case is not ok, only the time is present, without values, with the status and the reason of the
+        worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
+        are as many as times.
         """
         with self._database.reading() as connection:
             return _histories(connection, runs, errors=errors)
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
-        """Return the histories, up to a run and including it, of all judged series of the cases that it measured.
+        """Return the histories of all judged series of the cases that a run measured, up to and including the run.
 
-        They cover the newest ``last`` runs of its scope that have ended and had no uncommitted changes, from the first
-        run on that measured anything in an environment of this run. Cases are followed through their renames; a run
-        that did not measure a series is absent.
+        The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes,
+        and begin with the first that measured anything in an environment of the run. They follow cases through
+        renames, and lack the runs that did not measure the series.
         """
         with self._database.reading() as connection:
             histories = _array_histories(connection, _runs_until(connection, run, last))
@@ -113,7 +114,7 @@ class SeriesStore:
         return {series: history for series, history in histories.items() if _key(series) in measured}
 
     def samples(self, runs: Collection[int]) -> dict[Series, dict[int, tuple[tuple[float, ...], ...]]]:
-        """Return the samples of the times in some runs, in seconds, a tuple a replica; only of replicas that are ok."""
+        """Return the samples of each time series in some runs, in seconds: one tuple for each replica that is ok."""
         query = _measured(runs, Measurements.samples).where(
             Measurements.samples.is_not(None), Measurements.status == Status.OK
         )
@@ -133,7 +134,7 @@ class SeriesStore:
 def levels_in(
     connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
 ) -> dict[Series, Level]:
-    """Return the levels of a run's series, or of the wanted ones; ``where`` limits the measurements that are read."""
+    """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read."""
     measured = (Measurements.run_id == run, *where)
     columns = (
         Measurements.id,
@@ -164,10 +165,10 @@ def levels_in(
 def _values(
     replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]
 ) -> dict[str, list[bytes | float]]:
-    """Return by metric what each replica of a case has: a value, or a blob of samples."""
+    """Return the values of a case's replicas by metric; a time is a blob of samples or, without samples, the median."""
     values: dict[str, list[bytes | float]] = defaultdict(list)
     for row in replicas:
-        time = row.median_s if row.samples is None else row.samples  # its samples may have been pruned
+        time = row.median_s if row.samples is None else row.samples  # the samples may have been pruned
         if time is not None:
             values[TIME].append(time)
         if row.max_error is not None:
@@ -319,7 +320,7 @@ def _key(series: Series) -> CaseKey:
 def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Series, SeriesHistory]:
     """Return the histories of all judged series of some runs, errors of results included.
 
-    They hold the same values as ``_histories``. Two hundred runs have many thousand rows, so each is unpacked once.
+    The values are those of ``_histories``. Two hundred runs have many thousand rows, so each row is unpacked once.
     """
     columns = (
         Measurements.status,
@@ -329,7 +330,7 @@ def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Seri
         Measurements.max_error,
     )
     named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
-    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # by series and run, one a replica
+    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # by series and run, a value a replica
     environments: dict[tuple[_Ids, int], int] = {}
     bad: set[tuple[_Ids, int]] = set()
     rows = connection.execute(_measured(runs, *columns))
@@ -359,7 +360,7 @@ def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Seri
 
 
 def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int]) -> SeriesHistory:
-    """Return the values of each run, and its environment, as arrays; NaN after the last replica of a run."""
+    """Return the values and the environment of each run as arrays; NaN after the last replica of a run."""
     width = max(1, *map(len, values.values()))
     return SeriesHistory(
         np.array(list(values), np.intp),

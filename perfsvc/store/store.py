@@ -30,8 +30,8 @@ from perfsvc.store.verdicts import VerdictStore
 class Store:
     """Everything that perfsvc remembers, in SQLite or PostgreSQL, as one object for each kind of data.
 
-    A context manager. Each method of the objects is one transaction, committed when it returns; any trouble with the
-    database is a ``DatabaseError`` with its cure. Timestamps are UTC, times are seconds.
+    A context manager. Each method of the objects is one transaction, committed when it returns; any error
+    of the database is raised as a ``DatabaseError`` with its cure. Timestamps are UTC, times are seconds.
 
     Attributes:
         database: the engine and its transactions.
@@ -41,13 +41,13 @@ class Store:
         binaries: the code that cases ran.
         series: levels and histories of series.
         baselines: the runs that series are compared with, and pins.
-        verdicts: what was judged of runs.
+        verdicts: the verdicts on the series of runs.
         confirmations: suspects that were measured again.
         findings: what people should look at, and what they decided.
         profiles: profiles of binaries and explanations of changes.
         checks: static checks of kernels.
         nights: executions of ``perfsvc nightly``.
-        messages: what was reported of nights, and whether it arrived.
+        messages: the messages about nights, and whether they arrived.
         retention: removes what is old.
     """
 
@@ -70,12 +70,12 @@ class Store:
 
     @property
     def location(self) -> str:
-        """Return what ``open`` was given, as messages name it: a URL without its password."""
+        """Return the path or the URL of the database for messages, without a password."""
         return shown(self.database.engine.url)
 
     @property
     def identity(self) -> str:
-        """Return a name of the database that is the same for every store that has it open."""
+        """Return a name that is the same for every ``Store`` that has this database open."""
         url = self.database.engine.url
         path = file_of(url)
         return str(path.resolve()) if path else f"{url.host}:{url.port}/{url.database} {sorted(url.query.items())}"
@@ -107,7 +107,7 @@ class Store:
 
     @staticmethod
     def upgrade(location: str | Path) -> Upgrade:
-        """Bring a database to this perfsvc's schema revision; a SQLite file is copied first."""
+        """Migrate a database to this perfsvc's schema revision; an older SQLite file is copied first."""
         engine = connect(resolve(str(location)))
         try:
             return upgrades.upgrade(engine)
@@ -116,7 +116,7 @@ class Store:
 
     @staticmethod
     def check(location: str | Path) -> SchemaState:
-        """Return the state of a database; changes nothing. Raises ``DatabaseError`` if there is none."""
+        """Return the state of a database; change nothing. Raises ``DatabaseError`` if it does not exist."""
         url = resolve(str(location))
         _require_file(url)
         engine = connect(url)

@@ -1,4 +1,4 @@
-"""Verdicts: what was judged of a run when it ended."""
+"""Verdicts on the series of a run, judged when the run ended."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -13,7 +13,7 @@ from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Verdicts
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
-"""The verdicts that are no event in a history."""
+"""The verdicts that are not events in a history."""
 
 
 class VerdictStore:
@@ -23,7 +23,7 @@ class VerdictStore:
         self._database = database
 
     def put(self, run: int, judgements: Sequence[Judgement]) -> None:
-        """Store the verdicts on a run; they replace those stored before."""
+        """Store the verdicts on a run's series; they replace all earlier verdicts on the run."""
         with self._database.writing() as connection:
             connection.execute(delete(Verdicts).where(Verdicts.run_id == run))
             cases = case_ids(connection, (judgement.series.case for judgement in judgements))
@@ -54,7 +54,7 @@ class VerdictStore:
                 connection.execute(insert(Verdicts), rows)
 
     def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run."""
+        """Return the verdicts on a run's series, under the names that their cases had."""
         query = (
             with_case(Verdicts)
             .where(Verdicts.run_id == run)

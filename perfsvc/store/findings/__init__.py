@@ -69,8 +69,8 @@ class FindingStore:
         people did in between.
 
         Args:
-            run: the run that shows it.
-            recovered: a finding's number and a series of it that is back at its old level.
+            run: the run.
+            recovered: pairs of a finding's number and one of its series that is back at its old level.
             causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
                 no existing finding.
             now: the time of the update; by default the current time.
@@ -90,7 +90,7 @@ class FindingStore:
     ) -> Finding:
         """Set the state of a finding on behalf of a person.
 
-        Accepting a finding makes the newest run of each of its series their level, except for recovered series.
+        Accepting a finding sets the level of each series that has not recovered to the newest run with its change.
         Reopening a resolved finding includes its recovered series again.
 
         Args:
@@ -99,14 +99,14 @@ class FindingStore:
             reason: why.
             by: the person.
             until: when an ignored finding is reopened; None for never.
-            series: the series that are meant; if the finding has others too, these are split off first. None for all.
+            series: the series to act on; if the finding has more, these series are split off first. None for all.
 
         Returns:
             The finding that holds exactly these series: a new one if they were split off.
 
         Raises:
             NotMeasuredError: the finding does not exist.
-            UsageError: the finding cannot change from its present state to this one, it has none of the series, or it
+            UsageError: the finding cannot change from its present state to ``state``, it has none of the series, or it
                 cannot be reopened because another active finding holds one of its series.
         """
         with self._changing() as connection:
@@ -130,7 +130,7 @@ class FindingStore:
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
-        """One transaction that changes findings; no other such transaction runs at the same time.
+        """Run a transaction that changes findings; such transactions run one at a time.
 
         Otherwise runs on two hosts could each raise a finding for the same root cause.
         """

@@ -1,6 +1,6 @@
 """What a person does to a finding: change its state, assign it, comment on it.
 
-An action may mean only some of a finding's series: they are split off into a finding of their own first.
+An action on only some of a finding's series first splits these series off into a finding of their own.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,8 +41,8 @@ class Action:
 
     Attributes:
         by: the person.
-        series: the series of the finding that are meant; None for all.
-        at: when.
+        series: the series of the finding to act on; None for all.
+        at: the time of the action.
     """
 
     by: str
@@ -89,9 +89,9 @@ def _record(connection: Connection, finding: int, kind: EventKind, text: str, ac
 
 
 def _prepare_reopening(connection: Connection, finding: Finding) -> None:
-    """Take the recovered series of a finding in again.
+    """Mark the recovered series of a resolved finding as not recovered.
 
-    Raises ``UsageError`` if another active finding holds one of its series by now.
+    Raises ``UsageError`` if another active finding holds one of the finding's series by now.
     """
     held = {(moved.series, moved.direction) for moved in finding.moved}
     for other in active(connection):
@@ -104,9 +104,9 @@ def _prepare_reopening(connection: Connection, finding: Finding) -> None:
 
 
 def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
-    """Return the finding that holds exactly the series of an action; split it off if the finding has others too.
+    """Return the finding that holds exactly the series of an action; split it off if ``finding`` has more.
 
-    Raises ``UsageError`` if the finding holds none of them.
+    Raises ``UsageError`` if ``finding`` holds none of the series.
     """
     if action.series is None:
         return finding

@@ -85,7 +85,7 @@ def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[
 
 
 def _sentences(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
-    """Return the newest explanation of any case of each finding; a finding without one is absent."""
+    """Return the newest explanation of each finding's cases; a finding without an explanation is absent."""
     of_finding = and_(
         Explanations.case_id == FindingCases.case_id,
         Explanations.device_id == FindingCases.device_id,

@@ -1,4 +1,4 @@
-"""Update findings with what a run shows: recovered series, suspects, and the end of ignored time."""
+"""Apply what a run shows to findings: recovered series, suspects, and ignored findings whose time is over."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -27,7 +27,7 @@ from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases
 
 JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
-"""The states of findings that take in more series. A person who ignores a finding ignores the series that it has."""
+"""The states of findings that take in more series. A person who ignores a finding ignores only the series it has."""
 
 
 def update_findings(
@@ -106,10 +106,10 @@ def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[t
 
 
 def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
-    """Return the row of the finding that a judgement of a series belongs to, if there is one.
+    """Return the first row to which a judgement of its series belongs; None if there is none.
 
-    That finding is active; or it already knows this run or a later one, whatever its state is now; or it was resolved
-    and has the same cause and baseline run.
+    A judgement belongs to a row if the row's finding is active, if the row already shows this run or a later one
+    (whatever the state of its finding is now), or if its finding was resolved and has the same cause and baseline run.
     """
     for row in rows:
         same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run
@@ -119,7 +119,7 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any |
 
 
 def _see_again(connection: Connection, run: int, row: Any, judgement: Judgement) -> bool:
-    """Store that a run shows the change of a row, and return whether this reopens its resolved finding."""
+    """Store that a run shows the change of a row; return True if this reopens a resolved finding."""
     is_active = row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
         return False
@@ -132,9 +132,9 @@ def _see_again(connection: Connection, run: int, row: Any, judgement: Judgement)
 
 
 def _case_id(connection: Connection, row: Any, series: Series) -> int:
-    """Return the case under the name that the run has, so that a reused name is not taken for its former owner.
+    """Return the id of a series' case under its name in the run: the name in the row may belong to a new case by now.
 
-    If the finding has that case too, the row keeps its own.
+    If another row of the finding already has that id, return the id in the row.
     """
     case = case_id(connection, series.case)
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
@@ -143,7 +143,7 @@ def _case_id(connection: Connection, row: Any, series: Series) -> int:
 
 
 def _set_last_run(connection: Connection, finding: int, run: int) -> None:
-    """Raise the newest run that shows a finding to a run."""
+    """Store a run as the newest one that shows a finding, unless a newer one is stored."""
     newer = update(Findings).where(Findings.id == finding, Findings.last_run_id < run)
     connection.execute(newer.values(last_run_id=run))
 

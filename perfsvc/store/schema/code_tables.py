@@ -1,4 +1,4 @@
-"""The tables of what is known of code: profiles, explanations and static checks."""
+"""The tables of profiles, explanations and static checks."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from perfsvc.store.schema.tables import Base, Free, Key
 
 
 class Profiles(Base):
-    """The profile of a binary of a run; ``reason`` is why there are no metrics, empty if there are."""
+    """A profile of a binary in a run; ``reason`` is why the profiler failed, empty if it did not."""
 
     __tablename__ = "profiles"
     __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
@@ -34,7 +34,7 @@ class Profiles(Base):
 
 
 class ProfileMetrics(Base):
-    """A metric of a profile under our name for it; NULL if the profiler did not count it."""
+    """A metric of a profile under perfsvc's own name; ``value`` is NULL if the profiler did not count it."""
 
     __tablename__ = "profile_metrics"
 
@@ -97,7 +97,7 @@ class Checks(Base):
 
 
 class KernelFacts(Base):
-    """The static facts of a kernel, stored once for all checks; ``digest`` is the SHA-256 of all of them."""
+    """The static facts of a kernel, stored once for all checks; ``digest`` is the SHA-256 of the facts."""
 
     __tablename__ = "facts"
 
@@ -116,7 +116,7 @@ class KernelFacts(Base):
 class CheckedKernels(Base):
     """A kernel of a case for an architecture in a check, and its verdict.
 
-    ``level`` is set if later checks are compared with it. ``kernel`` is empty if the case has no kernel to look at.
+    ``level`` is true if later checks are compared with this row. ``kernel`` is empty if the case has no kernel.
     """
 
     __tablename__ = "checked_kernels"

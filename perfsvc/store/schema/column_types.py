@@ -60,5 +60,5 @@ def word(kind: type[StrEnum]) -> Enum:
 
 
 def number(value: float | None) -> float | None:
-    """Return None for NaN: SQLite has no NaN and stores NULL, and so do we on both databases."""
+    """Return a number as it is stored, NaN as None: SQLite stores NaN as NULL, so PostgreSQL gets NULL too."""
     return None if value is None or math.isnan(value) else float(value)

@@ -22,7 +22,7 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _CURES = {
     "database is locked": "another process is writing to it; let it end, then run this again",
     "unable to open database file": "check that its folder exists and that you may write to it",
-    "readonly database": "make the file and its folder writable, or name another one with --db or PERFSVC_DB",
+    "readonly database": "make the file and its folder writable, or name another file with --db or PERFSVC_DB",
     "file is not a database": "name another file with --db or PERFSVC_DB",
     "malformed": "restore a backup (docs/how-to/keep-the-database.md)",
     "disk is full": "free some disk space",
@@ -34,17 +34,17 @@ _CURES = {
 
 
 class Database:
-    """An engine with its transactions: what the parts of ``Store`` share."""
+    """An engine and its transactions, which all parts of ``Store`` share."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A transaction that only reads."""
+        """Return a transaction that only reads."""
         return transaction(self.engine, writes=False)
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that writes; it is committed when its block ends without an error."""
+        """Return a transaction that writes; it is committed when its block ends without an error."""
         return transaction(self.engine, writes=True)
 
 
@@ -120,7 +120,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
-    """Run one transaction, committed at the end; every SQLAlchemy error in it is raised as ``translated`` says."""
+    """Run one transaction and commit it at the end; SQLAlchemy's errors become ours (``translated``)."""
     with translated(engine.url), engine.connect().execution_options(writes=writes) as connection, connection.begin():
         yield connection
 

@@ -9,7 +9,7 @@ from perfsvc.model import CacheState, Cause, ChangeKind, Direction, EventKind, F
 from perfsvc.store.schema.tables import Base, Big, Free, Key
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
-"""The verdicts that make the level of their run the one that later runs are compared with."""
+"""The verdicts that make the level of their run the baseline of later runs."""
 _ACCEPTED = text(f"verdict IN ({', '.join(repr(verdict.value) for verdict in ACCEPTED)})")
 
 
@@ -19,7 +19,7 @@ class Verdicts(Base):
     __tablename__ = "verdicts"
     __table_args__ = (
         Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
-        # These are few, and every run looks for them among all verdicts on its series.
+        # Accepting verdicts are few, and every run looks for them among all verdicts on its series.
         Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
     )
 
@@ -93,7 +93,7 @@ class Confirmations(Base):
 
 
 class ConfirmationRuns(Base):
-    """A process that measured one side of a confirmation; ``number`` is its position in their order."""
+    """A process that measured one side of a confirmation; ``number`` is its position in the order of measuring."""
 
     __tablename__ = "confirmation_runs"
 
@@ -134,7 +134,7 @@ class Findings(Base):
 
 
 class FindingCases(Base):
-    """A series that a finding moved; ``last_run_id`` is the newest run that shows the change, the one to accept."""
+    """A series of a finding; ``last_run_id`` is the newest run that shows the change, and the level once accepted."""
 
     __tablename__ = "finding_cases"
     __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)

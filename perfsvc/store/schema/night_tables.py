@@ -1,4 +1,4 @@
-"""The tables of nights: what each did, stage by stage, and the messages about it."""
+"""The tables of nights, their stages, and the messages about them."""
 
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,7 @@ from perfsvc.store.schema.tables import Base, Free, Key
 
 
 class Nights(Base):
-    """One night; ``pid`` and ``process_start`` identify its process, ``settings`` holds what it began with.
+    """One night; ``pid`` and ``process_start`` identify its process, ``settings`` are the settings at its begin.
 
     ``git_commit``, ``git_dirty`` and ``suite_digest`` are empty until the suite revision is stored.
     """
@@ -53,7 +53,7 @@ class Stages(Base):
 
 
 class Messages(Base):
-    """The message about a night; a target that receives it twice recognizes it by the ``key``."""
+    """The message about a night; by its ``key``, a target recognizes a message that it receives twice."""
 
     __tablename__ = "messages"
 
@@ -66,7 +66,7 @@ class Messages(Base):
 
 
 class Deliveries(Base):
-    """A message to one of its targets; ``sent_at`` is NULL until it has arrived, ``error`` is that of the last attempt.
+    """The delivery of a message to a target; ``sent_at`` is NULL until it succeeds, ``error`` is of the last attempt.
 
     ``target`` is the name in the settings, never the address, which is a secret.
     """

@@ -35,7 +35,7 @@ CONSTRAINT_NAMES = {
     "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
     "pk": "pk_%(table_name)s",
 }
-"""Every constraint has a name, because Alembic's batch mode for SQLite can only alter what has one."""
+"""Every constraint has a name, because Alembic's batch mode for SQLite can alter only named constraints."""
 
 
 class Base(DeclarativeBase):
@@ -134,7 +134,7 @@ class Lineages(Base):
 
 
 class Cases(Base):
-    """A case under one of its names; ``former`` if a later name of its lineage took over.
+    """A case under one of its names; ``former`` is true if a later name of its lineage has replaced this name.
 
     ``point`` is a compact JSON object of axes and values, in the order of the axes; ``name`` is the case id as printed.
     """
@@ -163,7 +163,7 @@ class Cases(Base):
 
 
 class Artifacts(Base):
-    """Bytes by the SHA-256 of their content, compressed with zlib; ``size_bytes`` is the size before that."""
+    """Bytes by the SHA-256 of their content, compressed with zlib; ``size_bytes`` is the size before compression."""
 
     __tablename__ = "artifacts"
 
@@ -284,7 +284,7 @@ class Metrics(Base):
 
 
 class NoiseOfCases(Base):
-    """The noise of a case's times in a run; ``between`` alone would be a keyword of SQL."""
+    """The noise of a case's times in a run; the columns have a prefix because ``between`` is a keyword of SQL."""
 
     __tablename__ = "noise"
     __table_args__ = (Index(None, "case_id", "device_id", "cache", "run_id"),)
@@ -312,7 +312,7 @@ class Peaks(Base):
 class OverBudgetCases(Base):
     """A case that a run did not measure because the budget was used up.
 
-    Later runs look for these rows by lineage, whatever the name of the case is then.
+    Later runs look for these rows by lineage, so that they find a case that was renamed meanwhile.
     """
 
     __tablename__ = "over_budget"

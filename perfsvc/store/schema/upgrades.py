@@ -33,9 +33,9 @@ def head() -> str:
 
 
 def open_at_head(engine: Engine, *, create: bool) -> None:
-    """Make sure that the database has our schema.
+    """Create the tables in an empty database; check that any other database has this perfsvc's schema revision.
 
-    Raises ``DatabaseError`` if it has another schema, or is empty and ``create`` is False.
+    Raises ``DatabaseError`` if the revision differs, or if the database is empty and ``create`` is False.
     """
     with transaction(engine, writes=False) as connection:
         revision = _revision(connection)
@@ -50,7 +50,7 @@ def open_at_head(engine: Engine, *, create: bool) -> None:
 
 
 def upgrade(engine: Engine) -> Upgrade:
-    """Bring a database to the newest revision; an older SQLite file is copied first."""
+    """Migrate a database to the newest revision and return what was done; an older SQLite file is copied first."""
     with transaction(engine, writes=False) as connection:
         before, empty = _revision(connection), _is_empty(connection)
     _refuse_unknown(engine, before, empty=empty)
@@ -64,7 +64,7 @@ def upgrade(engine: Engine) -> Upgrade:
 
 
 def check(engine: Engine) -> SchemaState:
-    """Return the revision of a database and everything that is wrong with it; reads only."""
+    """Return the revision of a database and everything that is wrong with it; change nothing."""
     with transaction(engine, writes=False) as connection:
         revision, empty = _revision(connection), _is_empty(connection)
         problems = _damage(connection)
@@ -111,7 +111,7 @@ def _refuse_other(engine: Engine, revision: str) -> None:
 def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
     if not revision and not empty:
         raise DatabaseError(
-            f"{shown(engine.url)} holds tables of another program", cure="name another one with --db or PERFSVC_DB"
+            f"{shown(engine.url)} holds tables of another program", cure="name another database with --db or PERFSVC_DB"
         )
     if revision and revision not in _revisions(data_folder("migrations")):
         raise DatabaseError(
@@ -122,8 +122,8 @@ def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
 
 def _migrate(engine: Engine) -> None:
     with translated(engine.url), engine.connect().execution_options(writes=True) as connection:
-        # Alembic's batch mode drops and renames tables: with foreign keys on, the drop would delete the rows that refer
-        # to them. SQLite takes the switch outside transactions only.
+        # Alembic's batch mode drops and renames tables: with foreign keys on, dropping a table would delete the rows
+        # that refer to it. SQLite switches foreign keys on and off only outside transactions.
         _foreign_keys(connection, "OFF")
         try:
             with connection.begin():
@@ -164,7 +164,7 @@ def _use_wal(engine: Engine) -> None:
 
 
 def _copy(path: Path, revision: str) -> Path:
-    """Copy a SQLite file through SQLite itself, which includes what is still in the write-ahead log."""
+    """Copy a SQLite file and return the copy's path; SQLite copies, so that its write-ahead log is included."""
     target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
     try:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
@@ -179,8 +179,8 @@ def _copy(path: Path, revision: str) -> Path:
 def _damage(connection: Connection) -> list[str]:
     if connection.dialect.name != SQLITE:
         return []
-    findings = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    reports = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-    return [line for line in findings if line != "ok"] + [
+    return [report for report in reports if report != "ok"] + [
         f"row {row[1]} of {row[0]} refers to no {row[2]}" for row in orphans
     ]
