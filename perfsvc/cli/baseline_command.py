@@ -35,12 +35,12 @@ def set_(
 ) -> None:
     """Pin the baseline to RUN: a number, a label, latest, latest~1, or a git revision."""
     from perfsvc.service import baseline
-    from perfsvc.service.revisions import run_of
+    from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
-        number = run_of(run, store, suite)
+        number = resolve(run, store, suite).id
         count = baseline.pin(store, number, Selection(select, exclude), comment=comment)
     if output_format == "json":
         output.show_json({"run": number, "pinned": count})

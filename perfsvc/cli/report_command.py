@@ -49,12 +49,12 @@ def command(
     from perfsvc.report.export import files, frames
     from perfsvc.report.tables.run import run_tables
     from perfsvc.service.results import stored_report
-    from perfsvc.service.revisions import run_of
+    from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
 
     chosen_format = _format(output_format, destination)
     with Store.open(database, create=False) as store:
-        numbers = None if every_run else [run_of(text, store, suite) for text in runs or ("latest",)]
+        numbers = None if every_run else [resolve(text, store, suite).id for text in runs or ("latest",)]
         if chosen_format == "table":
             shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
             output.show(run_tables([stored_report(store, number) for number in shown]))

@@ -79,7 +79,7 @@ def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType(
         ("telemetry", _telemetry),
         ("CPU device", _cpu),
         ("build cache", _cache),
-        ("git", lambda: _program("git", "git", "install git, so that runs remember the commit they measured")),
+        ("git", _git),
         ("messages", lambda: _messages(targets)),
         ("pages", _pages),
     ]
@@ -227,14 +227,15 @@ def _ncu() -> Iterator[CheckRow]:
             yield CheckRow("GPU counters", ok=None, found="the driver keeps them from this user", cure=PERMIT)
 
 
-def _program(command: str, name: str, cure: str) -> Iterator[CheckRow]:
-    path = shutil.which(command)
+def _git() -> Iterator[CheckRow]:
+    path = shutil.which("git")
     if path is None:
-        yield CheckRow(name, ok=None, found="not found on PATH", cure=cure)
+        cure = "install git, so that runs remember the commit they measured"
+        yield CheckRow("git", ok=None, found="not found on PATH", cure=cure)
         return
     printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     version = _VERSION.search(printed)
-    yield CheckRow(name, ok=True, found=f"{version[0] if version else 'of unknown version'} ({path})")
+    yield CheckRow("git", ok=True, found=f"{version[0] if version else 'of unknown version'} ({path})")
 
 
 def _cache() -> Iterator[CheckRow]:

@@ -28,10 +28,10 @@ _NO = 1
 _FATAL = "fatal: "
 
 
-def git(folder: Path, *arguments: str, typed: str | None = None) -> str | None:
-    """Return a git command's stripped output; None if it fails or git is missing. ``typed`` goes to its stdin."""
+def git(folder: Path, *arguments: str) -> str | None:
+    """Return a git command's stripped output; None if it fails or git is missing."""
     try:
-        done = run_git(folder, *arguments, typed=typed, limit_s=LIMIT_S)
+        done = run_git(folder, *arguments, limit_s=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
@@ -41,6 +41,8 @@ def run_git(
     folder: Path, *arguments: str, typed: str | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a git command in a folder, without the repository's hooks, which are meant for people's commands.
+
+    ``typed`` goes to the command's stdin.
 
     Raises:
         OSError: git is missing.

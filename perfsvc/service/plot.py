@@ -9,7 +9,7 @@ from perfsvc.report.export import frames
 from perfsvc.report.plots.figure import require_matplotlib
 from perfsvc.report.plots.variants import panels, write
 from perfsvc.report.wording import commit_text
-from perfsvc.service.revisions import run_of
+from perfsvc.service.revisions import resolve
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
@@ -30,7 +30,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         MissingPackageError: Matplotlib is not installed.
     """
     require_matplotlib()
-    number = run_of(run, store, folder)
+    number = resolve(run, store, folder).id
     summary = frames.summary(frames.frame(store.measurements.columns([number])))
     measured = list(dict.fromkeys(summary["device"]))
     if device is None and len(measured) > 1:

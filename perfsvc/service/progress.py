@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the progress of a use case; the command line draws it, tests and cron ignore it."""
+    """Receives the progress of a use case; the command line draws it."""
 
     def begin(self, stage: str, total: int) -> None:
         """Begin a stage of ``total`` steps, such as ``compiling`` or ``measuring``."""
@@ -17,16 +17,3 @@ class Progress(Protocol):
     def report(self, line: str) -> None:
         """Report a message to the user who waits."""
         ...
-
-
-class Silent:
-    """Ignores all progress."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Ignored."""
-
-    def step(self, what: str) -> None:
-        """Ignored."""
-
-    def report(self, line: str) -> None:
-        """Ignored."""

@@ -14,11 +14,6 @@ KNOWN = "a run's number, a label, latest, latest~1, @baseline, or a git revision
 _LATEST = re.compile(r"latest(?:~(\d+))?")
 
 
-def run_of(text: str, store: Store, folder: Path) -> int:
-    """Return the number of the run that ``resolve`` finds."""
-    return resolve(text, store, folder).id
-
-
 def resolve(text: str, store: Store, folder: Path) -> RunRow:
     """Return the run that the user names.
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 from workbench import Claim, finish, table
@@ -23,7 +24,6 @@ from perfsvc.model import TIME, Bisection, CacheState, Case, Commit, DeviceInfo,
 from perfsvc.service.bisect.builds import Builds, CommitBuild
 from perfsvc.service.bisect.search import Search
 from perfsvc.service.confirm.pairs import PairResults
-from perfsvc.service.progress import Silent
 
 CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("fake", "fake:script.json", "FAKE-0", "Fake GPU", "fake")
@@ -81,7 +81,7 @@ def search(change: float, seed: int, between: float, threshold: float) -> Bisect
         commits,
         Builds({name: build(name) for name in levels}, 0, 0),
         simulated_device(levels, seed, between),
-        Silent(),
+        Mock(),
     ).answer()
 
 

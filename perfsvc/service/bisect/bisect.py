@@ -16,7 +16,7 @@ from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
 from perfsvc.service.bisect.search import MeasureBuilds, Search
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs
 from perfsvc.service.git import ancestry, changed
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.suite import Inputs, KnownShapes
@@ -54,7 +54,7 @@ class BisectRequest:
     seed: int | None = None
 
 
-def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisection:
+def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     """Build a case at every commit from a good one to a bad one, and measure until the commit that moved it is known.
 
     Raises:
@@ -63,7 +63,6 @@ def bisect(request: BisectRequest, progress: Progress | None = None) -> Bisectio
         InfrastructureError: no device, or no compiler.
     """
     began = time.monotonic()
-    progress = progress or Silent()
     commits = ancestry(request.folder, request.good, request.bad)
     device, *others = find(request.devices)
     if others:

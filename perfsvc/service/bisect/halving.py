@@ -33,7 +33,7 @@ class Remaining:
 
 
 def narrow(
-    history: Mapping[str, Sequence[str]], states: Mapping[str, CommitState], unchanged: Collection[str] = ()
+    history: Mapping[str, Sequence[str]], states: Mapping[str, CommitState], unchanged: Collection[str]
 ) -> Remaining:
     """Return which commits are still suspects.
 

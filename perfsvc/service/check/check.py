@@ -13,7 +13,7 @@ from perfsvc.model import Case, CheckedKernel, CheckVerdict, Measurement, Static
 from perfsvc.report.checks import StaticCheck
 from perfsvc.service.check.kernels import KernelReader, SuiteKernels
 from perfsvc.service.git import checked_out
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.run import provenance
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.store import Store
@@ -62,7 +62,7 @@ class CheckOutcome(StaticCheck):
         return judge.exit_code(standing, failed=failed, strict=strict)
 
 
-def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutcome:
+def check(request: CheckRequest, progress: Progress) -> CheckOutcome:
     """Compile the kernels of a suite and judge their static facts.
 
     Args:
@@ -73,7 +73,6 @@ def check(request: CheckRequest, progress: Progress | None = None) -> CheckOutco
         UsageError: a selection matches nothing, the suite is empty, or there is no such revision or architecture.
         InfrastructureError: no compiler or no database.
     """
-    progress = progress or Silent()
     reader = KernelReader(request.architectures, progress)
     if request.accept and provenance.revision_of(request.suite).dirty:
         raise UsageError("nothing with uncommitted changes can be a baseline", cure="commit them first")

@@ -12,7 +12,7 @@ from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction,
 from perfsvc.service.confirm.confirm import confirm_all
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.measure import default_sampling
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
@@ -45,14 +45,13 @@ class ConfirmRequest:
     metric: str = TIME
 
 
-def confirm_case(request: ConfirmRequest, progress: Progress | None = None) -> list[Confirmation]:
+def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmation]:
     """Measure a case of a run again wherever it was judged (device, cache state); store and return the confirmations.
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.
         InfrastructureError: no device, no compiler for its helper kernels, or no database.
     """
-    progress = progress or Silent()
     with Store.open(request.database, create=False) as store, ForkServers() as servers:
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}

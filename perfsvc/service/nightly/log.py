@@ -10,7 +10,7 @@ from typing import Any, Self
 import structlog
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 
 Event = MutableMapping[str, Any]
 """What structlog passes from one processor to the next."""
@@ -32,8 +32,8 @@ class NightLog:
         shown: shows the lines to people, with the time of day before each, because a night is read in the morning.
     """
 
-    def __init__(self, file: Path, night: int, shown: Progress | None = None) -> None:
-        self._shown = shown or Silent()
+    def __init__(self, file: Path, night: int, shown: Progress) -> None:
+        self._shown = shown
         self._file = _Lines(file, lambda line: self._shown.report(f"{_time_of_day()} {line}"))
         self._log: Any = structlog.wrap_logger(
             self._file,

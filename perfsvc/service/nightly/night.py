@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from perfsvc.errors import InfrastructureError, PerfsvcError
-from perfsvc.measure.host.device_queue import Stopping, never
+from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.service.nightly import stages
 from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, log_of, restored, resume
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.units import duration_text
 
@@ -61,23 +61,23 @@ STAGES = (
 
 def nightly(
     request: NightRequest,
-    progress: Progress | None = None,
-    servers: ForkServers | None = None,
-    stopping: Stopping = never,
+    progress: Progress,
+    servers: ForkServers,
+    stopping: Stopping,
 ) -> NightRow:
     """Execute a night, or the rest of a stopped one, and return its stored row; ``INTERRUPTED`` if it was stopped.
 
     Args:
         request: the options.
         progress: shows what the night's log says.
-        servers: fork the workers; None to start new ones.
+        servers: fork the workers.
         stopping: returns whether to stop: the night then finishes the current case and begins nothing else.
 
     Raises:
         UsageError: there is no night to resume, or its suite has changed.
         InfrastructureError: another night is running, or there is no database.
     """
-    progress, host = progress or Silent(), platform.node()
+    host = platform.node()
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(request.settings.database))
         lock = stack.enter_context(_locked(store, host, request.wait_s, progress.report, stopping))
@@ -85,7 +85,6 @@ def nightly(
         settings = restored(row.settings, request.settings.database)
         log = stack.enter_context(NightLog(log_of(settings, row.id), row.id, progress))
         log.bind(run=row.run)
-        servers = servers or stack.enter_context(ForkServers())
         night = Night(store, row.id, settings, row.command_line, lock, log, servers, stopping)
         log.report(f"night {row.id} " + (f"resumes after {last_stage(row)}" if request.resume else "begins"))
         try:
@@ -153,7 +152,8 @@ def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
         raise
     except Exception as error:  # noqa: BLE001 - a bug in one stage must not cost the night the others
         night.log.fail(error)
-        return replace(failed, message=f"{type(error).__name__}: {error}", cure=f"report it, with {night.log_file}")
+        log = log_of(night.settings, night.number)
+        return replace(failed, message=f"{type(error).__name__}: {error}", cure=f"report it, with {log}")
     state = StageState.SKIPPED if result.skipped else StageState.DONE
     return replace(row, state=state, message=result.text, exit_code=result.exit_code)
 

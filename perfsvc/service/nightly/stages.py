@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from perfsvc import units
 from perfsvc.config import Settings
@@ -19,7 +18,7 @@ from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.nightly.begin import folder_of, log_of, require_same_suite, run_request, suite_digest
+from perfsvc.service.nightly.begin import folder_of, require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.run.measure import measure
@@ -100,11 +99,6 @@ class Night:
     def request(self) -> RunRequest:
         """The request of its run."""
         return run_request(self.settings, self.command_line)
-
-    @property
-    def log_file(self) -> Path:
-        """Its log."""
-        return log_of(self.settings, self.number)
 
     def devices(self) -> Mapping[str, DeviceInfo]:
         """Return the devices that it measures on, by UUID."""

@@ -15,7 +15,7 @@ from perfsvc.report.export.files import write_text
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
 from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
@@ -67,7 +67,7 @@ class ExplainedProfiles:
     explanation: Explanation
 
 
-def explain_two(request: ExplainRequest, progress: Progress | None = None) -> ExplainedProfiles:
+def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfiles:
     """Return the profiles of both sides, and why the second launch takes more or less time than the first.
 
     Raises:
@@ -76,7 +76,6 @@ def explain_two(request: ExplainRequest, progress: Progress | None = None) -> Ex
         NotMeasuredError: a run has no binary of a case that any device here can run.
         PerfsvcError: a side has no profile, and none can be made.
     """
-    progress = progress or Silent()
     before, after = (_report(text) for text in (request.before, request.after))
     if before and after:
         return _explained(read_isolated(before, kernel=request.kernel), read_isolated(after, kernel=request.kernel))
@@ -164,17 +163,13 @@ def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile
 
 def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> bool:
     """Return whether two profiles have the same GPU model, profiler and set; for one case also the same launch."""
-    return _how(old) == _how(new) and (not same_case or _launched(old) == _launched(new))
 
+    def key(result: ProfileResult) -> tuple[object, ...]:
+        version, kernel = (result.profile.ncu_version, result.profile.kernel) if result.profile else ("", "")
+        launch = (result.launch, kernel) if same_case else ()
+        return (result.device_model, result.sections, version, *launch)
 
-def _how(result: ProfileResult) -> tuple[str, str, str]:
-    """Return how a profile was made: GPU model, set of sections, profiler version."""
-    return result.device_model, result.sections, result.profile.ncu_version if result.profile else ""
-
-
-def _launched(result: ProfileResult) -> tuple[int | None, str]:
-    """Return which launch a profile is of: its place in the case, and the kernel."""
-    return result.launch, result.profile.kernel if result.profile else ""
+    return key(old) == key(new)
 
 
 def _made_pair(

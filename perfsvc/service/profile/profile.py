@@ -18,9 +18,9 @@ from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.shared_arrays import Arrays
 from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
 from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
-from perfsvc.profile.profiler import LIMIT_S, Profiler, profiler_for
+from perfsvc.profile.profiler import Profiler, profiler_for
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
@@ -66,14 +66,12 @@ class ProfilerSettings:
         devices: the available devices, by UUID.
         helper_kernels: the helper kernels of the devices, by UUID.
         sections: the set of sections to count.
-        limit_s: seconds that a profile may take.
         report: receives messages for the user who waits.
     """
 
     devices: Mapping[str, DeviceInfo]
     helper_kernels: Mapping[str, bytes]
     sections: str = SECTIONS
-    limit_s: float = LIMIT_S
     report: Callable[[str], object] = lambda _: None
 
 
@@ -94,7 +92,7 @@ class Subject:
     device: DeviceInfo
 
 
-def profile_case(request: ProfileRequest, progress: Progress | None = None) -> ProfileResult | Path:
+def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult | Path:
     """Profile a case as it ran in a run; return the counted profile, or the file with the timeline.
 
     Raises:
@@ -104,7 +102,6 @@ def profile_case(request: ProfileRequest, progress: Progress | None = None) -> P
     """
     if request.output:
         _require_writable(request.output)
-    progress = progress or Silent()
     with Store.open(request.database, create=False) as store:
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}
@@ -223,7 +220,6 @@ class CaseProfiler:
                 profiling_folder.command(folder),
                 report,
                 environment=profiling_folder.environment(),
-                limit_s=self._settings.limit_s,
             ),
         )
         launch = profiling_folder.read_report(folder)

@@ -35,7 +35,7 @@ from perfsvc.service.findings.suspects import ignored, suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
-from perfsvc.service.progress import Progress, Silent
+from perfsvc.service.progress import Progress
 from perfsvc.service.run.measure import measure, sampling
 from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_units, helper_kernels_of, resolve
 from perfsvc.service.run.provenance import begin
@@ -75,7 +75,7 @@ class RunOutcome:
         return exit_code_of(self.judgements, self.confirmations, unheard=self.unheard, failed=failed, strict=strict)
 
 
-def run(request: RunRequest, progress: Progress | None = None, servers: ForkServers | None = None) -> RunOutcome:
+def run(request: RunRequest, progress: Progress, servers: ForkServers | None = None) -> RunOutcome:
     """Measure a suite on every requested device and judge it; each measurement is committed as it arrives.
 
     Args:
@@ -87,7 +87,6 @@ def run(request: RunRequest, progress: Progress | None = None, servers: ForkServ
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: no device, no compiler or no database.
     """
-    progress = progress or Silent()
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(ForkServers())
         resolved = resolve(request, progress)

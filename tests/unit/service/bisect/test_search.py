@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -24,7 +25,6 @@ from perfsvc.model import (
 from perfsvc.service.bisect.builds import BuildFailure, Builds, CommitBuild
 from perfsvc.service.bisect.search import Search
 from perfsvc.service.confirm.pairs import PairResults
-from perfsvc.service.progress import Silent
 
 CASE = Case("dot", "tree")
 DEVICE = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
@@ -85,7 +85,7 @@ def search(modules, gpu, threshold=0.03, metric=TIME):
     counts = {"commits": len(modules) - 1, "builds": 0, "compiled": 0}
     asked = Bisection(CASE, DEVICE, CacheState.COLD, *ends, threshold, seed=1, metric=metric, **counts)
     rebuilt = Builds({commit.hash: build(commit.subject) for commit in commits}, 0, 0)
-    return Search(asked, commits, rebuilt, gpu, Silent()).answer()
+    return Search(asked, commits, rebuilt, gpu, Mock()).answer()
 
 
 def names(bisection):

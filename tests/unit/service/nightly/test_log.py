@@ -5,6 +5,7 @@ import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -91,11 +92,11 @@ def test_an_error_is_logged_with_its_cure_and_a_bug_with_its_traceback(file, wat
 
 
 def test_a_resumed_night_appends_to_its_file(file):
-    with NightLog(file, 3) as log:
+    with NightLog(file, 3, Mock()) as log:
         log.report("before")
     with file.open("a") as cut:
         cut.write('{"at": "2026-11-2')
-    with NightLog(file, 3) as log:
+    with NightLog(file, 3, Mock()) as log:
         log.report("after")
     before, cut, after = file.read_text().splitlines()
     assert (json.loads(before)["event"], json.loads(after)["event"]) == ("before", "after")
@@ -126,7 +127,7 @@ def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
 
 
 def test_lines_of_several_threads_do_not_mix(file):
-    with NightLog(file, 3) as log, ThreadPoolExecutor(8) as threads:
+    with NightLog(file, 3, Mock()) as log, ThreadPoolExecutor(8) as threads:
         list(threads.map(log.report, [f"{number} " * 500 for number in range(200)]))
     assert {line["event"].split()[0] for line in lines(file)} == {str(number) for number in range(200)}
 
@@ -135,7 +136,7 @@ def test_lines_of_several_threads_do_not_mix(file):
     "message", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"]
 )
 def test_every_message_is_one_line_of_the_file(file, message):
-    with NightLog(file, 3) as log:
+    with NightLog(file, 3, Mock()) as log:
         log.report(message)
     (line,) = file.read_text().splitlines()
     assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {message, message.replace("\udcff", "\\udcff")}

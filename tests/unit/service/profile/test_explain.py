@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from perfsvc.model import Case, Profile, ProfileResult
 from perfsvc.service.profile import explain
 from perfsvc.service.profile.explain import ExplainRequest, RunCase
-from perfsvc.service.progress import Silent
 
 CASE = Case("norm", "two", (("n", 8),))
 OTHER = Case("norm", "one", (("n", 8),))
@@ -54,7 +54,7 @@ class StandIn:
 
     def compared(self):
         request = ExplainRequest("1", "2", "", Path(), case=CASE.id)
-        return tuple(profile.kernel for profile in explain._made_pair(self, request, sides(), Silent()))
+        return tuple(profile.kernel for profile in explain._made_pair(self, request, sides(), Mock()))
 
 
 @pytest.fixture
