@@ -51,14 +51,14 @@ def verdicts(
     """Return one judgement for each judged series of either mapping, regressions first.
 
     A series is compared with the same series of the baseline. A device without a baseline of its own is compared with
-    the other devices of its model, and the reason says so. With several, the baseline is the mean of their levels, and
-    their spread is the noise: each device counts as a replica does. With only one, the difference between devices is
-    part of the ratio and not of its interval. Devices of different models are never compared, nor is the CPU device
-    with a GPU. For every metric, lower is better.
+    the other devices of its model, and the reason says so. With several other devices, the baseline is the mean of
+    their levels, and their spread is the noise: each device counts as a replica does. With only one other device, the
+    difference between devices is part of the ratio and not of its interval. Devices of different models are never
+    compared, nor is the CPU device with a GPU. For every metric, lower is better.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
-    - A right result of the baseline that the candidate does not have is *missing*. So is, in one row, a case that the
-      candidate skipped, unless the baseline has no right result.
+    - A right result of the baseline that the candidate does not have is *missing*. A case that the candidate skipped
+      is missing in one row, if the baseline has a right result of it.
     - A candidate without a usable baseline level is *new*. So is a case whose version changed; its older version is not
       missing.
     - Everything else is what ``compare`` returns.

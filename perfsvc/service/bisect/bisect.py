@@ -32,7 +32,7 @@ class BisectRequest:
     Attributes:
         case: the id of the case at the bad revision.
         good: a git revision where the case is as it should be.
-        bad: a later revision, where it is not.
+        bad: a later revision, where the case has moved.
         folder: the suite, in its repository.
         devices: where it is measured: only the first device is used.
         cache: the cache state; None for the case's first one.

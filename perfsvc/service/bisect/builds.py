@@ -44,7 +44,7 @@ class CommitBuild:
 
 @dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """Why a case cannot be measured at a commit; ``paths`` are the files that decide that, as in ``CommitBuild``."""
+    """Why a case cannot be measured at a commit; ``paths`` are the files that decide it, as in ``CommitBuild``."""
 
     error: PerfsvcError
     reason: str
@@ -57,7 +57,7 @@ class Builds:
 
     Attributes:
         at: its build, or why it has none, by commit hash.
-        builds: at how many commits the case was built; all others have the same files as one of those.
+        builds: at how many commits the case was built; every other commit has the same files as one of them.
         compiled: how many binaries were not in the cache.
     """
 

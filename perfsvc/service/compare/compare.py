@@ -270,9 +270,9 @@ def _with_causes(
 
 
 def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, judge.Comparison]:
-    """Compare the clock cycles of each case whose time moved, which tells a slower clock from slower code.
+    """Compare the clock cycles of each case whose time moved, which tells whether the clock or the code is slower.
 
-    A series is absent if either run has no cycles: its device counts none, or the level was borrowed from another one.
+    A series is absent if either run has no cycles: its device counts none, or its level is that of another device.
     """
     moved = [
         judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME

@@ -119,10 +119,9 @@ class Confirmer:
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
-        own_baseline = self._store.series.levels_of(
-            {series: judgement.baseline_run}
-        )  # empty for a cross-device baseline
-        device = series.device if own_baseline else None
+        # A cross-device baseline has no level of this device: then the case of any device is replayed.
+        own_level = self._store.series.levels_of({series: judgement.baseline_run})
+        device = series.device if own_level else None
         baseline = stored_case(self._store, series, judgement.baseline_run, device)
         candidate = stored_case(self._store, series, judgement.candidate_run, series.device)
         sampling = self._settings.sampling(self._settings.devices[series.device])

@@ -170,9 +170,8 @@ def recovered_series(
     unrecovered = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
     if not unrecovered:
         return []
-    causes = {
-        judgement.series: judgement.cause for judgement in store.verdicts.of_run(run)
-    }  # with those of confirmations
+    # Stored verdicts have the causes that confirmations found.
+    causes = {judgement.series: judgement.cause for judgement in store.verdicts.of_run(run)}
     current = {
         judgement.series: replace(judgement, cause=causes.get(judgement.series) or judgement.cause)
         for judgement in judgements

@@ -93,8 +93,8 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
 def _earlier_nights(store: Store, night: NightRow) -> tuple[list[NightRow], list[NightRow]]:
     """Return the earlier nights of the suite that notified people, newest first, and the pending ones, oldest first.
 
-    Hosts that share a database may run nights at the same time, and each reports only its own
-    news. A night is pending, too, if it was still running when a later one notified people and was killed afterwards.
+    Hosts that share a database may run nights at the same time, and each reports only its own news. So a night is
+    pending, too, if it was still running when a later night notified people, and was killed afterwards.
     """
     now = datetime.now(UTC)
     notified: list[NightRow] = []

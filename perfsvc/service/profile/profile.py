@@ -45,7 +45,7 @@ class ProfileRequest:
         tool: ``ncu`` counts, ``nsys`` records a timeline.
         sections: the set of sections that ncu counts.
         output: the file for the tool's own report. None writes no file for ncu, and a file named after the case for
-        nsys.
+            nsys.
     """
 
     database: str

@@ -130,7 +130,7 @@ def _prepared(
 
 
 def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
-    """Return whether this device reports that a case cannot run on its model: if cases are spread, one GPU does."""
+    """Return whether this device reports a case that its model cannot run: if cases are spread, only one GPU does."""
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
     return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)
 

@@ -1,6 +1,6 @@
 """The measured peak: the highest rate at which a GPU's memory moves bytes, measured at the start of each run.
 
-It is measured like any other case. Results are shown as shares of it, and a case that declares more work than the peak
+The peak is measured like any case. Results are shown as shares of it, and a case that declares more work than the peak
 allows is doubted.
 """
 

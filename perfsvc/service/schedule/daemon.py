@@ -50,8 +50,8 @@ DAY = timedelta(days=1)
 def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
     """Return the last moment a night was due, ``now`` included; in UTC.
 
-    On a day without that time of day (summer time begins), a night is due as long after midnight as ever. On a day that
-    has it twice, the first counts.
+    On a day that skips the time of day (summer time begins), a night is due as many hours after midnight as on other
+    days. On a day that has the time of day twice, the first one counts.
 
     Args:
         at: the time of day.
