@@ -1,4 +1,4 @@
-"""Baselines: the run that each series is compared with, and the pins with which a person fixes it."""
+"""Baselines: the run that each series is compared with, the pins that fix it, and the series that a run should have."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -22,17 +22,19 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    tuple_,
     union_all,
 )
+from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, RunState, Series, Status
 from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
-from perfsvc.store.expected import correct_series, expected
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts
-from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, OverBudgetCases, Runs
+from perfsvc.store.series import levels_in
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
 """Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
@@ -92,7 +94,7 @@ class BaselineStore:
         was over budget in ``run`` itself is not expected. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
-            return expected(connection, run)
+            return _expected(connection, run)
 
     def pins(self) -> list[Pin]:
         """Return all pins, under the present names of their cases."""
@@ -389,3 +391,96 @@ def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
     for lineage, device, cache, run in connection.execute(query):
         last[lineage, device, cache].append(run)
     return {case_ids: sorted(runs)[-2] for case_ids, runs in last.items() if len(runs) > 1}
+
+
+# --- what a run should have measured ---------------------------------------------------------------------------------
+
+
+def _expected(connection: Connection, run: int) -> dict[Series, int]:
+    """Return the series that a run should have a correct result of, each with the run that has one.
+
+    See ``BaselineStore.expected``.
+    """
+    previous = _previous_runs(connection, run)
+    earlier = measured_before_budget_ran_out(connection, previous)
+    excused = _over_budget(connection, run)
+    runs: dict[Series, int] = {}
+    for source in sorted({*previous.values(), *earlier.values()}):
+        for series, key in correct_series(connection, source).items():
+            if key.case_ids not in excused and source == earlier.get(key.case_ids, previous.get(key.device)):
+                runs[series] = source
+    return runs
+
+
+def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
+    """Return the series of which a run has a correct result, each with its key."""
+    correct = [series for series, level in levels_in(connection, run).items() if level.status is Status.OK]
+    return lineage_keys(connection, correct)
+
+
+def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
+    """Return the newest earlier run that finished in a run's scope, for each device (id) of the run.
+
+    Runs without uncommitted changes go first.
+    """
+    scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
+    if not scope:
+        return {}
+    missing = _devices(connection, number)
+    runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == RunState.FINISHED, Runs.id < number)
+    clean: dict[int, int] = {}
+    dirty: dict[int, int] = {}
+    for run, is_dirty in connection.execute(runs.order_by(Runs.id.desc())).all():
+        if not missing:
+            break
+        for device in missing & _devices(connection, run):
+            (dirty if is_dirty else clean).setdefault(device, run)
+        missing -= clean.keys()
+    return dirty | clean
+
+
+def _devices(connection: Connection, run: int) -> set[int]:
+    return set(connection.scalars(select(Measurements.device_id).where(Measurements.run_id == run).distinct()))
+
+
+def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
+    """Return the newest earlier run that measured each case that was over budget, by lineage, device and cache state.
+
+    ``runs`` names, for each device (id), the run that was over budget.
+    """
+    skipped = aliased(Cases)
+    scope = select(Runs.scope).where(Runs.id == OverBudgetCases.run_id).correlate(OverBudgetCases).scalar_subquery()
+    earlier = and_(
+        Measurements.case_id == Cases.id,
+        Measurements.device_id == OverBudgetCases.device_id,
+        Measurements.cache == OverBudgetCases.cache,
+        Measurements.run_id < OverBudgetCases.run_id,
+    )
+    query = (
+        select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
+        .select_from(OverBudgetCases)
+        .join(skipped, skipped.id == OverBudgetCases.case_id)
+        .join(Cases, Cases.lineage_id == skipped.lineage_id)
+        .join(Measurements, earlier)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(tuple_(OverBudgetCases.device_id, OverBudgetCases.run_id).in_(list(runs.items())))
+        .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
+        .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    )
+    return {(lineage, device, cache): run for lineage, device, cache, run in connection.execute(query)}
+
+
+def newest_clean() -> ColumnElement[int]:
+    """Return an SQL aggregate: the newest run of some measurements; runs without uncommitted changes go first."""
+    clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+    return func.coalesce(clean, func.max(Measurements.run_id))
+
+
+def _over_budget(connection: Connection, run: int) -> set[CaseIds]:
+    """Return the cases that a run skipped because its budget was used up."""
+    query = (
+        select(Cases.lineage_id, OverBudgetCases.device_id, OverBudgetCases.cache)
+        .join(Cases, Cases.id == OverBudgetCases.case_id)
+        .where(OverBudgetCases.run_id == run)
+    )
+    return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

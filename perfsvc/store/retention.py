@@ -10,8 +10,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, exists, func, or_, select, text, update
 
 from perfsvc.model import FindingState, RunState
-from perfsvc.store.baselines import levels_to_keep
-from perfsvc.store.expected import measured_before_budget_ran_out, newest_clean
+from perfsvc.store.baselines import levels_to_keep, measured_before_budget_ran_out, newest_clean
 from perfsvc.store.runs import ENDED, newest_of_scopes
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated

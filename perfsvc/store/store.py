@@ -11,7 +11,6 @@ from perfsvc.errors import DatabaseError
 from perfsvc.store.baselines import BaselineStore
 from perfsvc.store.binaries import BinaryStore
 from perfsvc.store.checks import CheckStore
-from perfsvc.store.confirmations import ConfirmationStore
 from perfsvc.store.devices import DeviceStore
 from perfsvc.store.findings import FindingStore
 from perfsvc.store.measurements import MeasurementStore
@@ -24,7 +23,7 @@ from perfsvc.store.runs import RunStore
 from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.engine import Database, connect, file_of, resolve, shown
 from perfsvc.store.series import SeriesStore
-from perfsvc.store.verdicts import VerdictStore
+from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
 
 
 class Store:

@@ -1,19 +1,24 @@
-"""Verdicts on the series of a run, judged when the run ended."""
+"""Verdicts on the series of a run, and confirmations: suspects of the run that were measured again in A/B pairs."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import delete, insert
+from sqlalchemy import Select, delete, insert, select
 
-from perfsvc.model import Judgement, Series, Verdict
-from perfsvc.store.cases import case_ids, device_ids, series_of, with_case, with_series
+from perfsvc.model import MAX_ERROR, TIME, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
+from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, series_of, with_case, with_series
+from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
+
+_SIDES = ("baseline", "candidate")
 
 
 class VerdictStore:
@@ -93,3 +98,138 @@ class VerdictStore:
             for row in connection.execute(query):
                 events[series_of(row)].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
         return dict(events)
+
+
+class ConfirmationStore:
+    """Confirmations; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, confirmation: Confirmation) -> None:
+        """Add a confirmation; earlier ones of the same suspect stay. The suspect's run and device must be stored."""
+        judgement, series = confirmation.suspect.judgement, confirmation.suspect.series
+        with self._database.writing() as connection:
+            row = {
+                "run_id": judgement.candidate_run,
+                "case_id": case_id(connection, series.case),
+                "device_id": device_id(connection, series.device),
+                "metric": series.metric,
+                "cache": series.cache,
+                "baseline_run_id": judgement.baseline_run,
+                "judged": judgement.verdict,
+                "judged_ratio": number(judgement.ratio),
+                "judged_baseline_s": number(judgement.baseline_s),
+                "judged_candidate_s": number(judgement.candidate_s),
+                "change": confirmation.suspect.change,
+                "direction": confirmation.suspect.direction,
+                "cause": confirmation.cause,
+                "reason": confirmation.reason,
+                "verdict": confirmation.verdict,
+                "ratio": number(confirmation.ratio),
+                "low": number(confirmation.low),
+                "high": number(confirmation.high),
+                "looks": confirmation.looks,
+                "drift": number(confirmation.drift),
+                "same_code": confirmation.same_code,
+                "threshold": confirmation.threshold,
+                "seed": confirmation.seed,
+                "budget_s": confirmation.budget_s,
+                "wall_s": confirmation.wall_s,
+                "confirmed_at": datetime.now(UTC),
+            }
+            confirmation_id = new_id(connection, Confirmations, row)
+            runs = [
+                {"confirmation_id": confirmation_id, "side": side, **_run_row(measurement, series.metric)}
+                for side in _SIDES
+                for measurement in getattr(confirmation, side)
+            ]
+            if runs:
+                connection.execute(insert(ConfirmationRuns), runs)
+
+    def of_run(self, run: int) -> list[Confirmation]:
+        """Return the confirmations of a run's suspects in the order in which they were measured, cleared ones included.
+
+        The measurements of both sides have only what is stored: samples (rounded to float32), the value of the metric
+        if it is not time, status, reason and wall time. The suspect has the present name of its case, its runs,
+        verdict, levels and ratio.
+        """
+        with self._database.reading() as connection:
+            rows = connection.execute(_of_runs([run])).all()
+            sides: dict[tuple[int, str], list[Any]] = defaultdict(list)
+            runs = select(ConfirmationRuns).where(ConfirmationRuns.confirmation_id.in_([row.id for row in rows]))
+            for side_run in connection.execute(runs.order_by(ConfirmationRuns.number)):
+                sides[side_run.confirmation_id, side_run.side].append(side_run)
+        return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]
+
+    def series(self, runs: Collection[int]) -> set[Series]:
+        """Return the suspects of some runs that were measured again, under the present names of their cases."""
+        with self._database.reading() as connection:
+            return {series_of(row) for row in connection.execute(_of_runs(runs))}
+
+
+def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:
+    """Return the columns of a process that measured one side; ``metric`` is the metric of the suspect."""
+    value = None if metric == TIME else next(iter(measurement.values_of(metric)), None)
+    return {
+        "number": measurement.replica,
+        "status": measurement.status,
+        "reason": measurement.reason,
+        "samples": pack(measurement.samples_s) if measurement.samples_s else None,
+        "sample_count": len(measurement.samples_s),
+        "value": number(value),
+        "wall_s": measurement.wall_s,
+        **batch_summary(measurement.batches),
+    }
+
+
+def _of_runs(runs: Collection[int]) -> Select[Any]:
+    query = with_series(Confirmations, Confirmations.run_id)
+    return query.where(Confirmations.run_id.in_(runs)).order_by(Confirmations.id)
+
+
+def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any]) -> Confirmation:
+    series = series_of(row)
+    judgement = Judgement(
+        series,
+        row.judged,
+        ratio=row.judged_ratio,
+        baseline_run=row.baseline_run_id,
+        candidate_run=row.run_id,
+        baseline_s=row.judged_baseline_s,
+        candidate_s=row.judged_candidate_s,
+    )
+    return Confirmation(
+        Suspect(judgement, row.change, row.direction),
+        row.cause,
+        row.reason,
+        threshold=row.threshold,
+        seed=row.seed,
+        budget_s=row.budget_s,
+        verdict=row.verdict,
+        ratio=row.ratio,
+        low=row.low,
+        high=row.high,
+        looks=row.looks,
+        drift=row.drift,
+        same_code=row.same_code,
+        wall_s=row.wall_s,
+        baseline=tuple(_measurement(side_run, series) for side_run in baseline),
+        candidate=tuple(_measurement(side_run, series) for side_run in candidate),
+    )
+
+
+def _measurement(side_run: Any, series: Series) -> Measurement:
+    has_metric = side_run.value is not None and series.metric != MAX_ERROR
+    return Measurement(
+        series.case,
+        series.device,
+        side_run.number,
+        side_run.status,
+        series.cache,
+        reason=side_run.reason,
+        samples_s=() if side_run.samples is None else unpack(side_run.samples),
+        max_error=None if has_metric else side_run.value,
+        metrics={series.metric: side_run.value} if has_metric else {},
+        wall_s=side_run.wall_s,
+    )

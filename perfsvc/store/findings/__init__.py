@@ -1,7 +1,6 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
-``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does, and ``events``
-keeps the record of both.
+``update`` loads findings and applies what a run shows, ``actions`` applies what a person does.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -11,9 +10,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, text
 
 from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series
-from perfsvc.store.findings import actions, events, read
+from perfsvc.store.findings import actions, update
 from perfsvc.store.findings.actions import Action
-from perfsvc.store.findings.update import update_findings
 from perfsvc.store.schema.engine import POSTGRESQL, Database
 
 
@@ -26,22 +24,22 @@ class FindingStore:
     def get(self, number: int) -> Finding:
         """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
         with self._database.reading() as connection:
-            return read.get(connection, number)
+            return update.get(connection, number)
 
     def active(self) -> list[Finding]:
         """Return the active findings (open, acknowledged or ignored), newest first."""
         with self._database.reading() as connection:
-            return read.active(connection)
+            return update.active(connection)
 
     def all(self) -> list[Finding]:
         """Return all findings, newest first."""
         with self._database.reading() as connection:
-            return read.load(connection)
+            return update.load(connection)
 
     def events(self, *, run: int | None = None, finding: int | None = None) -> list[FindingEvent]:
         """Return the events of a run, of a finding, or all events, oldest first."""
         with self._database.reading() as connection:
-            return events.load(connection, run=run, finding=finding)
+            return update.load_events(connection, run=run, finding=finding)
 
     def update(
         self,
@@ -76,7 +74,7 @@ class FindingStore:
             now: the time of the update; by default the current time.
         """
         with self._changing() as connection:
-            return update_findings(connection, run, recovered, causes, now or datetime.now(UTC))
+            return update.update_findings(connection, run, recovered, causes, now or datetime.now(UTC))
 
     def set_state(
         self,

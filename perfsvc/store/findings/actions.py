@@ -12,8 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
-from perfsvc.store.findings import events
-from perfsvc.store.findings.read import ACTIVE, KEY, active, get, series_rows
+from perfsvc.store.findings.update import ACTIVE, KEY, active, get, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 
@@ -85,7 +84,7 @@ def comment(connection: Connection, number: int, text: str, action: Action) -> F
 
 
 def _record(connection: Connection, finding: int, kind: EventKind, text: str, action: Action) -> None:
-    events.put(connection, finding, kind, text, by=action.by, at=action.at)
+    put_event(connection, finding, kind, text, by=action.by, at=action.at)
 
 
 def _prepare_reopening(connection: Connection, finding: Finding) -> None:

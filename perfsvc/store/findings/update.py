@@ -1,4 +1,4 @@
-"""Apply what a run shows to findings: recovered series, suspects, and ignored findings whose time is over."""
+"""Load findings and their events, and update them with what a run shows."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -6,28 +6,150 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, insert, select, update
 
+from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
     Direction,
     EventKind,
+    Finding,
+    FindingEvent,
     FindingState,
     FindingUpdates,
     Judgement,
+    MovedSeries,
     RootCause,
     Series,
     Suspect,
 )
-from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys
-from perfsvc.store.findings import events
-from perfsvc.store.findings.read import ACTIVE, KEY, series_rows
+from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys, series_of, with_series
+from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import new_id
-from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 from perfsvc.store.schema.tables import Cases
+
+ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
+"""A series with a finding in one of these states gets no second finding in the same direction."""
+
+KEY = ("finding_id", "case_id", "device_id", "metric", "cache")
+"""The primary key of ``finding_cases``."""
 
 JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that take in more series. A person who ignores a finding ignores only the series it has."""
+
+
+def get(connection: Connection, number: int) -> Finding:
+    """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
+    findings = load(connection, Findings.id == number)
+    if not findings:
+        raise NotMeasuredError(f"there is no finding {number}", cure="perfsvc findings --all")
+    return findings[0]
+
+
+def active(connection: Connection) -> list[Finding]:
+    """Return the active findings, newest first."""
+    return load(connection, Findings.state.in_(ACTIVE))
+
+
+def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
+    """Return findings with the series that they hold, newest first."""
+    findings = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
+    if not findings:
+        return []
+    numbers = {finding.id for finding in findings}
+    moved: dict[int, list[MovedSeries]] = defaultdict(list)
+    for row, series in series_rows(connection, numbers):
+        moved[row.finding_id].append(
+            MovedSeries(
+                series,
+                row.ratio,
+                row.low,
+                row.high,
+                baseline_run=row.baseline_run_id,
+                baseline_s=row.baseline_s,
+                candidate_s=row.candidate_s,
+                last_run=row.last_run_id,
+                recovered_run=row.recovered_run_id,
+                change=row.change,
+                direction=row.direction,
+            )
+        )
+    sentences = _sentences(connection, numbers)
+    return [
+        Finding(
+            id=finding.id,
+            cause=finding.cause,
+            root_cause=finding.root_cause,
+            first_run=finding.first_run_id,
+            last_run=finding.last_run_id,
+            state=finding.state,
+            evidence=finding.evidence,
+            reason=finding.reason,
+            by=finding.set_by,
+            at=finding.set_at,
+            moved=tuple(moved[finding.id]),
+            owner=finding.owner,
+            ignored_until=finding.ignored_until,
+            why=sentences.get(finding.id, ""),
+        )
+        for finding in findings
+    ]
+
+
+def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
+    """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
+    query = with_series(FindingCases, FindingCases.last_run_id).where(FindingCases.finding_id.in_(numbers))
+    in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
+    return [(row, series_of(row)) for row in connection.execute(in_order)]
+
+
+def _sentences(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
+    """Return the newest explanation of each finding's cases; a finding without an explanation is absent."""
+    of_finding = and_(
+        Explanations.case_id == FindingCases.case_id,
+        Explanations.device_id == FindingCases.device_id,
+        Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
+    )
+    query = (
+        select(Findings.id, Explanations.sentence)
+        .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(Explanations, of_finding)
+        .where(Findings.id.in_(numbers), Explanations.sentence != "")
+        .order_by(Explanations.id)
+    )
+    return {row.id: row.sentence for row in connection.execute(query)}
+
+
+def put_event(
+    connection: Connection,
+    finding: int,
+    kind: EventKind,
+    text: str,
+    *,
+    at: datetime,
+    run: int | None = None,
+    by: str = "",
+) -> None:
+    """Store an event of a finding: ``run`` or the person ``by`` caused it."""
+    row = {"finding_id": finding, "kind": kind, "run_id": run, "done_by": by, "done_at": at, "text": text}
+    connection.execute(insert(FindingEvents).values(row))
+
+
+def load_events(connection: Connection, *, run: int | None, finding: int | None) -> list[FindingEvent]:
+    """Return the events of a run, of a finding, or all events, oldest first."""
+    where: list[ColumnElement[bool]] = []
+    if run is not None:
+        where.append(FindingEvents.run_id == run)
+    if finding is not None:
+        where.append(FindingEvents.finding_id == finding)
+    rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
+    return [
+        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text) for row in rows
+    ]
+
+
+# --- what a run shows ------------------------------------------------------------------------------------------------
 
 
 def update_findings(
@@ -164,7 +286,7 @@ def _join_or_raise(
         kind, text = EventKind.JOINED, f"{cases}: {cause.evidence}"
         updates["joined"].add(finding)
     connection.execute(insert(FindingCases), [row | {"finding_id": finding} for row in rows])
-    events.put(connection, finding, kind, text, run=run, at=now)
+    put_event(connection, finding, kind, text, run=run, at=now)
 
 
 def _row(connection: Connection, run: int, suspect: Suspect) -> dict[str, Any]:
@@ -240,4 +362,4 @@ def _set_state(
     resolved = state is FindingState.RESOLVED
     values = {"state": state, "reason": text if resolved else "", "set_by": "", "set_at": now, "ignored_until": None}
     connection.execute(update(Findings).where(Findings.id == finding).values(values))
-    events.put(connection, finding, EventKind.RESOLVED if resolved else EventKind.REOPENED, text, run=run, at=now)
+    put_event(connection, finding, EventKind.RESOLVED if resolved else EventKind.REOPENED, text, run=run, at=now)
