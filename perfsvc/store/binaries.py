@@ -75,22 +75,29 @@ class BinaryStore:
                 binaries |= {(run, key): measured[key] for key in of_run if key in measured}
         return binaries
 
-    def of_case(self, key: CaseKey, runs: Collection[int]) -> dict[int, int]:
-        """Return the id of the binary that a case used in each run; a run that used none or several is absent."""
-        uuid, case, cache = key
-        used: dict[int, set[int | None]] = defaultdict(set)
+    def used(self, keys: Collection[CaseKey], runs: Collection[int]) -> dict[CaseKey, dict[int, int]]:
+        """Return the id of the binary that each case used in each run; a run with none or several is absent."""
+        used: dict[tuple[int, str, str], dict[int, set[int | None]]] = defaultdict(lambda: defaultdict(set))
         with self._database.reading() as connection:
-            lineage = lineages_of(connection, [case]).get(case)
+            lineages = lineages_of(connection, {case for _, case, _ in keys})
             query = (
-                select(Measurements.run_id, Measurements.binary_id)
+                select(Measurements.run_id, Cases.lineage_id, Devices.uuid, Measurements.cache, Measurements.binary_id)
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(Cases.lineage_id == lineage, Devices.uuid == uuid, Measurements.cache == cache)
-                .where(Measurements.run_id.in_(runs))
+                .where(Cases.lineage_id.in_(lineages.values()), Measurements.run_id.in_(runs))
+                .distinct()
             )
-            for run, binary in connection.execute(query):
-                used[run].add(binary)
-        return {run: binary for run, (binary, *others) in used.items() if binary is not None and not others}
+            for run, lineage, uuid, cache, binary in connection.execute(query):
+                used[lineage, uuid, cache][run].add(binary)
+        return {
+            (uuid, case, cache): {
+                run: binary
+                for run, (binary, *others) in used[lineages[case], uuid, cache].items()
+                if binary is not None and not others
+            }
+            for uuid, case, cache in keys
+            if case in lineages
+        }
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
         """Return the bytes of compiled modules by the digests that replay records name."""

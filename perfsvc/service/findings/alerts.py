@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import log, log1p
 from typing import Self
 
@@ -59,7 +60,7 @@ def alerts(
     ]
     found = judge.detect_changes_together(values, groups, segments)
     reported = _runs_with_findings(store)
-    suspects = {}
+    suspects, before = {}, {}
     for judgement, series_alerts, levels, of_segment in zip(watched, found, values, segments, strict=True):
         if not series_alerts or series_alerts[-1].raised < len(numbers) - 1 - UNANSWERED_RUNS:
             continue
@@ -68,10 +69,15 @@ def alerts(
             continue
         if _is_answered(store, judgement.series, numbers[change.alert.raised :], reported):
             continue
-        suspect = _suspect(store, run, judgement, change, numbers)
+        suspect = _suspect(judgement, change, numbers)
         if _is_relevant(suspect, thresholds):
             suspects[judgement.series] = suspect
-    return suspects
+            before[judgement.series] = [numbers[position] for position in change.last_before]
+    baselines = _last_runs_with_other_code(store, run, suspects, before)
+    return {
+        series: replace(suspect, judgement=replace(suspect.judgement, baseline_run=baselines[series]))
+        for series, suspect in suspects.items()
+    }
 
 
 def _watched(
@@ -139,8 +145,8 @@ def _is_answered(
     return series in store.confirmations.series(earlier) or not reported.get(series, set()).isdisjoint(since)
 
 
-def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
-    """Return an alert as a suspect: the newest run against the last run of other code before the change."""
+def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
+    """Return an alert as a suspect, still against the baseline run of its verdict."""
     since = runs[change.alert.start]
     kind, direction = change.alert.kind, change.alert.direction
     moved = replace(
@@ -153,25 +159,30 @@ def _suspect(store: Store, run: int, judgement: Judgement, change: "SeriesChange
         candidate_s=float(change.values[-1]),
         reason=f"a {kind.value} in its history since run {since}",
     )
-    baseline_run = _last_run_with_other_code(store, run, moved, [runs[position] for position in change.last_before])
     evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
-    return Suspect(replace(moved, baseline_run=baseline_run), kind, direction, evidence)
+    return Suspect(moved, kind, direction, evidence)
 
 
-def _last_run_with_other_code(store: Store, run: int, judgement: Judgement, before: Sequence[int]) -> int:
-    """Return the latest of the runs ``before`` (latest first) with other code than the newest run; else the latest.
+def _last_runs_with_other_code(
+    store: Store, run: int, suspects: Mapping[Series, Suspect], before: Mapping[Series, Sequence[int]]
+) -> dict[Series, int]:
+    """Return the latest of the runs ``before`` of each series with other code than the newest run; else the latest.
 
-    An alert may see a change some runs late. The run before the alert then has the new code already.
+    An alert may see a change some runs late. The run before the alert then has the new code already. The runs of a
+    series are listed latest first. All series are compared at once, each with its next run until the code differs.
     """
-    series = judgement.series
-    binaries = store.binaries.of_case((series.device, series.case, series.cache), [*before, run])
-    for earlier in before:
-        if run in binaries and binaries.get(earlier) == binaries[run]:
-            continue
-        sides = sides_of(store, [replace(judgement, baseline_run=earlier)]).get(series)
-        if not (sides and sides.code):
-            return earlier
-    return before[0]
+    baselines = {series: runs[0] for series, runs in before.items()}
+    keys = {series: (series.device, series.case, series.cache) for series in before}
+    binaries = store.binaries.used(keys.values(), {run, *chain.from_iterable(before.values())}) if before else {}
+    candidates = {}
+    for series, key in keys.items():
+        used = binaries[key]
+        candidates[series] = iter([each for each in before[series] if run not in used or used.get(each) != used[run]])
+    while latest := {series: each for series, runs in candidates.items() if (each := next(runs, None)) is not None}:
+        sides = sides_of(store, [replace(suspects[series].judgement, baseline_run=latest[series]) for series in latest])
+        candidates = {series: candidates[series] for series in latest if series in sides and sides[series].code}
+        baselines |= {series: each for series, each in latest.items() if series not in candidates}
+    return baselines
 
 
 def _is_relevant(suspect: Suspect, thresholds: judge.Thresholds) -> bool:

@@ -118,7 +118,7 @@ def test_damaged_samples_are_an_error(story):
         story.store.series.levels(run)
 
 
-def test_the_binaries_of_a_case_are_read_for_that_case_only(story, record, binary):
+def test_the_binaries_of_cases_are_read_for_these_cases_and_runs_only(story, record, binary):
     modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
     changed = story.put_binary(replace(record, seed=8), modules, BENCH, {})
     runs = [story.begin() for _ in range(5)]
@@ -127,10 +127,14 @@ def test_the_binaries_of_a_case_are_read_for_that_case_only(story, record, binar
             story.put(run, story.tiled, replica=replica, binary=ran)
         story.put(run, story.naive, binary=changed)
     story.put(runs[3], story.tiled, replica=2, binary=changed)
-    place = ("GPU-1", story.tiled, CacheState.COLD)
-    assert story.store.binaries.of_case(place, runs) == {runs[0]: binary, runs[1]: changed}
-    assert story.store.binaries.of_case(place, runs[1:2]) == {runs[1]: changed}
-    assert story.store.binaries.of_case(("GPU-2", story.tiled, CacheState.COLD), runs) == {}
-    assert (
-        story.store.binaries.of_case(("GPU-1", replace(story.tiled, variant="unheard of"), CacheState.COLD), runs) == {}
-    )
+    tiled, naive = (("GPU-1", case, CacheState.COLD) for case in (story.tiled, story.naive))
+    elsewhere = ("GPU-2", story.tiled, CacheState.COLD)
+    unheard = ("GPU-1", replace(story.tiled, variant="unheard of"), CacheState.COLD)
+    assert story.store.binaries.used([tiled], runs) == {tiled: {runs[0]: binary, runs[1]: changed}}
+    assert story.store.binaries.used([tiled], runs[1:2]) == {tiled: {runs[1]: changed}}
+    assert story.store.binaries.used([elsewhere], runs) == {elsewhere: {}}
+    assert story.store.binaries.used([unheard], runs) == {}
+    assert story.store.binaries.used([tiled, naive], runs[:1]) == {
+        tiled: {runs[0]: binary},
+        naive: {runs[0]: changed},
+    }

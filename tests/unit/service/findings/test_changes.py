@@ -1,10 +1,13 @@
 """The last change of a series: an alert with the levels before and after it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from perfsvc.judge import Alert, detect_changes, earliest_start
-from perfsvc.model import ChangeKind, Direction
+from perfsvc.judge import Alert, SameOnBothSides, detect_changes, earliest_start
+from perfsvc.model import Case, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
+from perfsvc.service.findings import alerts
 from perfsvc.service.findings.alerts import SeriesChange
 
 ONE_SEGMENT = np.zeros(60, dtype=np.int64)
@@ -98,3 +101,23 @@ def test_the_earliest_start_is_not_after_the_true_start(deviations: float) -> No
 
 def test_a_large_step_begins_where_it_was_found() -> None:
     assert earliest_start(stepped(by=1.1), 40) == 40
+
+
+def test_each_alert_is_compared_with_its_last_run_of_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilt, unknown, same = every = [Series(Case("copy", name), "GPU-1", "H200") for name in ("a", "b", "c")]
+    binaries = {rebuilt: {6: 1, 5: 1, 4: 2, 3: 3, 2: 4}, unknown: {5: 1}, same: dict.fromkeys(range(7), 1)}
+    same_code = {(rebuilt, 4), (rebuilt, 3)}
+    used = {(series.device, series.case, series.cache): runs for series, runs in binaries.items()}
+
+    def sides_of(_: object, judgements: list[Judgement]) -> dict[Series, SameOnBothSides]:
+        pairs = [(judgement.series, judgement.baseline_run) for judgement in judgements]
+        return {pair[0]: SameOnBothSides(pair in same_code, True, True, True) for pair in pairs if pair[0] is rebuilt}
+
+    monkeypatch.setattr(alerts, "sides_of", sides_of)
+    store = SimpleNamespace(binaries=SimpleNamespace(used=lambda keys, runs: used))
+    suspects = {
+        series: Suspect(Judgement(series, Verdict.REGRESSION), ChangeKind.STEP, Direction.SLOWER) for series in every
+    }
+    before = dict.fromkeys(every, (5, 4, 3, 2, 1))
+    baselines = alerts._last_runs_with_other_code(store, 6, suspects, before)
+    assert baselines == {rebuilt: 2, unknown: 5, same: 5}
