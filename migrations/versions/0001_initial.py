@@ -172,8 +172,8 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
         sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
-        sa.Column("first_run_id", sa.Integer(), nullable=False),
-        sa.Column("last_run_id", sa.Integer(), nullable=False),
+        sa.Column("first_run_id", sa.Integer(), nullable=True),
+        sa.Column("last_run_id", sa.Integer(), nullable=True),
         sa.Column("evidence", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -334,6 +334,30 @@ def upgrade() -> None:
     )
     op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
     op.create_table(
+        "expectations",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(16), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("devices", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("night", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=True),
+        sa.Column("seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("finding_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["finding_id"], ["findings.id"], name="fk_expectations_finding_id_findings", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_expectations_run_id_runs", ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name="pk_expectations"),
+        sa.UniqueConstraint(
+            "host", "scope", "kind", "name", "devices", name="uq_expectations_host_scope_kind_name_devices"
+        ),
+    )
+    op.create_index("ix_expectations_finding_id", "expectations", ["finding_id"], unique=False)
+    op.create_index("ix_expectations_run_id", "expectations", ["run_id"], unique=False)
+    op.create_table(
         "finding_cases",
         sa.Column("finding_id", sa.Integer(), nullable=False),
         sa.Column("case_id", sa.Integer(), nullable=False),
@@ -383,6 +407,7 @@ def upgrade() -> None:
         sa.Column("finding_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=True),
+        sa.Column("night_id", sa.Integer(), nullable=True),
         sa.Column("done_by", sa.Text(), nullable=False),
         sa.Column("done_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
@@ -390,9 +415,13 @@ def upgrade() -> None:
             ["finding_id"], ["findings.id"], name="fk_finding_events_finding_id_findings", ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_finding_events_run_id_runs", ondelete="SET NULL"),
+        sa.ForeignKeyConstraint(
+            ["night_id"], ["nights.id"], name="fk_finding_events_night_id_nights", ondelete="SET NULL"
+        ),
         sa.PrimaryKeyConstraint("id", name="pk_finding_events"),
     )
     op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
+    op.create_index("ix_finding_events_night_id", "finding_events", ["night_id"], unique=False)
     op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
     op.create_table(
         "measurements",
@@ -465,7 +494,8 @@ def upgrade() -> None:
     op.create_table(
         "messages",
         sa.Column("id", sa.Integer(), nullable=False),
-        sa.Column("night_id", sa.Integer(), nullable=False),
+        sa.Column("night_id", sa.Integer(), nullable=True),
+        sa.Column("event_id", sa.Integer(), nullable=True),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("title", sa.Text(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),

@@ -9,6 +9,7 @@ from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
+from perfsvc.model.expectations import Absence, Expected, ExpectedKind
 from perfsvc.model.findings import (
     ChangeKind,
     Direction,
@@ -76,6 +77,7 @@ __all__ = [
     "MAX_ERROR",
     "TIME",
     "UNJUDGED",
+    "Absence",
     "Arg",
     "Array",
     "Batch",
@@ -101,6 +103,8 @@ __all__ = [
     "Estimate",
     "EventKind",
     "Evidence",
+    "Expected",
+    "ExpectedKind",
     "Explanation",
     "FactChange",
     "Finding",

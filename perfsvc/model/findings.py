@@ -114,13 +114,13 @@ class Finding:
 
     Attributes:
         root_cause: the commits, the GPU or the change of environment; empty if unknown.
-        first_run: the run that raised the finding.
-        last_run: the newest run that shows it.
+        first_run: the run that raised the finding; None if it is about something missing.
+        last_run: the newest run that shows it; None likewise.
         evidence: why it was raised.
         reason: why it is in its state; empty while it is open.
         by: who set the state; empty if perfsvc did.
         at: when the state was set.
-        moved: the series that moved, at least one.
+        moved: the series that moved; none if the finding is about something missing, which ``root_cause`` names.
         owner: who looks after it; empty without an owner.
         ignored_until: when an ignored finding reopens; None if it is not ignored, or ignored for good.
         why: what the code does more slowly, from the newest profiles of one of its cases; empty without profiles.
@@ -129,8 +129,8 @@ class Finding:
     id: int
     cause: Cause
     root_cause: str
-    first_run: int
-    last_run: int
+    first_run: int | None
+    last_run: int | None
     state: FindingState
     evidence: str
     reason: str
@@ -142,8 +142,10 @@ class Finding:
     why: str = ""
 
     @property
-    def direction(self) -> Direction:
-        """Slower if any of its series became slower, else faster."""
+    def direction(self) -> Direction | None:
+        """Slower if any of its series became slower, else faster; None without series."""
+        if not self.moved:
+            return None
         slower = any(moved.direction is Direction.SLOWER for moved in self.moved)
         return Direction.SLOWER if slower else Direction.FASTER
 
@@ -170,7 +172,8 @@ class FindingEvent:
 
     Attributes:
         finding: number of the finding.
-        run: the run that caused the event; None if a person did.
+        run: the run that caused the event; None if a person or the absence of something did.
+        night: the night that noticed an absence; None otherwise, and if ``perfsvc watchdog`` noticed it.
         by: the person; empty if perfsvc did.
         text: the evidence, a reason, a comment or the new owner.
     """
@@ -182,6 +185,7 @@ class FindingEvent:
     by: str
     at: datetime
     text: str
+    night: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

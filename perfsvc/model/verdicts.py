@@ -26,6 +26,7 @@ class Cause(StrEnum):
     TOOLCHAIN = "toolchain"  # another compiler made other code from the same source
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
+    MISSING = "missing"  # a GPU, a host or a benchmark that earlier nights had is gone
     UNCONFIRMED = "unconfirmed"  # the two sides were not, or could not be, measured again
 
     @property

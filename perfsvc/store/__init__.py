@@ -1,6 +1,7 @@
 """The store: everything perfsvc remembers. Only this package knows SQLAlchemy and Alembic."""
 
 from perfsvc.model import NightRow, Pin, RunRow, RunState, StageRow, StageState
+from perfsvc.store.expectations import CasesInRun
 from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
@@ -26,6 +27,7 @@ __all__ = [
     "CaseCost",
     "CaseInRun",
     "CaseKey",
+    "CasesInRun",
     "DeliveryRow",
     "DeviceConditions",
     "MeasurementEntry",

@@ -12,6 +12,7 @@ from perfsvc.store.baselines import BaselineStore
 from perfsvc.store.binaries import BinaryStore
 from perfsvc.store.checks import CheckStore
 from perfsvc.store.devices import DeviceStore
+from perfsvc.store.expectations import ExpectationStore
 from perfsvc.store.findings import FindingStore
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.messages import MessageStore
@@ -43,6 +44,7 @@ class Store:
         verdicts: the verdicts on the series of runs.
         confirmations: suspects that were measured again.
         findings: what people should look at, and what they decided.
+        expectations: the hosts, GPUs and cases that nights are expected to have.
         profiles: profiles of binaries and explanations of changes.
         checks: static checks of kernels.
         nights: executions of ``perfsvc nightly``.
@@ -61,6 +63,7 @@ class Store:
         self.verdicts = VerdictStore(database)
         self.confirmations = ConfirmationStore(database)
         self.findings = FindingStore(database)
+        self.expectations = ExpectationStore(database)
         self.profiles = ProfileStore(database)
         self.checks = CheckStore(database)
         self.nights = NightStore(database)

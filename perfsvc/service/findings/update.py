@@ -190,10 +190,10 @@ class RootCauses:
             for finding in self._standing
             if finding.cause is Cause.KERNEL
             and finding.direction is suspect.direction
-            and (judgement.baseline_run or 0) < finding.first_run < since
+            and (judgement.baseline_run or 0) < (finding.first_run or 0) < since
             and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in finding.moved)
         ]
-        return max(begun, key=lambda finding: finding.first_run).root_cause if begun else ""
+        return max(begun, key=lambda finding: finding.first_run or 0).root_cause if begun else ""
 
     def _runs_of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
         """Yield the runs of the last binary before the run ``since``, the latest first."""

@@ -36,10 +36,12 @@ class FindingStore:
         with self._database.reading() as connection:
             return update.load(connection)
 
-    def events(self, *, run: int | None = None, finding: int | None = None) -> list[FindingEvent]:
-        """Return the events of a run, of a finding, or all events, oldest first."""
+    def events(
+        self, *, run: int | None = None, finding: int | None = None, night: int | None = None
+    ) -> list[FindingEvent]:
+        """Return the events of a run, of a finding, those that a night noticed, or all events, oldest first."""
         with self._database.reading() as connection:
-            return update.load_events(connection, run=run, finding=finding)
+            return update.load_events(connection, run=run, finding=finding, night=night)
 
     def update(
         self,
@@ -89,6 +91,7 @@ class FindingStore:
         """Set the state of a finding on behalf of a person.
 
         Accepting a finding sets the level of each series that has not recovered to the newest run with its change.
+        What a finding without series reports as missing is then no longer expected.
         Reopening a resolved finding includes its recovered series again.
 
         Args:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
 from perfsvc.store.findings.update import ACTIVE, KEY, active, get, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
-from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
 
 _EVENTS: Mapping[FindingState, EventKind] = {
     FindingState.OPEN: EventKind.REOPENED,
@@ -59,6 +59,8 @@ def set_state(
         cure = f"perfsvc findings {'show' if finding.state in ACTIVE else 'reopen'} {number}"
         raise UsageError(f"finding {number} is {finding.state.value} already{why}", cure=cure)
     finding = _split(connection, finding, action)
+    if state is FindingState.ACCEPTED:
+        connection.execute(delete(Expectations).where(Expectations.finding_id == finding.id))
     if state is FindingState.OPEN:
         _prepare_reopening(connection, finding)
     values = {"state": state, "reason": reason, "set_by": action.by, "set_at": action.at, "ignored_until": until}

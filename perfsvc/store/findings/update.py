@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, inser
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
+    Cause,
     Direction,
     EventKind,
     Finding,
@@ -129,23 +130,32 @@ def put_event(
     *,
     at: datetime,
     run: int | None = None,
+    night: int | None = None,
     by: str = "",
 ) -> None:
-    """Store an event of a finding: ``run`` or the person ``by`` caused it."""
-    row = {"finding_id": finding, "kind": kind, "run_id": run, "done_by": by, "done_at": at, "text": text}
+    """Store an event of a finding: ``run`` or the person ``by`` caused it, or ``night`` noticed an absence."""
+    row = {"finding_id": finding, "kind": kind, "run_id": run, "night_id": night, "done_by": by, "done_at": at}
+    row["text"] = text
     connection.execute(insert(FindingEvents).values(row))
 
 
-def load_events(connection: Connection, *, run: int | None, finding: int | None) -> list[FindingEvent]:
-    """Return the events of a run, of a finding, or all events, oldest first."""
+def load_events(
+    connection: Connection, *, run: int | None, finding: int | None, night: int | None
+) -> list[FindingEvent]:
+    """Return the events of a run, of a night, of a finding, or all events, oldest first."""
     where: list[ColumnElement[bool]] = []
     if run is not None:
         where.append(FindingEvents.run_id == run)
+    if night is not None:
+        where.append(FindingEvents.night_id == night)
     if finding is not None:
         where.append(FindingEvents.finding_id == finding)
     rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
     return [
-        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text) for row in rows
+        FindingEvent(
+            row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night_id
+        )
+        for row in rows
     ]
 
 
@@ -180,7 +190,8 @@ def _resolve_recovered(connection: Connection, run: int, recovered: set[tuple[in
         mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
         connection.execute(mark, rows)
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    resolved = connection.scalars(select(Findings.id).where(~unrecovered, Findings.state.in_(ACTIVE))).all()
+    has_recovered = (~unrecovered, Findings.cause != Cause.MISSING, Findings.state.in_(ACTIVE))
+    resolved = connection.scalars(select(Findings.id).where(*has_recovered)).all()
     for finding in sorted(resolved):
         _set_state(connection, finding, FindingState.RESOLVED, f"back at its old level in run {run}", run=run, now=now)
     return set(resolved)

@@ -2,10 +2,20 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from perfsvc.model import CacheState, Cause, ChangeKind, Direction, EventKind, FindingState, Status, Verdict
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    ChangeKind,
+    Direction,
+    EventKind,
+    ExpectedKind,
+    FindingState,
+    Status,
+    Verdict,
+)
 from perfsvc.store.schema.tables import Base, Big, Free, Key
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
@@ -114,7 +124,10 @@ class ConfirmationRuns(Base):
 
 
 class Findings(Base):
-    """One cause that a person should look at; ``reason``, ``set_by`` and ``set_at`` belong to its state."""
+    """One cause that a person should look at; ``reason``, ``set_by`` and ``set_at`` belong to its state.
+
+    A finding about something missing has neither run.
+    """
 
     __tablename__ = "findings"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the ids down: an id is never used again
@@ -122,8 +135,8 @@ class Findings(Base):
     id: Mapped[Key]
     cause: Mapped[Cause]
     root_cause: Mapped[Free] = mapped_column(server_default="")
-    first_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
-    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    first_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    last_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     evidence: Mapped[Free]
     state: Mapped[FindingState]
     reason: Mapped[Free]
@@ -157,7 +170,10 @@ class FindingCases(Base):
 
 
 class FindingEvents(Base):
-    """A change of a finding; ``run_id`` is NULL if a person made it, ``done_by`` is empty if a run made it."""
+    """A change of a finding; ``run_id`` is NULL if a person made it, ``done_by`` is empty if perfsvc made it.
+
+    ``night_id`` is the night that noticed that something is missing or back; NULL if ``perfsvc watchdog`` did.
+    """
 
     __tablename__ = "finding_events"
 
@@ -165,6 +181,30 @@ class FindingEvents(Base):
     finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
     kind: Mapped[EventKind]
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="SET NULL"), index=True)
     done_by: Mapped[Free]
     done_at: Mapped[datetime]
     text: Mapped[Free]
+
+
+class Expectations(Base):
+    """A host, GPU or case that later nights of the host are expected to have; the unique columns identify it.
+
+    ``finding_id`` is the finding about its absence; NULL while it is there. ``night`` is a number and no foreign key,
+    because people read it when the night itself has been removed.
+    """
+
+    __tablename__ = "expectations"
+    __table_args__ = (UniqueConstraint("host", "scope", "kind", "name", "devices"),)
+
+    id: Mapped[Key]
+    kind: Mapped[ExpectedKind]
+    host: Mapped[str]
+    scope: Mapped[Free]
+    name: Mapped[str]
+    devices: Mapped[str]
+    model: Mapped[str]
+    night: Mapped[int]
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    seen_at: Mapped[datetime]
+    finding_id: Mapped[int | None] = mapped_column(ForeignKey("findings.id", ondelete="SET NULL"), index=True)

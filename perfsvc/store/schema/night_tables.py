@@ -53,12 +53,16 @@ class Stages(Base):
 
 
 class Messages(Base):
-    """The message about a night; by its ``key``, a target recognizes a message that it receives twice."""
+    """The message about a night or of ``perfsvc watchdog``; a target that receives it twice recognizes the ``key``.
+
+    ``event_id`` is the newest event that a message of the watchdog reports; its ``night_id`` is NULL.
+    """
 
     __tablename__ = "messages"
 
     id: Mapped[Key]
-    night_id: Mapped[int] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), unique=True)
+    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), unique=True)
+    event_id: Mapped[int | None]
     key: Mapped[str] = mapped_column(unique=True)
     title: Mapped[Free]
     body: Mapped[Free]

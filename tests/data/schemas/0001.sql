@@ -171,8 +171,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 15:34:41.571892');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 15:34:41.573963');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 18:40:51.951977');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 18:40:51.954033');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -213,6 +213,24 @@ CREATE TABLE environments (
 	CONSTRAINT uq_environments_driver_toolkit_power_limit_w UNIQUE (driver, toolkit, power_limit_w)
 );
 INSERT INTO "environments" VALUES(1,'580.1','nvcc 13.0.88',700.0);
+CREATE TABLE expectations (
+	id INTEGER NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	host TEXT NOT NULL, 
+	scope TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	devices TEXT NOT NULL, 
+	model TEXT NOT NULL, 
+	night INTEGER NOT NULL, 
+	run_id INTEGER, 
+	seen_at DATETIME NOT NULL, 
+	finding_id INTEGER, 
+	CONSTRAINT pk_expectations PRIMARY KEY (id), 
+	CONSTRAINT fk_expectations_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_expectations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT uq_expectations_host_scope_kind_name_devices UNIQUE (host, scope, kind, name, devices)
+);
+INSERT INTO "expectations" VALUES(1,'gpu','box','kernels','GPU-2','auto','NVIDIA H100',1,NULL,'2025-01-01 00:00:00.000000',2);
 CREATE TABLE explanations (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -234,7 +252,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 15:34:41.582011');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 18:40:51.960981');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -280,22 +298,25 @@ CREATE TABLE finding_events (
 	finding_id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
 	run_id INTEGER, 
+	night_id INTEGER, 
 	done_by TEXT NOT NULL, 
 	done_at DATETIME NOT NULL, 
 	text TEXT NOT NULL, 
 	CONSTRAINT pk_finding_events PRIMARY KEY (id), 
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
-	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
+	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT fk_finding_events_night_id_nights FOREIGN KEY(night_id) REFERENCES nights (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,'','2026-11-22 15:34:41.549929','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,'ann','2026-11-22 15:34:41.563000','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,'ann','2026-11-22 15:34:41.570042','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-22 18:40:51.929683','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-22 18:40:51.943804','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-22 18:40:51.948596','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	cause VARCHAR(16) NOT NULL, 
 	root_cause TEXT DEFAULT '' NOT NULL, 
-	first_run_id INTEGER NOT NULL, 
-	last_run_id INTEGER NOT NULL, 
+	first_run_id INTEGER, 
+	last_run_id INTEGER, 
 	evidence TEXT NOT NULL, 
 	state VARCHAR(16) NOT NULL, 
 	reason TEXT NOT NULL, 
@@ -306,14 +327,15 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 15:34:41.570042','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 18:40:51.948596','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-22 15:34:41.532469');
-INSERT INTO "lineages" VALUES(2,'2026-11-22 15:34:41.536884');
+INSERT INTO "lineages" VALUES(1,'2026-11-22 18:40:51.909859');
+INSERT INTO "lineages" VALUES(2,'2026-11-22 18:40:51.914014');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -359,13 +381,14 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.534458',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.536337',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 15:34:41.537402',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 15:34:41.544463',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 18:40:51.911502',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 18:40:51.913440',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 18:40:51.914562',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 18:40:51.922236',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
-	night_id INTEGER NOT NULL, 
+	night_id INTEGER, 
+	event_id INTEGER, 
 	"key" TEXT NOT NULL, 
 	title TEXT NOT NULL, 
 	body TEXT NOT NULL, 
@@ -375,7 +398,7 @@ CREATE TABLE messages (
 	CONSTRAINT uq_messages_key UNIQUE ("key"), 
 	CONSTRAINT uq_messages_night_id UNIQUE (night_id)
 );
-INSERT INTO "messages" VALUES(1,1,'k','1 new','slower','2025-01-01 00:00:00.000000');
+INSERT INTO "messages" VALUES(1,1,NULL,'k','1 new','slower','2025-01-01 00:00:00.000000');
 CREATE TABLE metrics (
 	measurement_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -402,7 +425,7 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 15:34:41.587203','box',9053,'331564','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 18:40:51.967215','box',7116,'1448583','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -452,7 +475,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 15:34:41.579028','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 18:40:51.957645','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -496,8 +519,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 15:34:41.580103');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 15:34:41.581518');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 18:40:51.958833');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 18:40:51.960402');
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	state VARCHAR(16) NOT NULL, 
@@ -520,8 +543,8 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 15:34:41.537659','first night','kernels','kernels','perfsvc run','abc',0,'','box','',9053,'331564','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 15:34:41.548864','','kernels','kernels','perfsvc run','def',1,'','box','',9053,'331564','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 18:40:51.914920','first night','kernels','kernels','perfsvc run','abc',0,'','box','',7116,'1448583','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 18:40:51.928285','','kernels','kernels','perfsvc run','def',1,'','box','',7116,'1448583','','','{}',0,0);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -584,11 +607,14 @@ CREATE INDEX ix_checked_kernels_facts_id ON checked_kernels (facts_id);
 CREATE INDEX ix_confirmations_baseline_run_id ON confirmations (baseline_run_id);
 CREATE INDEX ix_confirmations_case_id_device_id_metric_cache_run_id ON confirmations (case_id, device_id, metric, cache, run_id);
 CREATE INDEX ix_confirmations_run_id ON confirmations (run_id);
+CREATE INDEX ix_expectations_finding_id ON expectations (finding_id);
+CREATE INDEX ix_expectations_run_id ON expectations (run_id);
 CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
 CREATE INDEX ix_finding_cases_case_id_device_id_metric_cache ON finding_cases (case_id, device_id, metric, cache);
 CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
 CREATE INDEX ix_finding_cases_recovered_run_id ON finding_cases (recovered_run_id);
 CREATE INDEX ix_finding_events_finding_id ON finding_events (finding_id);
+CREATE INDEX ix_finding_events_night_id ON finding_events (night_id);
 CREATE INDEX ix_finding_events_run_id ON finding_events (run_id);
 CREATE INDEX ix_measurements_binary_id ON measurements (binary_id);
 CREATE INDEX ix_measurements_case_id_device_id_run_id ON measurements (case_id, device_id, run_id);
@@ -610,6 +636,6 @@ CREATE INDEX ix_explanations_run_id ON explanations (run_id);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('runs',2);
 INSERT INTO "sqlite_sequence" VALUES('nights',1);
-INSERT INTO "sqlite_sequence" VALUES('findings',1);
+INSERT INTO "sqlite_sequence" VALUES('findings',2);
 INSERT INTO "sqlite_sequence" VALUES('checks',1);
 COMMIT;

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from perfsvc.model import (
+    Absence,
     Batch,
     CacheState,
     Case,
@@ -29,6 +30,8 @@ from perfsvc.model import (
     Direction,
     Environment,
     Estimate,
+    Expected,
+    ExpectedKind,
     FindingState,
     Judgement,
     Kind,
@@ -144,6 +147,7 @@ def fill(store: Store) -> None:
     put_why(store, first, second, binary)
     put_check(store, origin)
     put_night(store, night, started)
+    put_absence(store, night, started)
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
@@ -181,6 +185,14 @@ def put_night(store: Store, night: int, started: datetime) -> None:
     with transaction(store.database.engine, writes=True) as connection:
         connection.execute(insert(Messages).values(message))
         connection.execute(insert(Deliveries).values(delivery))
+
+
+def put_absence(store: Store, night: int, started: datetime) -> None:
+    """Store that the night misses a GPU."""
+    gpu = Expected(ExpectedKind.GPU, "GPU-2", "box", night, started, "kernels", "auto", GPU.model)
+    store.expectations.update([gpu], [], night=night, now=started)
+    absence = Absence("GPU-2 (NVIDIA H100) on host box", "last seen in night 1", (gpu,))
+    store.expectations.update([], [absence], night=night, now=started)
 
 
 def put(

@@ -18,6 +18,7 @@ from perfsvc.model import (
     CheckedKernel,
     Direction,
     EventKind,
+    ExpectedKind,
     FindingState,
     Peak,
     ProfilerRule,
@@ -201,11 +202,17 @@ def test_verdicts_are_read(upgraded):
 def test_findings_are_read(upgraded):
     findings = upgraded.findings.active()
     found = [(one.first_run, one.evidence, *(moved.series.case.id for moved in one.moved)) for one in findings]
-    assert found == [(2, "the old one is faster", CASE)]
+    assert found == [(None, "last seen in night 1"), (2, "the old one is faster", CASE)]
+
+
+def test_expectations_are_read(upgraded):
+    (expected,) = upgraded.expectations.of_host("box")
+    assert (expected.kind, expected.name, expected.night, expected.devices) == (ExpectedKind.GPU, "GPU-2", 1, "auto")
+    assert upgraded.findings.get(expected.finding).root_cause == "GPU-2 (NVIDIA H100) on host box"
 
 
 def test_the_state_of_findings_is_read(upgraded):
-    for found in upgraded.findings.active():
+    for found in upgraded.findings.active()[1:]:
         (moved,) = found.moved
         assert (moved.change, moved.direction, moved.series.device) == (
             ChangeKind.REGRESSION,
@@ -217,10 +224,12 @@ def test_the_state_of_findings_is_read(upgraded):
 
 
 def test_finding_events_are_read(upgraded):
-    events = [(one.finding, one.kind, one.run, one.by) for one in upgraded.findings.events()]
+    events = [(one.finding, one.kind, one.run, one.by) for one in upgraded.findings.events(finding=1)]
     raised = (1, EventKind.RAISED, 2, "")
     known = [raised, (1, EventKind.ASSIGNED, None, "ann"), (1, EventKind.IGNORED, None, "ann")]
     assert events == (known)
+    (missing,) = upgraded.findings.events(night=1)
+    assert (missing.finding, missing.kind, missing.run) == (2, EventKind.RAISED, None)
 
 
 def test_a_finding_can_be_resolved_and_reopened_after_an_upgrade(empty, dump):

@@ -1,0 +1,287 @@
+"""Expectations: the hosts, GPUs and cases that nights had, and the findings about those that are missing."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, delete, exists, func, insert, select, text, update
+
+from perfsvc.model import Absence, Cause, EventKind, Expected, FindingState, FindingUpdates, RunState, Status
+from perfsvc.store.findings.update import ACTIVE, put_event
+from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id
+from perfsvc.store.schema.judging_tables import Expectations, Findings
+from perfsvc.store.schema.night_tables import Nights
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
+
+_KEY = ("host", "scope", "kind", "name", "devices")
+
+
+class CasesInRun(NamedTuple):
+    """What a run had of each case, by the present id of the case.
+
+    Attributes:
+        measured: the cases that a device ran, with the UUIDs of these devices.
+        correct: those with a correct result.
+        skipped: why each case that no device ran was skipped.
+        over_budget: the cases that the budget had no time for.
+        references: the cases that measured cases were compared with (``relative_to``).
+    """
+
+    measured: Mapping[str, Collection[str]]
+    correct: Collection[str]
+    skipped: Mapping[str, str]
+    over_budget: Collection[str]
+    references: Collection[str]
+
+
+class ExpectationStore:
+    """Expectations; each method is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_host(self, host: str | None) -> list[Expected]:
+        """Return what is expected of a host, or of all hosts (None): hosts and GPUs before cases, by name."""
+        where = () if host is None else (Expectations.host == host,)
+        with self._database.reading() as connection:
+            rows = connection.execute(select(Expectations).where(*where)).all()
+        order = ("host", "gpu", "case")
+        return sorted(map(_expected, rows), key=lambda row: (row.host, order.index(row.kind), row.name, row.scope))
+
+    def update(
+        self,
+        seen: Iterable[Expected],
+        missing: Iterable[Absence],
+        *,
+        night: int | None = None,
+        now: datetime | None = None,
+    ) -> FindingUpdates:
+        """Store what is there, raise a finding for each absence, and resolve the findings whose subjects are back.
+
+        An absence that an active finding reports already, of this host or another, joins that finding without an
+        event. One whose finding a person resolved reopens it. Doing it again changes nothing.
+
+        Args:
+            seen: what is there; it replaces what is stored under its key.
+            missing: what is expected and not there.
+            night: the night that looked; None for ``perfsvc watchdog``.
+            now: the time; by default the current time.
+        """
+        now = now or datetime.now(UTC)
+        with self._database.writing() as connection:
+            _lock_findings(connection)
+            _see(connection, seen)
+            updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
+            for absence in missing:
+                finding, change = _finding_of(connection, absence, night=night, now=now)
+                _link(connection, absence.expected, finding)
+                if change:
+                    updates[change].append(finding)
+            where = "" if night is None else f" in night {night}"
+            updates["resolved"] += _resolve_unlinked(connection, f"back{where}", night=night, now=now)
+        return FindingUpdates(**{name: tuple(sorted(numbers)) for name, numbers in updates.items()})
+
+    def forget(self, forgotten: Collection[Expected], *, by: str, reason: str = "") -> list[int]:
+        """Expect some things no longer, and return the findings that this resolves, on behalf of a person."""
+        with self._database.writing() as connection:
+            _lock_findings(connection)
+            for expected in forgotten:
+                connection.execute(delete(Expectations).filter_by(**_key(expected)))
+            return _resolve_unlinked(connection, reason or "no longer expected", by=by, now=datetime.now(UTC))
+
+    # --- what was there ----------------------------------------------------------------------------------------------
+
+    def gpus_of(self, host: str) -> dict[str, str]:
+        """Return the models of the GPUs that any run of a host measured on, by UUID."""
+        measured_here = exists().where(
+            Measurements.device_id == Devices.id, Runs.id == Measurements.run_id, Runs.host == host
+        )
+        query = select(Devices.uuid, Devices.model).where(Devices.kind != "cpu", measured_here).order_by(Devices.id)
+        with self._database.reading() as connection:
+            return {row.uuid: row.model for row in connection.execute(query)}
+
+    def cases_of(self, run: int) -> CasesInRun:
+        """Return what a run had of each case, by the present id of the case."""
+        present = select(Cases.lineage_id, Cases.name).where(Cases.former.is_(False)).subquery()
+        measured = (
+            select(
+                present.c.name,
+                Cases.benchmark,
+                Devices.uuid,
+                Measurements.status,
+                func.min(Measurements.reason).label("reason"),
+                Measurements.relative_to,
+                Cases.name.label("own_name"),
+            )
+            .join(Cases, Cases.id == Measurements.case_id)
+            .join(present, present.c.lineage_id == Cases.lineage_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(Measurements.run_id == run)
+            .group_by(present.c.name, Cases.benchmark, Devices.uuid, Measurements.status, Measurements.relative_to)
+            .group_by(Cases.name)
+        )
+        over_budget = (
+            select(present.c.name)
+            .join(Cases, Cases.lineage_id == present.c.lineage_id)
+            .join(OverBudgetCases, OverBudgetCases.case_id == Cases.id)
+            .where(OverBudgetCases.run_id == run)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(measured).all()
+            late = set(connection.scalars(over_budget))
+        ran: dict[str, set[str]] = {}
+        skipped: dict[str, str] = {}
+        for row in rows:
+            if row.status is Status.SKIPPED:
+                skipped[row.name] = row.reason
+            else:
+                ran.setdefault(row.name, set()).add(row.uuid)
+        return CasesInRun(
+            measured=ran,
+            correct={row.name for row in rows if row.status is Status.OK},
+            skipped={name: reason for name, reason in skipped.items() if name not in ran},
+            over_budget=late - ran.keys(),
+            references={
+                f"{row.benchmark}/{row.relative_to}{row.own_name.partition('[')[1]}{row.own_name.partition('[')[2]}"
+                for row in rows
+                if row.relative_to
+            },
+        )
+
+    def nights_of(self, host: str, scope: str) -> list[int]:
+        """Return the nights of a host whose runs have a scope and finished, oldest first."""
+        query = (
+            select(Nights.id)
+            .join(Runs, Runs.id == Nights.run_id)
+            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED)
+            .order_by(Nights.id)
+        )
+        with self._database.reading() as connection:
+            return list(connection.scalars(query))
+
+    def last_nights(self) -> dict[str, tuple[int, datetime]]:
+        """Return the newest night of each host and when it began."""
+        newest = select(func.max(Nights.id)).group_by(Nights.host)
+        query = select(Nights.host, Nights.id, Nights.started_at).where(Nights.id.in_(newest))
+        with self._database.reading() as connection:
+            return {row.host: (row.id, row.started_at) for row in connection.execute(query)}
+
+
+def _expected(row: Any) -> Expected:
+    return Expected(
+        kind=row.kind,
+        name=row.name,
+        host=row.host,
+        night=row.night,
+        seen=row.seen_at,
+        scope=row.scope,
+        devices=row.devices,
+        model=row.model,
+        run=row.run_id,
+        finding=row.finding_id,
+    )
+
+
+def _key(expected: Expected) -> dict[str, Any]:
+    return dict(zip(_KEY, expected.key, strict=True))
+
+
+def _see(connection: Connection, seen: Iterable[Expected]) -> None:
+    """Store what is there, and drop cases whose name another one took over."""
+    rows = {
+        expected.key: {
+            **_key(expected),
+            "model": expected.model,
+            "night": expected.night,
+            "run_id": expected.run,
+            "seen_at": expected.seen,
+            "finding_id": None,
+        }
+        for expected in seen
+    }
+    hosts = {host for host, *_ in rows}
+    stored = {
+        tuple(key): number
+        for number, *key in connection.execute(
+            select(Expectations.id, *(getattr(Expectations, name) for name in _KEY)).where(Expectations.host.in_(hosts))
+        )
+    }
+    known = [row | {"id": stored[key]} for key, row in rows.items() if key in stored]
+    new = [row for key, row in rows.items() if key not in stored]
+    if known:
+        connection.execute(update(Expectations), known)
+    if new:
+        connection.execute(insert(Expectations), new)
+
+
+def _finding_of(connection: Connection, absence: Absence, *, night: int | None, now: datetime) -> tuple[int, str]:
+    """Return the finding about an absence, and whether it was ``raised`` or ``reopened`` for it; else empty."""
+    linked = {expected.finding for expected in absence.expected if expected.finding is not None}
+    query = select(Findings.id, Findings.state).where(Findings.id.in_(linked)).order_by(Findings.id.desc())
+    known = connection.execute(query).first()
+    if known and known.state is FindingState.RESOLVED:
+        _set_state(connection, known.id, FindingState.OPEN, absence.evidence, night=night, now=now)
+        return known.id, "reopened"
+    if known:
+        return known.id, ""
+    same = (Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE))
+    other_host = connection.scalar(select(func.max(Findings.id)).where(*same))
+    if other_host is not None:
+        return other_host, ""
+    row = {
+        "cause": Cause.MISSING,
+        "root_cause": absence.subject,
+        "first_run_id": None,
+        "last_run_id": None,
+        "evidence": absence.evidence,
+        "state": FindingState.OPEN,
+        "reason": "",
+        "set_by": "",
+        "set_at": now,
+        "owner": "",
+        "ignored_until": None,
+    }
+    number = new_id(connection, Findings, row)
+    put_event(connection, number, EventKind.RAISED, absence.evidence, night=night, at=now)
+    return number, "raised"
+
+
+def _link(connection: Connection, expected: Iterable[Expected], finding: int) -> None:
+    for one in expected:
+        connection.execute(update(Expectations).filter_by(**_key(one)).values(finding_id=finding))
+
+
+def _resolve_unlinked(
+    connection: Connection, reason: str, *, now: datetime, by: str = "", night: int | None = None
+) -> list[int]:
+    """Resolve the active findings about something missing that no expectation belongs to any more."""
+    still_missing = exists().where(Expectations.finding_id == Findings.id)
+    query = select(Findings.id).where(Findings.cause == Cause.MISSING, Findings.state.in_(ACTIVE), ~still_missing)
+    resolved = list(connection.scalars(query.order_by(Findings.id)))
+    for finding in resolved:
+        _set_state(connection, finding, FindingState.RESOLVED, reason, now=now, by=by, night=night)
+    return resolved
+
+
+def _set_state(
+    connection: Connection,
+    finding: int,
+    state: FindingState,
+    text: str,
+    *,
+    now: datetime,
+    by: str = "",
+    night: int | None = None,
+) -> None:
+    """Resolve or reopen a finding, and record that as an event."""
+    resolved = state is FindingState.RESOLVED
+    values = {"state": state, "reason": text if resolved else "", "set_by": by, "set_at": now, "ignored_until": None}
+    connection.execute(update(Findings).where(Findings.id == finding).values(values))
+    kind = EventKind.RESOLVED if resolved else EventKind.REOPENED
+    put_event(connection, finding, kind, text, night=night, by=by, at=now)
+
+
+def _lock_findings(connection: Connection) -> None:
+    """Let no other transaction change findings meanwhile, so that two hosts do not raise one finding each."""
+    if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
+        connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
