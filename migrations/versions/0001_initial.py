@@ -503,8 +503,8 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["night_id"], ["nights.id"], name="fk_messages_night_id_nights", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_messages"),
         sa.UniqueConstraint("key", name="uq_messages_key"),
-        sa.UniqueConstraint("night_id", name="uq_messages_night_id"),
     )
+    op.create_index("ix_messages_night_id", "messages", ["night_id"], unique=False)
     op.create_table(
         "noise",
         sa.Column("run_id", sa.Integer(), nullable=False),

@@ -34,7 +34,7 @@ from perfsvc.model.measurements import (
     Noise,
     Status,
 )
-from perfsvc.model.messages import Message
+from perfsvc.model.messages import Message, MessageText
 from perfsvc.model.profiles import (
     CaseExplanation,
     Evidence,
@@ -121,6 +121,7 @@ __all__ = [
     "Measurement",
     "Memset",
     "Message",
+    "MessageText",
     "MovedSeries",
     "NightRow",
     "Noise",

@@ -46,6 +46,7 @@ class EventKind(StrEnum):
     IGNORED = "ignored"
     ASSIGNED = "assigned"
     COMMENTED = "commented"
+    REMINDED = "reminded"  # a message repeated it, because no person had done anything with it
     SPLIT = "split"  # some of its series became a finding of their own
 
 

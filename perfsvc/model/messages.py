@@ -1,11 +1,24 @@
-"""The message that people receive about a night."""
+"""The messages that people receive about a night."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class MessageText:
+    """What a target receives about a night.
+
+    Attributes:
+        title: one line, the worst news first.
+        body: plain text of several lines.
+    """
+
+    title: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
-    """The message that people receive about a night.
+    """A message about a night, for the targets that receive the same text.
 
     Attributes:
         key: the same each time this message is sent, so that a receiver can recognize a second copy.

@@ -1,12 +1,14 @@
-"""Messages: one for each night, with its delivery to each target."""
+"""Messages: those of each night, with their delivery to each target."""
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
-from perfsvc.model import Message, RunState
+from perfsvc.model import EventKind, Message, MessageText, RunState
+from perfsvc.store.findings.update import put_event
 from perfsvc.store.rows import DeliveryRow
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
@@ -21,35 +23,61 @@ class MessageStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, night: int, *, title: str, body: str, targets: Collection[str]) -> Message:
-        """Store the message about a night and return it with its key.
+    def put(
+        self,
+        night: int,
+        texts: Mapping[str, MessageText],
+        *,
+        reminded: Collection[int] = (),
+        now: datetime | None = None,
+    ) -> list[Message]:
+        """Store what each target receives about a night, and return the messages with their keys.
 
-        A night has only one message: if one is stored already, return it and store nothing.
+        Targets with the same text share a message. All messages of a night are stored at once: if some are stored
+        already, return them and store nothing.
 
         Args:
             night: the number of the night.
-            title: one line.
-            body: plain text.
-            targets: the names of the targets in the settings.
+            texts: the text for each target, by the target's name in the settings.
+            reminded: the findings that the messages remind of; each gets an event.
+            now: the time; by default the current time.
         """
+        at = now or datetime.now(UTC)
+        targets: dict[MessageText, list[str]] = defaultdict(list)
+        for target, text in sorted(texts.items()):
+            targets[text].append(target)
         with self._database.writing() as connection:
-            stored = _message_of(connection, night)
-            if stored is not None:
+            stored = _messages_of(connection, night)
+            if stored or not texts:
                 return stored
-            message = Message(f"perfsvc-{uuid4().hex}", title, body)
-            row = {"night_id": night, "key": message.key, "title": title, "body": body, "created_at": datetime.now(UTC)}
-            number = new_id(connection, Messages, row)
-            rows = [
-                {"message_id": number, "target": target, "attempts": 0, "error": ""} for target in sorted(set(targets))
-            ]
-            if rows:
+            for text, of_text in targets.items():
+                key = f"perfsvc-{uuid4().hex}"
+                row = {"night_id": night, "key": key, "title": text.title, "body": text.body, "created_at": at}
+                number = new_id(connection, Messages, row)
+                rows = [{"message_id": number, "target": target, "attempts": 0, "error": ""} for target in of_text]
                 connection.execute(insert(Deliveries), rows)
-            return message
+            for finding in sorted(reminded):
+                put_event(
+                    connection, finding, EventKind.REMINDED, f"in the message of night {night}", night=night, at=at
+                )
+            return _messages_of(connection, night)
 
-    def get(self, night: int) -> Message | None:
-        """Return the message about a night; None if there is none."""
+    def of_night(self, night: int) -> list[Message]:
+        """Return the messages about a night, in the order in which they were stored."""
         with self._database.reading() as connection:
-            return _message_of(connection, night)
+            return _messages_of(connection, night)
+
+    def newest(self, suite: str) -> dict[str, datetime]:
+        """Return, by target, when the newest message about a night of a suite was stored."""
+        query = (
+            select(Deliveries.target, func.max(Messages.created_at))
+            .join(Messages, Messages.id == Deliveries.message_id)
+            .join(Nights, Nights.id == Messages.night_id)
+            .where(Nights.suite == suite)
+            .group_by(Deliveries.target)
+        )
+        with self._database.reading() as connection:
+            return dict(connection.execute(query).all())
 
     def undelivered(self, night: int) -> list[DeliveryRow]:
         """Return the undelivered messages of a night and of the earlier nights of its suite, a row for each target.
@@ -84,7 +112,6 @@ class MessageStore:
             connection.execute(delivery.values(**attempt, sent_at=None if error else now))
 
 
-def _message_of(connection: Connection, night: int) -> Message | None:
-    query = select(Messages.key, Messages.title, Messages.body).where(Messages.night_id == night)
-    row = connection.execute(query).one_or_none()
-    return None if row is None else Message(row.key, row.title, row.body)
+def _messages_of(connection: Connection, night: int) -> list[Message]:
+    query = select(Messages.key, Messages.title, Messages.body).where(Messages.night_id == night).order_by(Messages.id)
+    return [Message(row.key, row.title, row.body) for row in connection.execute(query)]

@@ -119,7 +119,7 @@ def _abandoned_at(earlier: NightRow, night: NightRow) -> datetime | None:
 def _has_notified(store: Store, night: NightRow) -> bool:
     """Return whether a night got as far as notifying people, even if it had nothing new."""
     over = {stage.name for stage in night.stages if stage.state in {StageState.DONE, StageState.SKIPPED}}
-    return NOTIFY in over or store.messages.get(night.id) is not None
+    return NOTIFY in over or bool(store.messages.of_night(night.id))
 
 
 def _was_running(night: NightRow, notified: Iterable[NightRow], ended: datetime, now: datetime) -> bool:

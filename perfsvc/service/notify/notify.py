@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perfsvc.config import Settings
 from perfsvc.errors import NotSentError
+from perfsvc.model import MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier
 from perfsvc.service.notify import words
 from perfsvc.service.notify.news import news_of
@@ -48,8 +49,8 @@ def notify(
         return "no messages are sent: notify.targets is empty"
     news = news_of(store, night, settings.notify.about)
     if news:
-        body = words.body(news, settings.notify.page)
-        store.messages.put(night, title=words.title(news), body=body, targets=list(targets))
+        text = MessageText(words.title(news), words.body(news, settings.notify.page))
+        store.messages.put(night, dict.fromkeys(targets, text))
     deliveries = [delivery for delivery in store.messages.undelivered(night) if delivery.target in targets]
     if not deliveries:
         return "nothing new"

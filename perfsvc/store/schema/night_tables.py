@@ -53,7 +53,7 @@ class Stages(Base):
 
 
 class Messages(Base):
-    """The message about a night or of ``perfsvc watchdog``; a target that receives it twice recognizes the ``key``.
+    """A message about a night or of ``perfsvc watchdog``; a target that receives it twice recognizes the ``key``.
 
     ``event_id`` is the newest event that a message of the watchdog reports; its ``night_id`` is NULL.
     """
@@ -61,7 +61,7 @@ class Messages(Base):
     __tablename__ = "messages"
 
     id: Mapped[Key]
-    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), unique=True)
+    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), index=True)
     event_id: Mapped[int | None]
     key: Mapped[str] = mapped_column(unique=True)
     title: Mapped[Free]
