@@ -6,6 +6,7 @@ Numbers are shown with SI prefixes, a few significant digits and a space before 
 
 import math
 import re
+from collections.abc import Sequence
 
 _AMOUNT = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"(?:{_AMOUNT}d)?(?:{_AMOUNT}h)?(?:{_AMOUNT}m)?(?:{_AMOUNT}s)?", re.ASCII)
@@ -108,6 +109,15 @@ def error(value: float) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """Return a count with its noun: ``1 regression``, ``0 regressions``; ``plural`` is for irregular nouns."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+NAMED = 3
+"""How many names a list shows before it says how many more there are."""
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the names, or the first three and how many more there are."""
+    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
 
 
 def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> str:

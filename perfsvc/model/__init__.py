@@ -11,6 +11,7 @@ from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind
 from perfsvc.model.findings import (
+    AT_ONCE,
     ChangeKind,
     Direction,
     EventKind,
@@ -21,6 +22,7 @@ from perfsvc.model.findings import (
     MovedSeries,
     RootCause,
     Suspect,
+    evidence_of,
 )
 from perfsvc.model.measurements import (
     AUXILIARY,
@@ -72,6 +74,7 @@ from perfsvc.model.steps import (
 from perfsvc.model.verdicts import Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
+    "AT_ONCE",
     "AUXILIARY",
     "ENERGY",
     "MAX_ERROR",
@@ -159,6 +162,7 @@ __all__ = [
     "Verdict",
     "Work",
     "digest",
+    "evidence_of",
 ]
 
 

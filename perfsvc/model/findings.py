@@ -1,11 +1,13 @@
 """What follows from a change: suspects, and findings for people to look at."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import inf, log
 
 from perfsvc.model.verdicts import Cause, Judgement, Series
+from perfsvc.units import some
 
 
 class ChangeKind(StrEnum):
@@ -85,6 +87,19 @@ class RootCause:
     suspects: tuple[Suspect, ...]
 
 
+AT_ONCE = "with unchanged code moved at once"
+"""How an evidence ends that is about a device and names no case."""
+
+
+def evidence_of(suspects: Sequence[Suspect]) -> str:
+    """Return the evidence of the first suspect, after the cases that share it, so that every number has its case."""
+    first = suspects[0].evidence
+    if first.endswith(AT_ONCE):
+        return first
+    sharing = dict.fromkeys(suspect.series.case.id for suspect in suspects if suspect.evidence == first)
+    return f"{some(list(sharing))}: {first}" if first else ""
+
+
 @dataclass(frozen=True, slots=True)
 class MovedSeries:
     """A series of a finding.
@@ -94,6 +109,7 @@ class MovedSeries:
         baseline_run: the run it was compared with.
         last_run: the newest run that shows the change; ``ratio`` and ``candidate_s`` come from this run.
         recovered_run: the run in which the series was back at its old level; None if it is not.
+        why: what the code of this case does more slowly, from its newest profiles; empty without profiles.
     """
 
     series: Series
@@ -107,6 +123,7 @@ class MovedSeries:
     recovered_run: int | None = None
     change: ChangeKind = ChangeKind.REGRESSION
     direction: Direction = Direction.SLOWER
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +141,6 @@ class Finding:
         moved: the series that moved; none if the finding is about something missing, which ``root_cause`` names.
         owner: who looks after it; empty without an owner.
         ignored_until: when an ignored finding reopens; None if it is not ignored, or ignored for good.
-        why: what the code does more slowly, from the newest profiles of one of its cases; empty without profiles.
     """
 
     id: int
@@ -140,7 +156,21 @@ class Finding:
     moved: tuple[MovedSeries, ...]
     owner: str = ""
     ignored_until: datetime | None = None
-    why: str = ""
+
+    @property
+    def worst(self) -> MovedSeries | None:
+        """The series that a headline shows: the largest change in the finding's direction; None without series.
+
+        Series that have not recovered go first.
+        """
+        every_series = self.standing or _furthest_first(self.moved)
+        in_direction = (moved for moved in every_series if moved.direction is self.direction)
+        return next(in_direction, next(iter(every_series), None))
+
+    @property
+    def why(self) -> str:
+        """What the code of the ``worst`` series does more slowly; empty without profiles of that case."""
+        return self.worst.why if self.worst else ""
 
     @property
     def direction(self) -> Direction | None:
@@ -163,8 +193,11 @@ class Finding:
     @property
     def standing(self) -> tuple[MovedSeries, ...]:
         """The series that are not back at their old level, the largest change first."""
-        left = [moved for moved in self.moved if moved.recovered_run is None]
-        return tuple(sorted(left, key=lambda moved: abs(log(moved.ratio)) if moved.ratio else inf, reverse=True))
+        return _furthest_first(moved for moved in self.moved if moved.recovered_run is None)
+
+
+def _furthest_first(moved: Iterable[MovedSeries]) -> tuple[MovedSeries, ...]:
+    return tuple(sorted(moved, key=lambda one: abs(log(one.ratio)) if one.ratio else inf, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)

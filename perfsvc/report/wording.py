@@ -4,22 +4,35 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import inf
+from typing import Protocol
 
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import TIME, CacheState, CheckVerdict, Finding, Judgement, MovedSeries, Series, Verdict
+from perfsvc.model import (
+    TIME,
+    CacheState,
+    Cause,
+    Direction,
+    Finding,
+    Judgement,
+    MovedSeries,
+    Series,
+    Verdict,
+)
 from perfsvc.report.rows import Key, RunDetails
 
 DASH = "–"
 
-NAMED = 3
-"""How many names a list shows before it says how many more there are."""
+NAMED = units.NAMED
 
 GROUPED = 1000
 """Numbers from here on have their digits grouped by thousands."""
 
-VERDICT_STYLES: Mapping[Verdict, str] = {
+Outcome = Verdict | Cause
+"""A verdict; or ``noise`` or ``environment``, if these moved a series and no code is to blame (``outcome``)."""
+
+OUTCOME_STYLES: Mapping[Outcome, str] = {
     Verdict.REGRESSION: "bold red",
     Verdict.BROKEN: "bold red",
     Verdict.MISSING: "yellow",
@@ -27,10 +40,14 @@ VERDICT_STYLES: Mapping[Verdict, str] = {
     Verdict.INCONCLUSIVE: "yellow",
     Verdict.NEW: "cyan",
     Verdict.UNCHANGED: "dim",
+    Cause.NOISE: "dim",
+    Cause.ENVIRONMENT: "magenta",
 }
 
-VERDICT_NOUNS: Mapping[Verdict, tuple[str, str]] = {
+OUTCOME_NOUNS: Mapping[Outcome, tuple[str, str]] = {
     Verdict.REGRESSION: ("regression", "regressions"),
+    Cause.NOISE: ("moved by noise", "moved by noise"),
+    Cause.ENVIRONMENT: ("moved by the environment", "moved by the environment"),
     Verdict.IMPROVEMENT: ("improvement", "improvements"),
     Verdict.UNCHANGED: ("unchanged", "unchanged"),
     Verdict.INCONCLUSIVE: ("inconclusive", "inconclusive"),
@@ -42,6 +59,11 @@ VERDICT_NOUNS: Mapping[Verdict, tuple[str, str]] = {
 ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
 
 CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
+
+NO_FINDING = "the run has uncommitted changes, so it raises no finding: commit and run again"
+
+TWICE = 1.995
+"""The smallest ratio that rounds to twice as much; from here on a bound is a multiple, not a percentage."""
 
 METRIC_UNITS: Mapping[str, Callable[[float], str]] = {
     "_bytes_per_s": units.rate,
@@ -148,9 +170,7 @@ def details(known: RunDetails) -> list[tuple[str, str]]:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def some(names: Sequence[str]) -> str:
-    """Return the names, or the first three and how many more there are."""
-    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"
+some = units.some
 
 
 def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
@@ -190,18 +210,45 @@ def series_cells(every_series: Sequence[Series]) -> list[Text]:
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def verdict_word(verdict: Verdict) -> Text:
-    """Return the verdict's word in its colour."""
-    return Text(verdict.value, VERDICT_STYLES[verdict])
+class Judged(Protocol):
+    """Anything with a verdict and, if it moved, a cause."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict."""
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why it moved; None if it did not."""
 
 
-def counts(judgements: Iterable[Judgement | CheckVerdict]) -> str:
-    """Return ``1 regression, 0 improvements, 8 unchanged``, then the other verdicts that occur."""
-    found = Counter(judgement.verdict for judgement in judgements)
+def outcome(judged: Judged) -> Outcome:
+    """Return the verdict; if the series moved and no code is to blame, return the cause (noise or environment)."""
+    return outcome_of(judged.verdict, judged.cause)
+
+
+def outcome_of(verdict: Verdict, cause: Cause | None) -> Outcome:
+    """Return what ``outcome`` does."""
+    return cause if cause and cause.blameless and verdict in CHANGED else verdict
+
+
+def outcome_word(word: Outcome) -> Text:
+    """Return an outcome's word in its colour."""
+    return Text(word.value, OUTCOME_STYLES[word])
+
+
+def tally(judgements: Iterable[Judged]) -> dict[Outcome, int]:
+    """Return how often each outcome occurs, zero included, in the order of a summary."""
+    found = Counter(map(outcome, judgements))
+    return {word: found[word] for word in OUTCOME_NOUNS}
+
+
+def counts(judgements: Iterable[Judged]) -> str:
+    """Return ``1 regression, 2 moved by noise, 0 improvements, 8 unchanged``, then the other verdicts that occur."""
     return ", ".join(
-        units.count(found[verdict], *nouns)
-        for verdict, nouns in VERDICT_NOUNS.items()
-        if found[verdict] or verdict in ALWAYS_COUNTED
+        units.count(number, *OUTCOME_NOUNS[word])
+        for word, number in tally(judgements).items()
+        if number or word in ALWAYS_COUNTED
     )
 
 
@@ -228,74 +275,125 @@ def replicas(judgement: Judgement) -> str:
     return "" if None in counted else "{} / {}".format(*counted)
 
 
-def reason_lines(judgements: Sequence[Judgement]) -> list[Text]:
-    """Return a line for each reason with the series that share it; unchanged series have none.
+def verdict_sentence(judgement: Judgement) -> str:
+    """Return the verdict on a series as a sentence without its full stop; all its numbers are of this series.
 
-    Inconclusive series with a known bound share one line that gives the bound.
+    ``regression dot/tree[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, cause: kernel; beyond the threshold of 1 %``
     """
-    return [*_reasons(judgements, lambda judgement: judgement.reason), *_bounds(judgements)]
+    return _sentence(outcome(judgement), [series_name(judgement.series)], _predicate(judgement)).plain
 
 
-def changed_lines(judgements: Sequence[Judgement]) -> list[Text]:
-    """Return the full evidence of each series that changed, and one line for bounded inconclusive series."""
-    changed = [judgement for judgement in judgements if judgement.verdict in CHANGED]
-    return [*_reasons(changed, _evidence), *_bounds(judgements)]
+def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
+    """Return the sentence of a series of a finding, with the explanation of its case; the finding has the cause."""
+    slower = moved.direction is Direction.SLOWER
+    judgement = Judgement(
+        moved.series,
+        Verdict.REGRESSION if slower else Verdict.IMPROVEMENT,
+        moved.why,
+        ratio=moved.ratio,
+        low=moved.low,
+        high=moved.high,
+        cause=finding.cause if finding.cause.blameless else None,
+    )
+    name = series_name(moved.series) + (f" on {moved.series.device}" if len(finding.devices) > 1 else "")
+    return _sentence(outcome(judgement), [name], _predicate(judgement)).plain
 
 
-def _reasons(judgements: Sequence[Judgement], reason: Callable[[Judgement], str]) -> list[Text]:
-    names = series_names([judgement.series for judgement in judgements])
-    sharing: dict[tuple[Verdict, str], list[str]] = defaultdict(list)
-    for name, judgement in zip(names, judgements, strict=True):
-        if judgement.verdict is not Verdict.UNCHANGED and _bound(judgement) is None:
-            sharing[judgement.verdict, reason(judgement)].append(name)
-    return [
-        Text.assemble(verdict_word(verdict), " ", (some(cases), "bold"), f": {text}")
-        for (verdict, text), cases in sharing.items()
+def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> list[Text]:
+    """Return the sentences of the verdicts, without those of unchanged series; equal ones share a line.
+
+    Inconclusive series whose change has a bound share one line, in which each has its own bound, the widest first.
+
+    Args:
+        judgements: the verdicts.
+        figures: write the change and its evidence too; False below a table that has them.
+    """
+    every_series = [judgement.series for judgement in judgements]
+    several = len({series.device for series in every_series}) > 1
+    names = [
+        name + (f" on {series.device}" if several else "")
+        for name, series in zip(series_names(every_series), every_series, strict=True)
     ]
+    sharing: dict[tuple[Outcome, str], list[str]] = defaultdict(list)
+    bounds: list[tuple[float, str]] = []
+    for name, judgement in zip(names, judgements, strict=True):
+        if bound := possible_change(judgement):
+            bounds.append((_width(judgement), f"{name} ({bound})"))
+        elif judgement.verdict is not Verdict.UNCHANGED:
+            sharing[outcome(judgement), _predicate(judgement, figures=figures)].append(name)
+    lines = [_sentence(word, cases, text) for (word, text), cases in sharing.items()]
+    if bounds:
+        widest_first = [text for _, text in sorted(bounds, key=lambda bound: bound[0], reverse=True)]
+        word = outcome_word(Verdict.INCONCLUSIVE)
+        lines.append(Text.assemble(word, f", {TOO_NOISY}: ", (some(widest_first), "bold")))
+    return lines
 
 
-def _evidence(judgement: Judgement) -> str:
-    counted = replicas(judgement)
+def possible_change(judgement: Judgement) -> str:
+    """Return how much an inconclusive series may have changed, or nothing without a finite interval.
+
+    ``up to 3 % slower or 1 % faster``; ``up to 19 times as long`` if the time may have doubled.
+    """
+    low, high = judgement.low, judgement.high
+    if judgement.verdict is not Verdict.INCONCLUSIVE or not low or high is None or high == inf:
+        return ""
+    is_time = judgement.series.metric == TIME
+    more, less, multiple = ("slower", "faster", "long") if is_time else ("higher", "lower", "high")
+    parts = [
+        f"{high:.2g} times as {multiple}" if high >= TWICE else f"{_percent(high - 1)} {more}" if high > 1 else "",
+        f"{_percent(1 - low)} {less}" if low < 1 else "",
+    ]
+    return f"up to {' or '.join(filter(None, parts))}" if any(parts) else ""
+
+
+TOO_NOISY = "too noisy to tell"
+
+
+def _sentence(word: Outcome, cases: Sequence[str], predicate: str) -> Text:
+    return Text.assemble(outcome_word(word), " ", (some(cases), "bold"), f": {predicate}")
+
+
+def _predicate(judgement: Judgement, *, figures: bool = True) -> str:
+    """Return what a sentence states about a series: its change with the evidence, and the reason."""
+    if bound := possible_change(judgement):
+        return f"{bound}, {TOO_NOISY}"
+    word, counted = outcome(judgement), replicas(judgement)
+    moved = judgement.verdict in CHANGED
+    levels = [level(value, judgement.series.metric) for value in (judgement.baseline_s, judgement.candidate_s) if value]
     facts = (
         change_and_interval(judgement.ratio, judgement.low, judgement.high),
-        f"{counted} replicas" if counted else "",
-        "" if judgement.smallest is None else f"{units.change(judgement.smallest)} would have shown",
-        f"cause: {judgement.cause}" if judgement.cause else "",
+        " → ".join(levels) if moved and len(levels) > 1 else "",
+        f"{counted} replicas" if moved and counted else "",
+        f"{units.change(judgement.smallest)} would have shown" if moved and judgement.smallest is not None else "",
+        f"cause: {judgement.cause}" if judgement.cause and judgement.cause is not word else "",
     )
-    return "; ".join(filter(None, [", ".join(filter(None, facts)), judgement.reason]))
+    evidence = ", ".join(filter(None, facts)) if figures else ""
+    return "; ".join(filter(None, [evidence, judgement.reason])) or word.value
 
 
-def _bound(judgement: Judgement) -> float | None:
-    """Return the largest change that an inconclusive series can have, as a fraction; None without a finite interval."""
-    if judgement.verdict is not Verdict.INCONCLUSIVE or not judgement.low or judgement.high in {None, inf}:
-        return None
-    return max(judgement.high or 0.0, 1 / judgement.low) - 1
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %"
 
 
-def _bounds(judgements: Sequence[Judgement]) -> list[Text]:
-    names = series_names([judgement.series for judgement in judgements])
-    pairs = zip(names, map(_bound, judgements), strict=True)
-    bounds = {name: bound for name, bound in pairs if bound is not None}
-    if not bounds:
-        return []
-    least, most = (units.change(end(bounds.values())) for end in (min, max))
-    both_in_percent = most.endswith(" %")
-    above = most if least == most else f"{least.removesuffix(' %') if both_in_percent else least} to {most}"
-    return [
-        Text.assemble(verdict_word(Verdict.INCONCLUSIVE), ", ", f"nothing above {above}: ", (some([*bounds]), "bold"))
-    ]
+def _width(judgement: Judgement) -> float:
+    """Return the far end of an inconclusive series' interval, as the ratio of the larger level to the smaller one."""
+    return max(judgement.high or 1.0, 1 / (judgement.low or 1.0))
 
 
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def worst(finding: Finding) -> MovedSeries:
-    """Return the series that moved furthest, preferring series that have not recovered."""
-    return (finding.standing or finding.moved)[0]
-
-
 def finding_title(finding: Finding) -> str:
     """Return the variant that moved furthest and how many other variants moved: ``dot/tree and 2 more``."""
-    cases = [moved.series.case for moved in (*finding.standing, *finding.moved)]
+    if finding.worst is None:
+        return finding.root_cause
+    cases = [moved.series.case for moved in (finding.worst, *finding.standing, *finding.moved)]
     variants = list(dict.fromkeys(f"{case.benchmark}/{case.variant}" for case in cases))
     return variants[0] + (f" and {len(variants) - 1} more" if len(variants) > 1 else "")
+
+
+def why(finding: Finding) -> str:
+    """Return the explanation of the series that a finding is shown with, after its case if the finding has several."""
+    has_several_cases = len({moved.series.case for moved in finding.moved}) > 1
+    case = f"{finding.worst.series.case.id}: " if finding.worst and has_several_cases else ""
+    return f"{case}{finding.why}" if finding.why else ""

@@ -74,7 +74,7 @@ def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert message.json["title"] == "scale/beta[n=100] slower by 5 %"
     body = message.json["message"]
     assert "Finding 1 (new): kernel" in body
-    assert "- +5.0 % (+5.0 % to +5.0 %) scale/beta[n=100]" in body
+    assert "- regression scale/beta[n=100]: +5.0 % (+5.0 % to +5.0 %)\n" in body
     assert "perfsvc findings show 1\nhttps://perf.example.org/findings/1.html" in body
     assert message.headers[HEADER].startswith("perfsvc-")
     assert nights.night(slow) == ("nothing new", [])

@@ -69,11 +69,11 @@ def test_the_page_shows_every_case_and_makes_no_request(place):
 
 def test_verdicts_are_in_the_table_the_page_and_the_export(place):
     table = place("report", "x2", code=0).out
-    assert len(re.findall(r"\+100\.0 % regression", table)) == 6
-    assert "6 regressions" in table
+    assert len(re.findall(r"\+100\.0 % environment", table)) == 6
+    assert "0 regressions, 6 moved by the environment" in table
     page = place("report", "x2", "--format", "html", code=0).out
     assert (
-        page.count('<td data-name="verdict" class="verdict regression"><span>regression <small>+100.0 %</small>') == 6
+        page.count('<td data-name="verdict" class="verdict environment"><span>environment <small>+100.0 %</small>') == 6
     )
     rows = place("report", "x2", "--summary", "--format", "json", code=0).json
     assert {(row["verdict"], round(row["ratio"], 6), row["baseline_run"]) for row in rows} == {("regression", 2.0, 1)}

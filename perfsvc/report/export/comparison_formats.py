@@ -35,8 +35,8 @@ def comparison_markdown(base: ComparedRun | None, new: ComparedRun, judgements: 
         judgements: as ``judge.verdicts`` made them.
     """
     every_judgement = _named(judgements)
-    first = [named for named in every_judgement if named[1].verdict in FIRST]
-    folded = [named for named in every_judgement if named[1].verdict not in FIRST]
+    first = [named for named in every_judgement if wording.outcome(named[1]) in FIRST]
+    folded = [named for named in every_judgement if wording.outcome(named[1]) not in FIRST]
     against = prose(base.description) if base else "the baseline of each series"
     parts = [f"### {prose(wording.counts(judgements))}", f"{prose(new.description)}, against {against}"]
     if first:
@@ -61,7 +61,8 @@ def _table(rows: Sequence[Named]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"|{'|'.join(COLUMNS.get(head, '---') for head in heads)}|"
     for name, judgement in islice(rows, MOST_ROWS):
-        verdict = f"**{judgement.verdict}**" if judgement.verdict in FIRST else judgement.verdict.value
+        word = wording.outcome(judgement)
+        verdict = f"**{word}**" if word in FIRST else word.value
         device = [prose(judgement.series.device_model)] if several else []
         values = [wording.comparison_value(judgement, column) for column in COLUMNS]
         yield f"| {' | '.join(map(cell, [verdict, code(name), *device, *values, judgement.cause or '']))} |"
@@ -70,7 +71,7 @@ def _table(rows: Sequence[Named]) -> Iterator[str]:
 
 
 def _reasons(judgements: Sequence[Judgement]) -> Iterator[str]:
-    lines = wording.reason_lines(judgements)
+    lines = wording.verdict_lines(judgements, figures=False)
     for line in lines[:MOST_REASONS]:
         text = line.plain
         yield f"- {prose(text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + '…')}"
@@ -99,16 +100,10 @@ def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
     test = ET.SubElement(suite, "testcase", classname=printable(classname), name=printable(name))
     match judgement.verdict:
         case Verdict.REGRESSION if not (judgement.cause and judgement.cause.blameless):
-            fail(test, judgement.verdict.value, _in_words(judgement))
+            fail(test, judgement.verdict.value, wording.verdict_sentence(judgement))
         case Verdict.BROKEN:
             fail(test, judgement.verdict.value, judgement.reason)
         case Verdict.MISSING:
             ET.SubElement(test, "skipped", message=printable(judgement.reason))
         case _:
-            ET.SubElement(test, "system-out").text = printable(_in_words(judgement))
-
-
-def _in_words(judgement: Judgement) -> str:
-    cause = f"cause: {judgement.cause}" if judgement.cause else ""
-    facts = (f"{column}: {wording.comparison_value(judgement, column)}" for column in COLUMNS)
-    return "; ".join(filter(None, [judgement.verdict.value, *facts, cause, judgement.reason]))
+            ET.SubElement(test, "system-out").text = printable(wording.verdict_sentence(judgement))

@@ -30,6 +30,7 @@ from perfsvc.model import (
     Trial,
     Verdict,
 )
+from perfsvc.report import wording
 from perfsvc.report.checks import StaticCheck
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, RunReport
 
@@ -77,7 +78,7 @@ def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequ
         "new": new.run,
         "base_run": plain(base),
         "new_run": plain(new),
-        "counts": dict(Counter(judgement.verdict.value for judgement in judgements)),
+        "counts": {word.value: number for word, number in wording.tally(judgements).items() if number},
         "verdicts": [plain(judgement) for judgement in judgements],
     }
 
@@ -199,6 +200,7 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
         "smallest": plain(judgement and judgement.smallest),
         "baseline_replicas": judgement and judgement.baseline_replicas,
         "cause": plain(judgement and judgement.cause),
+        "sentence": judgement and wording.verdict_sentence(judgement),
     }
 
 
@@ -211,11 +213,16 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "metric": series.metric,
         "cache": plain(series.cache),
         **{name: value for name, value in _fields(judgement).items() if name != "series"},
+        "sentence": wording.verdict_sentence(judgement),
     }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return {**_fields(finding), **_values(finding, ("direction", "changes", "devices"))}
+    return {
+        **_fields(finding),
+        **_values(finding, ("direction", "changes", "devices", "why")),
+        "moved": [{**plain(moved), "sentence": wording.moved_sentence(finding, moved)} for moved in finding.moved],
+    }
 
 
 def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from perfsvc import units
-from perfsvc.model import AUXILIARY, CacheState, Status
+from perfsvc.model import AUXILIARY, CacheState, Cause, Status, Verdict
 from perfsvc.report import wording
 from perfsvc.report.export.frames import details
 from perfsvc.report.pages.render import template
@@ -14,7 +14,7 @@ from perfsvc.report.tables.run import CPU_NOTE
 
 BAD = frozenset({Status.FAILED.value, Status.WRONG.value})
 
-ABSENT = {"verdict": "", "ratio": None, "relative_to": "", "relative_speed": None}
+ABSENT = {"verdict": "", "cause": None, "ratio": None, "relative_to": "", "relative_speed": None}
 """The values of columns that only some summaries have."""
 
 
@@ -63,10 +63,12 @@ def _line(record: dict[Any, Any], cache: str) -> dict[str, Any]:
     without_columns = replace(
         case_details, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
     )
-    known = {str(name): None if pd.isna(value) else value for name, value in record.items()}
+    known = ABSENT | {str(name): None if pd.isna(value) else value for name, value in record.items()}
+    verdict, cause = known["verdict"], known["cause"]
     return {
-        **ABSENT,
         **known,
+        "verdict": wording.outcome_of(Verdict(verdict), Cause(cause) if cause else None) if verdict else "",
+        "moved": verdict in wording.CHANGED,
         "name": f"{record['variant']} {cache}".rstrip(),
         "metrics": [(name, wording.metric_value(name, value)) for name, value in sorted(own.items())],
         "details": wording.details(without_columns),

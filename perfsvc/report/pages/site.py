@@ -17,9 +17,8 @@ from perfsvc.model import (
     Series,
     StageRow,
     Status,
-    Verdict,
 )
-from perfsvc.report.wording import series_name
+from perfsvc.report.wording import Outcome, series_name
 
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
@@ -33,7 +32,7 @@ class RunPoint:
         segment: the id of its environment.
         level: in seconds, or in the metric's own unit.
         replicas: the number of replicas behind the level.
-        verdict: only if the chart marks the run as an event; else None.
+        verdict: only if the chart marks the run as an event; else None. The cause instead if no code is to blame.
     """
 
     run: int
@@ -44,7 +43,7 @@ class RunPoint:
     low: float | None = None
     high: float | None = None
     replicas: int = 0
-    verdict: Verdict | None = None
+    verdict: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What each page shows, computed from the site: lists in their order, and links to pages that exist."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,7 @@ from perfsvc import units
 from perfsvc.model import (
     ENERGY,
     TIME,
+    Cause,
     Environment,
     EventKind,
     Finding,
@@ -53,13 +54,15 @@ COUNTED = (
     Verdict.BROKEN,
     Verdict.MISSING,
     Verdict.IMPROVEMENT,
+    Cause.ENVIRONMENT,
+    Cause.NOISE,
     Verdict.INCONCLUSIVE,
     Verdict.NEW,
     Verdict.UNCHANGED,
 )
-"""The verdicts by importance."""
+"""The outcomes by importance."""
 
-MOVED = (Verdict.REGRESSION, Verdict.MISSING, Verdict.IMPROVEMENT)
+MOVED = (Verdict.REGRESSION, Verdict.MISSING, Verdict.IMPROVEMENT, Cause.ENVIRONMENT, Cause.NOISE)
 BAD = frozenset({Status.WRONG, Status.FAILED})
 
 MOST_SAMPLES = 200
@@ -140,20 +143,20 @@ class Views:
         ]
 
     @property
-    def counts(self) -> list[tuple[Verdict, str, int]]:
-        """Each verdict with its noun and the number of series that have it tonight."""
-        found = Counter(judgement.verdict for judgement in self.site.verdicts)
-        nouns = wording.VERDICT_NOUNS
-        return [(verdict, nouns[verdict][found[verdict] != 1], found[verdict]) for verdict in COUNTED]
+    def counts(self) -> list[tuple[wording.Outcome, str, int]]:
+        """Each outcome with its noun and the number of series that have it tonight, the most important first."""
+        found, nouns = wording.tally(self.site.verdicts), wording.OUTCOME_NOUNS
+        return [(word, nouns[word][found[word] != 1], found[word]) for word in COUNTED]
 
     @property
     def moved(self) -> list[Judgement]:
         """What moved or went missing tonight, the worst first."""
 
         def weight(judgement: Judgement) -> tuple[int, float]:
-            return MOVED.index(judgement.verdict), -abs((judgement.ratio or 1.0) - 1)
+            return MOVED.index(wording.outcome(judgement)), -abs((judgement.ratio or 1.0) - 1)
 
-        return sorted((judgement for judgement in self.site.verdicts if judgement.verdict in MOVED), key=weight)
+        moved = [judgement for judgement in self.site.verdicts if wording.outcome(judgement) in MOVED]
+        return sorted(moved, key=weight)
 
     @property
     def failed(self) -> list[tuple[SeriesView, RunPoint]]:

@@ -43,10 +43,10 @@ def _answer(bisection: Bisection) -> Iterator[Text]:
     subject = case if bisection.metric == TIME else f"{bisection.metric} of {case}"
     match bisection.culprits:
         case ():
-            yield Text.assemble(wording.verdict_word(bisection.verdict), f": {bisection.reason}")
+            yield Text.assemble(wording.outcome_word(bisection.verdict), f": {bisection.reason}")
             return
         case (culprit,):
-            style = wording.VERDICT_STYLES[bisection.verdict] if bisection.proven else "yellow"
+            style = wording.OUTCOME_STYLES[bisection.verdict] if bisection.proven else "yellow"
             first = f"is the first commit at which {subject} is {slower}"
             yield Text.assemble((culprit.short, style), " ", (first, "bold"))
         case several:

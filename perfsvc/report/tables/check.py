@@ -22,7 +22,7 @@ from perfsvc.report.checks import (
     variant_of,
 )
 from perfsvc.report.tables.layout import Responsive, grid
-from perfsvc.report.wording import DASH, some, verdict_word
+from perfsvc.report.wording import DASH, outcome_word, some
 
 LAYOUTS = (
     ("registers", "spills", "stack", "shared", "dynamic", "barriers", "threads", "occupancy", "instructions"),
@@ -66,7 +66,7 @@ def _changes(lines: Sequence[CheckLine], check: StaticCheck) -> RenderableType:
     parts: list[RenderableType] = []
     for (verdict, cause, subject), group in groupby(lines, lambda line: (line.verdict, line.cause, line.subject)):
         cause_text = f" {cause}" if cause else ""
-        parts.append(Text.assemble(verdict_word(verdict), (cause_text, "dim"), " ", (subject, "bold")))
+        parts.append(Text.assemble(outcome_word(verdict), (cause_text, "dim"), " ", (subject, "bold")))
         rows = Table.grid(padding=(0, 2, 0, 0))
         rows.add_column(width=INDENT)
         rows.add_column(width=width)

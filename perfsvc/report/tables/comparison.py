@@ -31,7 +31,7 @@ def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Seq
     against = base.description if base else "the baseline of each series"
     heading = Text(f"{new.description}\nagainst {against}", "bold")
     table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
-    reasons = wording.reason_lines(judgements)
+    reasons = wording.verdict_lines(judgements, figures=False)
     return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(wording.counts(judgements)))
 
 
@@ -44,9 +44,10 @@ def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Tabl
         left = column == "interval"
         table.add_column(column, justify="left" if left else "right", no_wrap=not left or columns != LAYOUTS[-1])
     for judgement, case in zip(judgements, cases, strict=True):
-        verdict = wording.verdict_word(judgement.verdict)
+        outcome = wording.outcome(judgement)
+        word = wording.outcome_word(outcome)
         table.add_row(
-            verdict.append(f" {judgement.cause}", "dim") if judgement.cause else verdict,
+            word.append(f" {judgement.cause}", "dim") if judgement.cause not in {None, outcome} else word,
             case,
             *(Text(wording.comparison_value(judgement, column)) for column in columns),
         )

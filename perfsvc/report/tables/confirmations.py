@@ -55,5 +55,5 @@ def counts(confirmations: Sequence[Confirmation]) -> str:
 def _cause(confirmation: Confirmation) -> Text:
     cause = confirmation.cause.value
     if confirmation.confirmed:
-        return Text(cause, wording.VERDICT_STYLES[confirmation.verdict or Verdict.REGRESSION])
+        return Text(cause, wording.OUTCOME_STYLES[confirmation.verdict or Verdict.REGRESSION])
     return Text(cause, "dim" if confirmation.cleared else "yellow")

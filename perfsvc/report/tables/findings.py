@@ -56,7 +56,7 @@ def _lines(finding: Finding) -> Iterator[Text]:
     if finding.evidence:
         yield Text(f"in run {finding.first_run}: {finding.evidence}")
     if finding.why:
-        yield Text(f"why: {finding.why}")
+        yield Text(f"why: {wording.why(finding)}")
     if finding.owner:
         yield Text(f"owner: {finding.owner}")
     if finding.state is not FindingState.OPEN:

@@ -185,7 +185,7 @@ def _metric_cell(row: MetricRow, column: str) -> Text:
 def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
     if judgement is None:
         return Text(DASH)
-    word = wording.verdict_word(judgement.verdict)
+    word = wording.outcome_word(wording.outcome(judgement))
     if judgement.ratio is None:
         return word
     return Text("\n" if stacked else " ").join([Text(units.percent(judgement.ratio)), word])
@@ -207,7 +207,9 @@ def _notes(rows: Sequence[ResultRow]) -> list[Text]:
     notes = _sharing(rows, lambda row: row.notes)
     lines += [Text.assemble("! ", (some(cases), "bold"), f": {note}") for note, cases in notes.items()]
     lines += [_status_line(row, row.case.id) for row in rows if row.status is None]
-    return lines + wording.changed_lines(_judgements(rows))
+    judgements = _judgements(rows)
+    shown = [one for one in judgements if one.verdict in wording.CHANGED or wording.possible_change(one)]
+    return lines + wording.verdict_lines(shown)
 
 
 def _status_line(row: ResultRow, name: str) -> Text:

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
-from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series, Verdict
+from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunPoint, SeriesView, Site
+from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.store import (
     DeviceConditions,
@@ -226,14 +227,14 @@ def series_views(
     )
     views = []
     for series in ordered:
-        verdicts = {event.run: event.verdict for event in events.get(series, ())}
+        verdicts = {event.run: outcome(event) for event in events.get(series, ())}
         points = _points(histories[series], verdicts)
         levels = tuple(_levels([point for point in points if point.run not in dirty], breaks.get(series, ())))
         views.append(SeriesView(series, points, levels, samples.get(series, {}), tonight.get(series)))
     return tuple(views)
 
 
-def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Verdict]) -> tuple[RunPoint, ...]:
+def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Outcome]) -> tuple[RunPoint, ...]:
     centers, lows, highs = (values.tolist() for values in judge.levels_of(_replicas(history)))
     return tuple(
         RunPoint(

@@ -1,7 +1,7 @@
 """Update the findings after a run: raise, extend, reopen and resolve them. Each root cause has one finding."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import groupby, islice
@@ -10,7 +10,18 @@ from operator import itemgetter
 from statistics import median
 
 from perfsvc import judge, units
-from perfsvc.model import Cause, Confirmation, Direction, Environment, FindingUpdates, RootCause, Series, Suspect
+from perfsvc.model import (
+    AT_ONCE,
+    Cause,
+    Confirmation,
+    Direction,
+    Environment,
+    FindingUpdates,
+    RootCause,
+    Series,
+    Suspect,
+    evidence_of,
+)
 from perfsvc.service.compare.compare import sides_of
 from perfsvc.service.findings.suspects import (
     Recovered,
@@ -60,7 +71,7 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
     for group in changes.together:
         suspects = without_recoveries(store, run, group, recovered)
         if 2 * len(suspects) > len(group):
-            evidence = f"{units.count(len(group), 'case')} with unchanged code moved at once"
+            evidence = f"{units.count(len(group), 'case')} {AT_ONCE}"
             yield from (replace(suspect, evidence=evidence) for suspect in suspects)
 
 
@@ -89,13 +100,7 @@ def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> lis
     groups: dict[tuple[Cause | None, str], list[Suspect]] = defaultdict(list)
     for suspect in sorted(suspects, key=size_of_change, reverse=True):
         groups[suspect.judgement.cause, root_causes.of(suspect)].append(suspect)
-    return [RootCause(text, _evidence(group), tuple(group)) for (_, text), group in groups.items()]
-
-
-def _evidence(group: Sequence[Suspect]) -> str:
-    largest = group[0]
-    same = all(suspect.evidence == largest.evidence for suspect in group)
-    return largest.evidence if same else f"{largest.series.case.id}: {largest.evidence}"
+    return [RootCause(text, evidence_of(group), tuple(group)) for (_, text), group in groups.items()]
 
 
 # --- root causes -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from perfsvc.device.find import find
 from perfsvc.errors import InfrastructureError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.model import Confirmation, DeviceInfo, Judgement, Status, Verdict
+from perfsvc.model import Confirmation, DeviceInfo, Judgement, Status
+from perfsvc.report.wording import NO_FINDING, Judged, counts
 from perfsvc.service import doctor as doctors
 from perfsvc.service import retention
 from perfsvc.service.check import check as checks
@@ -157,8 +158,7 @@ def check(night: Night) -> StageResult:
         ),
         night.log,
     )
-    verdicts = _counts([verdict.verdict for verdict in outcome.verdicts])
-    return StageResult(f"check {outcome.check}: {verdicts}", outcome.exit_code(strict=False))
+    return StageResult(f"check {outcome.check}: {_counts(outcome.verdicts)}", outcome.exit_code(strict=False))
 
 
 def run(night: Night) -> StageResult:
@@ -187,8 +187,7 @@ def run(night: Night) -> StageResult:
 def judge(night: Night) -> StageResult:
     """Compare each series of the run with its baseline."""
     judgements = judge_measured(night.store, night.run, night.request)
-    verdicts = _counts([judgement.verdict for judgement in judgements])
-    return StageResult(verdicts, _exit_code(night, judgements, ()))
+    return StageResult(_counts(judgements), _exit_code(night, judgements, ()))
 
 
 def confirm(night: Night) -> StageResult:
@@ -210,11 +209,11 @@ def confirm(night: Night) -> StageResult:
     if night.stopping():
         raise NightStoppedError
     confirmations = store.confirmations.of_run(number)
-    counts = Counter(str(confirmation.cause) for confirmation in confirmations)
-    causes = ", ".join(f"{count} {cause}" for cause, count in sorted(counts.items()))
-    return StageResult(
-        causes or "there was no suspect", _exit_code(night, store.verdicts.of_run(number), confirmations)
-    )
+    causes = Counter(str(confirmation.cause) for confirmation in confirmations)
+    judgements = store.verdicts.of_run(number)
+    answers = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
+    text = f"{answers}: {_counts(judgements)}" if answers else "there was no suspect"
+    return StageResult(text, _exit_code(night, judgements, confirmations))
 
 
 def profile(night: Night) -> StageResult:
@@ -241,8 +240,9 @@ def findings(night: Night) -> StageResult:
     """Update the findings: raise new ones, resolve those that are over."""
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
     changes = {"raised": updates.raised, "reopened": updates.reopened, "resolved": updates.resolved}
-    counts = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
-    return StageResult(", ".join(counts) or "nothing new")
+    changed = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
+    nothing = NO_FINDING if night.store.runs.get(night.run).provenance.dirty else "nothing new"
+    return StageResult(", ".join(changed) or nothing)
 
 
 def report(night: Night) -> StageResult:
@@ -318,7 +318,6 @@ def _has_failed(night: Night) -> bool:
     return bool({Status.FAILED, Status.WRONG} & night.store.runs.get(night.run).counts.keys())
 
 
-def _counts(verdicts: Sequence[Verdict]) -> str:
-    """Return how often each verdict occurs, in words."""
-    counts = Counter(verdicts)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]) or "nothing to judge"
+def _counts(judgements: Sequence[Judged]) -> str:
+    """Return how often each outcome occurs, in words."""
+    return counts(judgements) if judgements else "nothing to judge"

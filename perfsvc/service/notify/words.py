@@ -10,7 +10,7 @@ from pathlib import Path
 from perfsvc import units
 from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries
 from perfsvc.report.pages.site import finding_page
-from perfsvc.report.wording import change_and_interval, direction_word, finding_title, series_name
+from perfsvc.report.wording import direction_word, finding_title, moved_sentence, series_name
 from perfsvc.service.notify.news import News
 from perfsvc.store import StageRow
 
@@ -95,11 +95,10 @@ def _paragraphs(findings: Sequence[Finding], event: str, site: str) -> Iterator[
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [
-            *(f"- {_change(moved)} {series_name(moved.series)}" for moved in cases[:WORST]),
+            *(f"- {moved_sentence(finding, moved)}" for moved in cases[:WORST]),
             *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
             f"on {_devices(finding)}",
             *([finding.evidence] if finding.evidence else []),
-            *([f"Why: {finding.why}"] if finding.why else []),
             *([f"{finding.owner} looks after it"] if finding.owner else []),
         ]
         yield _paragraph(finding, event, lines, site)
@@ -119,11 +118,6 @@ def _devices(finding: Finding) -> str:
     """Return the GPUs of a finding: ``NVIDIA H200``, ``3 GPUs: NVIDIA H100, NVIDIA H200``."""
     models = ", ".join(sorted(set(finding.devices.values())))
     return models if len(finding.devices) == 1 else f"{len(finding.devices)} GPUs: {models}"
-
-
-def _change(moved: MovedSeries) -> str:
-    """Return ``+5.3 % (+4.9 % to +5.6 %)``, or ``moved:`` if the ratio is unknown."""
-    return change_and_interval(moved.ratio, moved.low, moved.high) or "moved:"
 
 
 def _list(heading: str, items: Sequence[str], further: str) -> Iterator[str]:
@@ -150,14 +144,16 @@ def _distinct(broken: Sequence[Judgement]) -> list[Judgement]:
 
 
 def _moved(finding: Finding) -> str:
-    """Return how far the worst case of a finding moved: ``transpose/tiled[n=4096] slower by 5.3 %``."""
-    cases = sorted(finding.standing or finding.moved, key=_badness, reverse=True)
-    worst, has_several_cases = cases[0], len(cases) > 1
-    name = finding_title(finding) if has_several_cases else series_name(worst.series)
+    """Return how far the worst case of a finding moved: ``transpose/tiled[n=4096] slower by 5.3 %, and 2 more``."""
+    worst, others = finding.worst, len(finding.standing or finding.moved) - 1
+    more = f", and {others} more" if others else ""
+    if worst is None:
+        return finding_title(finding)
+    name = series_name(worst.series)
     if worst.ratio is None:
-        return f"{name} moved"
+        return f"{name} moved{more}"
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
-    return f"{name} {direction} by {'up to ' if has_several_cases else ''}{size}"
+    return f"{name} {direction} by {size}{more}"
 
 
 def _badness(moved: MovedSeries) -> float:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, inser
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
+    TIME,
     Cause,
     Direction,
     EventKind,
@@ -22,6 +23,7 @@ from perfsvc.model import (
     RootCause,
     Series,
     Suspect,
+    evidence_of,
 )
 from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys, series_of, with_series
 from perfsvc.store.schema.code_tables import Explanations
@@ -59,6 +61,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
     if not findings:
         return []
     numbers = {finding.id for finding in findings}
+    sentences = _sentences(connection, numbers)
     moved: dict[int, list[MovedSeries]] = defaultdict(list)
     for row, series in series_rows(connection, numbers):
         moved[row.finding_id].append(
@@ -74,9 +77,9 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
                 recovered_run=row.recovered_run_id,
                 change=row.change,
                 direction=row.direction,
+                why=sentences.get((row.finding_id, row.case_id, row.device_id), "") if row.metric == TIME else "",
             )
         )
-    sentences = _sentences(connection, numbers)
     return [
         Finding(
             id=finding.id,
@@ -92,7 +95,6 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
             moved=tuple(moved[finding.id]),
             owner=finding.owner,
             ignored_until=finding.ignored_until,
-            why=sentences.get(finding.id, ""),
         )
         for finding in findings
     ]
@@ -105,21 +107,21 @@ def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 
 
-def _sentences(connection: Connection, numbers: Collection[int]) -> dict[int, str]:
-    """Return the newest explanation of each finding's cases; a finding without an explanation is absent."""
+def _sentences(connection: Connection, numbers: Collection[int]) -> dict[tuple[int, int, int], str]:
+    """Return the newest explanation of each case by the ids of finding, case and device; absent if there is none."""
     of_finding = and_(
         Explanations.case_id == FindingCases.case_id,
         Explanations.device_id == FindingCases.device_id,
         Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
     )
     query = (
-        select(Findings.id, Explanations.sentence)
+        select(Findings.id, Explanations.case_id, Explanations.device_id, Explanations.sentence)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
         .join(Explanations, of_finding)
         .where(Findings.id.in_(numbers), Explanations.sentence != "")
         .order_by(Explanations.id)
     )
-    return {row.id: row.sentence for row in connection.execute(query)}
+    return {(row.id, row.case_id, row.device_id): row.sentence for row in connection.execute(query)}
 
 
 def put_event(
@@ -204,7 +206,7 @@ def _add_suspects(
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
     rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
     unassigned: list[Suspect] = []
-    reopened: set[int] = set()
+    reopened: dict[int, list[Suspect]] = defaultdict(list)
     seen: set[int] = set()
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
@@ -212,15 +214,17 @@ def _add_suspects(
         if row is None:
             unassigned.append(suspect)
         elif _see_again(connection, run, row, suspect.judgement):
-            reopened.add(row.finding_id)
+            reopened[row.finding_id].append(suspect)
         else:
             seen.add(row.finding_id)
     for finding in sorted(reopened):
-        _set_state(connection, finding, FindingState.OPEN, cause.evidence, run=run, now=now)
+        evidence = evidence_of(reopened[finding]) or cause.evidence
+        _set_state(connection, finding, FindingState.OPEN, evidence, run=run, now=now)
     updates["reopened"].update(reopened)
-    updates["seen"].update(seen - reopened)
+    updates["seen"].update(seen - reopened.keys())
     if unassigned:
-        _join_or_raise(connection, run, replace(cause, suspects=tuple(unassigned)), now, updates)
+        left = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
+        _join_or_raise(connection, run, left, now, updates)
 
 
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
@@ -294,7 +298,9 @@ def _join_or_raise(
     else:
         _set_last_run(connection, finding, run)
         cases = ", ".join(sorted({suspect.series.case.id for suspect in cause.suspects}))
-        kind, text = EventKind.JOINED, f"{cases}: {cause.evidence}"
+        evidence = {suspect.evidence for suspect in cause.suspects}
+        shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
+        kind, text = EventKind.JOINED, shared or f"{cases}; {cause.evidence}"
         updates["joined"].add(finding)
     connection.execute(insert(FindingCases), [row | {"finding_id": finding} for row in rows])
     put_event(connection, finding, kind, text, run=run, at=now)

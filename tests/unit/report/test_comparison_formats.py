@@ -50,7 +50,7 @@ def test_changed_series_stand_in_a_table_with_reasons_and_the_rest_is_folded():
         "| **regression** | `transpose/tiled_TILE32[n=64]` | +5.0 % | +4.0 % to +6.0 % "
         "| 100.0 µs | 105.0 µs | kernel |\n\n"
         "- regression transpose/tiled_TILE32&#91;n=64&#93;: beyond the threshold of 3 %\n"
-        "- inconclusive, nothing above 3 %: transpose/padded&#91;n=64&#93;\n\n"
+        "- inconclusive, too noisy to tell: transpose/padded&#91;n=64&#93; (up to 3 % slower or 1 % faster)\n\n"
         "<details><summary>1 unchanged, 1 inconclusive</summary>\n\n"
         "| verdict | case | change | interval | baseline | candidate | cause |\n"
         "|---|---|--:|---|--:|--:|---|\n"
@@ -108,8 +108,8 @@ def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
     (failure,) = root.iter("failure")
     assert failure.get("type") == "regression"
     assert failure.text == (
-        "regression; change: +5.0 %; interval: +4.0 % to +6.0 %; baseline: 100.0 µs; candidate: 105.0 µs; "
-        "cause: kernel; beyond the threshold of 3 %"
+        "regression transpose/tiled_TILE32[n=64]: +5.0 % (+4.0 % to +6.0 %), 100.0 µs → 105.0 µs, cause: kernel; "
+        "beyond the threshold of 3 %"
     )
 
 

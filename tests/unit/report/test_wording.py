@@ -12,7 +12,7 @@ from perfsvc.report.export.objects import plain, run_json
 from perfsvc.report.rows import ComparedRun, ResultRow, RunReport
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.run import run_table
-from perfsvc.report.wording import changed_lines, reason_lines
+from perfsvc.report.wording import counts, possible_change, verdict_lines, verdict_sentence
 
 SERIES = Series(Case("transpose", "tiled", (("n", 64),)), "GPU-1", "NVIDIA H200")
 SLOWER = Judgement(
@@ -69,34 +69,84 @@ def test_the_full_evidence_of_a_change_stands_below_the_run() -> None:
 
 def test_inconclusive_series_share_one_short_line() -> None:
     doubtful = [of("a"), of("b", low=0.9), of("c"), of("d"), of("e")]
-    for lines in (reason_lines(doubtful), changed_lines(doubtful)):
-        (line,) = lines
+    for figures in (True, False):
+        (line,) = verdict_lines(doubtful, figures=figures)
         assert line.plain == (
-            "inconclusive, nothing above 3 to 11 %: transpose/a[n=64], transpose/b[n=64], transpose/c[n=64] and 2 more"
+            "inconclusive, too noisy to tell: transpose/b[n=64] (up to 3 % slower or 10 % faster), "
+            "transpose/a[n=64] (up to 3 % slower or 1 % faster), transpose/c[n=64] (up to 3 % slower or 1 % faster) "
+            "and 2 more"
         )
-    assert "nothing above 3 %: transpose/a[n=64]" in show(run_table(ran(of("a"))))
+    assert "too noisy to tell: transpose/a[n=64] (up to 3 % slower or 1 % faster)" in show(run_table(ran(of("a"))))
 
 
 @pytest.mark.parametrize("high", [None, math.inf])
 def test_an_unbounded_inconclusive_series_keeps_its_reason(high: float | None) -> None:
-    (line,) = reason_lines([replace(DOUBTFUL, low=0.0 if high else None, high=high, reason="one replica")])
+    doubtful = replace(DOUBTFUL, low=0.0 if high else None, high=high, reason="one replica")
+    (line,) = verdict_lines([doubtful], figures=False)
     assert line.plain == "inconclusive transpose/tiled[n=64]: one replica"
 
 
 def test_a_bound_is_the_far_end_of_the_interval() -> None:
-    (faster,) = reason_lines([replace(DOUBTFUL, low=0.8, high=1.1)])
-    assert "nothing above 25 %" in faster.plain
+    assert possible_change(replace(DOUBTFUL, low=0.8, high=1.1)) == "up to 10 % slower or 20 % faster"
+    assert possible_change(replace(DOUBTFUL, low=1.005, high=1.015)) == "up to 1.5 % slower"
+    assert possible_change(replace(DOUBTFUL, low=0.98, high=0.99)) == "up to 2 % faster"
+
+
+def test_a_bound_beyond_twice_as_long_is_a_multiple() -> None:
+    wild = replace(DOUBTFUL, low=0.6, high=19.2)
+    assert possible_change(wild) == "up to 19 times as long or 40 % faster"
+    energy = replace(wild, series=replace(SERIES, metric="energy_j"))
+    assert possible_change(energy) == "up to 19 times as high or 40 % lower"
+    assert verdict_sentence(wild) == (
+        "inconclusive transpose/tiled[n=64]: up to 19 times as long or 40 % faster, too noisy to tell"
+    )
+
+
+def test_a_sentence_has_the_levels_the_evidence_and_the_reason() -> None:
+    confirmed = replace(SLOWER, baseline_s=1e-4, candidate_s=1.05e-4, cause=Cause.KERNEL)
+    assert verdict_sentence(confirmed) == (
+        "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 100.0 µs → 105.0 µs, 3 / 5 replicas, "
+        "3 % would have shown, cause: kernel; beyond the threshold of 3 %"
+    )
+    assert verdict_sentence(replace(SLOWER, cause=Cause.NOISE, reason="the code is the same on both sides")) == (
+        "noise transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, 3 % would have shown; "
+        "the code is the same on both sides"
+    )
+    same = replace(SLOWER, verdict=Verdict.UNCHANGED, ratio=1.0, low=0.99, high=1.01, cause=None, reason="")
+    assert verdict_sentence(same) == "unchanged transpose/tiled[n=64]: 0.0 % (-1.0 % to +1.0 %)"
+    assert verdict_sentence(Judgement(SERIES, Verdict.NEW)) == "new transpose/tiled[n=64]: new"
+
+
+@pytest.mark.parametrize("cause", [Cause.NOISE, Cause.ENVIRONMENT])
+def test_what_no_code_moved_is_never_called_a_regression(cause: Cause) -> None:
+    moved = of("a", SLOWER), of("b", replace(SLOWER, cause=cause)), of("c", replace(SLOWER, cause=cause))
+    by = "noise" if cause is Cause.NOISE else "the environment"
+    assert counts(moved) == f"1 regression, 2 moved by {by}, 0 improvements, 0 unchanged"
+    for text in (compared(*moved[1:]), show(run_table(ran(*moved[1:])))):
+        assert "0 regressions" in text
+        assert "regression " not in text
+        assert cause.value in text
+    assert compared(*moved).count("regression toolchain ") == 1
+
+
+def test_devices_are_named_in_sentences_if_there_are_several() -> None:
+    other = replace(SLOWER, series=replace(SERIES, device="GPU-2"), ratio=1.5)
+    first, second = (line.plain for line in verdict_lines([SLOWER, other]))
+    assert first.startswith("regression transpose/tiled[n=64] on GPU-1: +5.0 %")
+    assert second.startswith("regression transpose/tiled[n=64] on GPU-2: +50.0 %")
 
 
 def test_cache_state_and_metric_are_named_if_there_are_several() -> None:
     warm = replace(SLOWER, series=replace(SERIES, cache=CacheState.WARM))
     hops = replace(SLOWER, series=replace(SERIES, metric="hops"), reason="more hops")
-    lines = [line.plain for line in reason_lines([SLOWER, warm, hops])]
+    lines = [line.plain for line in verdict_lines([SLOWER, warm, hops], figures=False)]
     assert lines[0].startswith("regression transpose/tiled[n=64] cold, transpose/tiled[n=64] warm: ")
     assert lines[1].startswith("regression transpose/tiled[n=64] cold hops: more hops")
 
 
 def test_json_has_the_cause_and_the_smallest_visible_change() -> None:
     assert {plain(SLOWER)[name] for name in ("cause", "smallest", "candidate_replicas")} == {"toolchain", 0.03, 5}
+    assert plain(SLOWER)["sentence"] == verdict_sentence(SLOWER)
     (row,) = run_json(ran(SLOWER))["results"]
+    assert row["sentence"] == verdict_sentence(SLOWER)
     assert (row["cause"], row["smallest"], row["baseline_replicas"]) == ("toolchain", 0.03, 3)
