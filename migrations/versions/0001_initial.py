@@ -27,6 +27,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("digest", name="uq_binaries_digest"),
     )
     op.create_table(
+        "python_codes",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("record", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_python_codes"),
+        sa.UniqueConstraint("digest", name="uq_python_codes_digest"),
+    )
+    op.create_table(
         "checks",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("checked_at", sa.DateTime(timezone=True), nullable=False),
@@ -431,6 +439,7 @@ def upgrade() -> None:
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("environment_id", sa.Integer(), nullable=False),
         sa.Column("binary_id", sa.Integer(), nullable=True),
+        sa.Column("python_code_id", sa.Integer(), nullable=True),
         sa.Column("replica", sa.Integer(), nullable=False),
         sa.Column("cache", sa.String(16), nullable=False),
         sa.Column("status", sa.String(16), nullable=False),
@@ -474,6 +483,12 @@ def upgrade() -> None:
             name="fk_measurements_environment_id_environments",
             ondelete="RESTRICT",
         ),
+        sa.ForeignKeyConstraint(
+            ["python_code_id"],
+            ["python_codes.id"],
+            name="fk_measurements_python_code_id_python_codes",
+            ondelete="SET NULL",
+        ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_measurements_run_id_runs", ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name="pk_measurements"),
         sa.UniqueConstraint(
@@ -491,6 +506,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_measurements_device_id", "measurements", ["device_id"], unique=False)
     op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
+    op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
     op.create_table(
         "messages",
         sa.Column("id", sa.Integer(), nullable=False),

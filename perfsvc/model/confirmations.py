@@ -48,8 +48,8 @@ class Confirmation:
 
     @property
     def confirmed(self) -> bool:
-        """True if the code is the cause, as written or as compiled."""
-        return self.cause in {Cause.KERNEL, Cause.TOOLCHAIN}
+        """True if the code is the cause, as written, launched or compiled."""
+        return self.cause in {Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN}
 
     @property
     def regressed(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from perfsvc.model.cases import CacheState, Case
 from perfsvc.model.devices import Conditions
+from perfsvc.model.steps import PythonCode
 
 TIME: Final = "time"
 """The metric of a case's samples."""
@@ -77,6 +78,8 @@ class Measurement:
         check_s: the part of ``wall_s`` spent on checking results.
         sampling_s: the part of ``wall_s`` spent on taking samples.
         busy_s: seconds that the device worked on samples, with warm-up.
+        python: what the Python functions of the case ran with; None if it has none, or no right result.
+        files: the modules and cubins that ``python`` names, by their SHA-256 digests.
     """
 
     case: Case
@@ -98,6 +101,8 @@ class Measurement:
     check_s: float = 0.0
     sampling_s: float = 0.0
     busy_s: float = 0.0
+    python: PythonCode | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     def values_of(self, metric: str) -> tuple[float, ...]:
         """Return the samples in seconds for the time, and for any other metric one value or none."""

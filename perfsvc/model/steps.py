@@ -127,3 +127,52 @@ class ReplayRecord:
     bench: str
     seed: int
     format: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A Python package, a CUDA library or Python itself, as a process had loaded it.
+
+    ``digest`` is the SHA-256 of the package's list of files with their hashes; empty if it has no such list.
+    """
+
+    name: str
+    version: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TritonKernel:
+    """A kernel that Triton compiled and the case launched.
+
+    Attributes:
+        source: the SHA-256 digest of its Python text.
+        options: the options of its launch, such as ``("num_warps", "8")``, sorted.
+        code: the digest of what its cubin does (``perfsvc.elf.code_digest``).
+        cubin: the SHA-256 digest of its cubin; empty if Triton made none.
+        metadata: what Triton says about it, as a JSON object.
+    """
+
+    name: str
+    source: str
+    options: tuple[tuple[str, str], ...]
+    code: str
+    cubin: str
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCode:
+    """What the Python functions of a case ran with, besides their benchmark file.
+
+    Attributes:
+        packages: Python itself, the packages that the functions import, and the CUDA libraries loaded from elsewhere.
+        variables: the environment variables that packages read, and their values.
+        modules: modules of no package that the functions import, and the SHA-256 digests of their texts.
+        kernels: the Triton kernels that the case launched.
+    """
+
+    packages: tuple[Package, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+    kernels: tuple[TritonKernel, ...] = ()

@@ -23,7 +23,8 @@ class Cause(StrEnum):
     """Why a series moved."""
 
     KERNEL = "kernel"  # its code, confirmed by measuring both binaries again in A/B pairs
-    TOOLCHAIN = "toolchain"  # another compiler made other code from the same source
+    LAUNCH = "launch"  # the same source, launched with other options: block size, num_warps; confirmed likewise
+    TOOLCHAIN = "toolchain"  # the same source, compiled or run by another compiler or Python package
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
     MISSING = "missing"  # a GPU, a host or a benchmark that earlier nights had is gone

@@ -2,14 +2,15 @@
 
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Environment, ReplayRecord, digest
+from perfsvc.model import Environment, PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
@@ -22,6 +23,7 @@ from perfsvc.store.schema.tables import (
     Devices,
     Environments,
     Measurements,
+    PythonCodes,
 )
 
 
@@ -105,10 +107,31 @@ class BinaryStore:
         with self._database.reading() as connection:
             return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
 
+    def python_modules(self, case_id: str, run: int, *, device: str | None = None) -> dict[str, str]:
+        """Return the texts, by name, of the modules of no package that a case's Python functions imported in a run."""
+        query = (
+            select(PythonCodes.record)
+            .join(Measurements, Measurements.python_code_id == PythonCodes.id)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(Measurements.run_id == run)
+            .order_by(Cases.name != case_id, Measurements.id)
+        )
+        with self._database.reading() as connection:
+            query = query.where(Cases.lineage_id == lineage_of(connection, case_id))
+            record = connection.scalar(query if device is None else query.where(Devices.uuid == device))
+        if record is None:
+            return {}
+        modules = _python_code(record).modules
+        texts = self.modules({sha256 for _, sha256 in modules})
+        return {name: texts[sha256].decode() for name, sha256 in modules}
+
     def replay(
         self, case_id: str, run: int, *, device: str | None = None
     ) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
         """Return a case's replay record, its modules by digest and its benchmark file, as it ran.
+
+        The Python modules that the benchmark file imports are in ``python_modules``.
 
         Raises:
             NotMeasuredError: the run holds no binary of the case.
@@ -138,7 +161,7 @@ class BinaryStore:
             query_files = (
                 select(Artifacts.sha256, Artifacts.content)
                 .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
-                .where(BinaryFiles.binary_id == rows[0].id, BinaryFiles.role != "source")
+                .where(BinaryFiles.binary_id == rows[0].id, BinaryFiles.role.in_(("module", "bench")))
             )
             files = {sha256: _whole(sha256, content) for sha256, content in connection.execute(query_files)}
         return record, {sha256: files[sha256] for sha256 in record.modules}, files[record.bench]
@@ -149,6 +172,27 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
     if connection.scalar(select(Artifacts.sha256).where(Artifacts.sha256 == sha256)) is None:
         row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
         insert_new(connection, Artifacts, row)
+
+
+def put_python_code(
+    connection: Connection, binary: int | None, code: PythonCode | None, files: Mapping[str, bytes]
+) -> int | None:
+    """Store what Python functions ran with, its modules and cubins as files of their binary; return the id, if any."""
+    if code is None:
+        return None
+    modules = {sha256 for _, sha256 in code.modules}
+    for sha256 in sorted(files) if binary is not None else ():
+        role = "python" if sha256 in modules else "cubin"
+        put_artifact(connection, sha256, role, files[sha256])
+        row = {"binary_id": binary, "role": role, "name": sha256, "sha256": sha256}
+        insert_new(connection, BinaryFiles, row)
+    text = encode(code)
+    query = select(PythonCodes.id).where(PythonCodes.digest == digest(text))
+    stored = connection.scalar(query)
+    if stored is None:
+        insert_new(connection, PythonCodes, {"digest": digest(text), "record": text.decode()})
+        stored = connection.scalar(query)
+    return stored
 
 
 def damaged(what: str) -> DatabaseError:
@@ -189,16 +233,24 @@ def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> di
     same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
     rows: Sequence[Any] = connection.execute(
         of_cases(
-            Measurements, Measurements.binary_id, Environments.driver, Environments.toolkit, Environments.power_limit_w
+            Measurements,
+            Measurements.binary_id,
+            Environments.driver,
+            Environments.toolkit,
+            Environments.power_limit_w,
+            PythonCodes.record.label("python"),
         )
         .join(Environments, Environments.id == Measurements.environment_id)
+        .outerjoin(PythonCodes, PythonCodes.id == Measurements.python_code_id)
         .where(Measurements.run_id == run, *where)
         .where(~exists().where(*same, later.replica > Measurements.replica))
     ).all()
     cases = present_cases(rows)
     return {
         (row.uuid, cases[row.case_id], row.cache): CaseBinary(
-            row.binary_id, Environment(row.driver, row.toolkit, row.power_limit_w)
+            row.binary_id,
+            Environment(row.driver, row.toolkit, row.power_limit_w),
+            None if row.python is None else _python_code(row.python),
         )
         for row in rows
     }
@@ -209,6 +261,14 @@ def _record(text: str, name: str) -> ReplayRecord:
         return decode(ReplayRecord, text)
     except ValueError as error:
         raise damaged(f"the replay record of {name}") from error
+
+
+@lru_cache(maxsize=256)
+def _python_code(text: str) -> PythonCode:
+    try:
+        return decode(PythonCode, text)
+    except ValueError as error:
+        raise damaged("what Python code ran with") from error
 
 
 def _whole(sha256: str, compressed: bytes) -> bytes:

@@ -17,6 +17,7 @@ import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
+from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -176,6 +177,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
         "device_id": device_id(connection, measurement.device),
         "environment_id": environment_id(connection, entry.environment),
         "binary_id": entry.binary,
+        "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files),
         "replica": measurement.replica,
         "cache": measurement.cache,
         "status": measurement.status,

@@ -16,7 +16,16 @@ from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
-from perfsvc.store.schema.tables import Artifacts, Binaries, BinaryFiles, Cases, MeasurementBatches, Measurements, Runs
+from perfsvc.store.schema.tables import (
+    Artifacts,
+    Binaries,
+    BinaryFiles,
+    Cases,
+    MeasurementBatches,
+    Measurements,
+    PythonCodes,
+    Runs,
+)
 
 Item = TypeVar("Item")
 
@@ -126,6 +135,8 @@ class Retention:
         with self._attempt(dry_run=dry_run) as connection:
             if _is_run_running(connection, now):
                 return None
+            unused = ~exists().where(Measurements.python_code_id == PythonCodes.id)
+            connection.execute(delete(PythonCodes).where(unused))
             return RemovedCode(
                 _remove_reports(connection, profiles, keep) if profiles else 0,
                 _remove_binaries(connection, binaries, keep, watched) if binaries else 0,

@@ -16,6 +16,7 @@ from perfsvc.model import (
     Estimate,
     Measurement,
     Message,
+    PythonCode,
     ReplayRecord,
     Status,
     Verdict,
@@ -198,10 +199,17 @@ class CaseCode:
 
 @dataclass(frozen=True, slots=True)
 class CaseBinary:
-    """The id of the binary that a case used in a run (None without one), and the environment of the measurement."""
+    """What a case used in a run.
+
+    Attributes:
+        binary: the id of its binary; None without one.
+        environment: the environment of the measurement.
+        python: what its Python functions ran with; None if it has none, or if that is unknown.
+    """
 
     binary: int | None
     environment: Environment
+    python: PythonCode | None = None
 
 
 @dataclass(frozen=True, slots=True)

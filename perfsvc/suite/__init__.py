@@ -22,7 +22,7 @@ from perfsvc.suite.authoring import (
     scratch,
     tensor_map,
 )
-from perfsvc.suite.benchfile import BenchFile, functions, load, load_text
+from perfsvc.suite.benchfile import BenchFile, StoredModules, functions, load, load_text
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import ListedCase, Suite, discover
 from perfsvc.suite.requirements import unmet
@@ -37,6 +37,7 @@ __all__ = [
     "KnownShapes",
     "ListedCase",
     "Selection",
+    "StoredModules",
     "Suite",
     "Tolerance",
     "Variant",

@@ -4,14 +4,17 @@ No bytecode is written into the author's folder, and ``sys.modules`` holds the m
 of an earlier run is read from the store in the same way, so a bench.py is one self-contained file.
 """
 
+import contextlib
 import linecache
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.abc import InspectLoader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from perfsvc.errors import SuiteError
@@ -23,6 +26,7 @@ FILE_NAME = "bench.py"
 _MODULE = "perfsvc_bench"
 _MODULE_LOCK = threading.RLock()
 """Held while a text runs, because all texts use the same module name; reentrant, because a text may read another."""
+NO_MODULES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +55,19 @@ def load_again(path: Path, text: str) -> BenchFile:
     return _load(text, path, path.absolute().parent.name)
 
 
-def load_text(text: str, name: str) -> BenchFile:
-    """Read the stored text of the benchmark ``name`` to replay a case of an earlier run.
+def load_text(text: str, name: str, modules: Mapping[str, str] = NO_MODULES) -> BenchFile:
+    """Read the stored text of a benchmark to replay a case of an earlier run.
+
+    Args:
+        text: the stored text.
+        name: the name of the benchmark.
+        modules: the stored texts of modules that the text imports, by name. Any other module is today's.
 
     Raises:
         SuiteError: this perfsvc, or its packages, can no longer run the text.
     """
-    return _load(text, Path(name) / FILE_NAME, name)
+    with _MODULE_LOCK, _stored_modules(modules):
+        return _load(text, Path(name) / FILE_NAME, name)
 
 
 def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
@@ -123,6 +133,56 @@ def _run(text: str, path: Path) -> dict[str, Any]:
 @lru_cache  # a text is run again for the inputs of each case, and once more for its fresh inputs
 def _compiled(text: str, filename: str) -> CodeType:
     return compile(text, filename, "exec", dont_inherit=True)
+
+
+class StoredModules(MetaPathFinder, InspectLoader):
+    """Imports modules from their stored texts instead of from files; goes first in ``sys.meta_path``.
+
+    Args:
+        texts: by full name of the module.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
+        """Return the specification of a stored module; None for any other."""
+        if fullname not in self._texts:
+            return None
+        return ModuleSpec(fullname, self, is_package=self.is_package(fullname))
+
+    def is_package(self, fullname: str) -> bool:
+        """Return whether another stored module lies in this one."""
+        return any(name.startswith(f"{fullname}.") for name in self._texts)
+
+    def get_source(self, fullname: str) -> str:
+        """Return the text of a module."""
+        return self._texts[fullname]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the text of a module."""
+        text, filename = self._texts[module.__name__], f"{module.__name__} (stored).py"
+        module.__file__ = filename
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        exec(compile(text, filename, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's own program
+
+
+@contextlib.contextmanager
+def _stored_modules(texts: Mapping[str, str]) -> Iterator[None]:
+    """Import modules from their stored texts during the block; today's modules of these names are back after it."""
+    if not texts:
+        yield
+        return
+    finder = StoredModules(texts)
+    todays = {name: sys.modules.pop(name) for name in texts if name in sys.modules}
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in texts:
+            sys.modules.pop(name, None)
+        sys.modules.update(todays)
 
 
 def _problem(error: BaseException, filename: str) -> Problem:

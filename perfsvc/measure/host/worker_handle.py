@@ -1,6 +1,7 @@
 """One worker process as its parent sees it: start it, send it cases, and end it, however it behaves."""
 
 import fcntl
+import hashlib
 import math
 import os
 import signal
@@ -8,6 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from perfsvc.errors import CrashError
 from perfsvc.measure.host.fork_servers import END_LIMIT_S, ForkServer, tail
@@ -79,6 +81,7 @@ class WorkerHandle:
             fresh_arrays=arrays.fresh.layout if arrays.fresh else None,
             checked=checked,
             bench=task.bench,
+            python_modules=task.python_modules,
         )
         return self._send(job, task.modules, arrays.descriptors)
 
@@ -91,12 +94,16 @@ class WorkerHandle:
         if frame is None:
             return self._crash()
         try:
-            return codec.decode(Reply, frame.text).body
+            reply = codec.decode(Reply, frame.text).body
         except ValueError:
             return CrashError(
                 f"the worker process sent a message that cannot be read: {frame.text[:SHOWN_BYTES]!r}",
                 cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
             )
+        if isinstance(reply, Measured) and frame.blobs:
+            files = {hashlib.sha256(blob).hexdigest(): blob for blob in frame.blobs}
+            reply = replace(reply, measurement=replace(reply.measurement, files=files))
+        return reply
 
     def dismiss(self, *, kill: bool = False) -> None:
         """Close the socket, so that the worker ends by itself, or kill the worker; do not wait for its end."""

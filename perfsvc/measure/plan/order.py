@@ -26,6 +26,7 @@ class Task:
         arrays: how to make the inputs and references.
         bench: the text of the benchmark file if a step calls into it. It is the text and not the path, so that a case
             of an earlier night calls the code of that night.
+        python_modules: names and texts of modules that the benchmark file imports instead of today's.
         replicas: how many replicas measure the task; None for the number of the plan.
     """
 
@@ -37,6 +38,7 @@ class Task:
     tolerance: Tolerance
     arrays: Recipe
     bench: str = ""
+    python_modules: tuple[tuple[str, str], ...] = ()
     replicas: int | None = None
 
     @property

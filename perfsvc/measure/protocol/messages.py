@@ -101,6 +101,7 @@ class CaseJob:
             inputs again. Inputs without references: the check only requires that the result changes.
         checked: the result that passed its check in an earlier replica of the run; None if there is none.
         bench: the text of the benchmark file if a step calls into it.
+        python_modules: names and texts of modules that the file imports instead of today's.
     """
 
     record: ReplayRecord
@@ -113,6 +114,7 @@ class CaseJob:
     fresh_arrays: ArrayLayout | None = None
     checked: CheckedResult | None = None
     bench: str = ""
+    python_modules: tuple[tuple[str, str], ...] = ()
     message: Literal["job"] = "job"
 
 
@@ -145,7 +147,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The worker has finished a job.
+    """The worker has finished a job. The files of the measurement follow as blobs.
 
     Attributes:
         usable: False if the case lost the device context; the worker then ends.

@@ -9,9 +9,11 @@ import gc
 import math
 import os
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
-from perfsvc.model import Call, Kind, Measurement, Status, codec
+from perfsvc.model import Call, Kind, Measurement, PythonCode, Status, codec
 
 CACHE_SHARE = 0.25
 """Share of a device's memory in which inputs and references are kept for later cases."""
@@ -86,7 +88,11 @@ def _open(frame: messages.Frame) -> Device:
 
 
 def _send(parent: socket.socket, body: Ready | Refused | Measured) -> None:
-    messages.send(parent, codec.encode(Reply(body)))
+    files: Mapping[str, bytes] = {}
+    if isinstance(body, Measured) and body.measurement.files:
+        files = body.measurement.files
+        body = replace(body, measurement=replace(body.measurement, files={}))
+    messages.send(parent, codec.encode(Reply(body)), tuple(files.values()))
 
 
 def _measure_frame(device: Device, frame: messages.Frame, cache: DeviceArrayCache) -> Measured:
@@ -143,8 +149,10 @@ def _measure(
     device: Device, job: CaseJob, modules: Sequence[bytes], *, program: Program, check: ResultCheck, started: float
 ) -> Measurement:
     """Check the result, take the samples, check the result again, and return the measurement."""
-    returned = check.before()
-    if job.record.kind is Kind.HOST:
+    is_host = job.record.kind is Kind.HOST
+    with _launches(job) if is_host else contextlib.nullcontext([]) as launched:
+        returned = check.before()
+    if is_host:
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
     else:
         pipeline = job.record.kind is Kind.PIPELINE  # timed by the host's clock from end to end
@@ -159,10 +167,12 @@ def _measure(
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
-        check.after(samples.median_s)
+        with _launches(job) as launched:  # what a tuner has tried before is no part of the case
+            check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}
     error = check.error
+    python, files, note = _python_code(job, launched)
     return Measurement(
         job.record.case,
         device.info.uuid,
@@ -176,12 +186,37 @@ def _measure(
         stopped=samples.stopped,
         batches=samples.batches,
         warmup=samples.warmup,
-        note=samples.note,
+        note="; ".join(filter(None, [samples.note, note])),
         check_s=check.seconds,
         sampling_s=sampling_s,
         busy_s=samples.busy_s,
         wall_s=time.monotonic() - started,
+        python=python,
+        files=files,
     )
+
+
+def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:
+    """Collect the kernels that Triton launches during the block, if the case calls Python functions."""
+    if not _called(job):
+        return contextlib.nullcontext([])
+    from perfsvc.measure.worker.python_code import launches  # imports the suite, which few cases need in a worker
+
+    return launches()
+
+
+def _python_code(job: CaseJob, launched: Sequence[Any]) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
+    """Return what the Python functions of a case ran with, the files that this names, and a note if it is unknown."""
+    names = _called(job)
+    if not names:
+        return None, {}, ""
+    from perfsvc.measure.worker.python_code import python_code
+
+    try:
+        return *python_code(job.bench, names, launched), ""
+    except Exception as error:  # noqa: BLE001 - the measurement is right without it
+        traceback.print_exc()
+        return None, {}, f"what its Python code ran with is unknown: {type(error).__name__}: {error}"
 
 
 def _host_metrics(returned: Sequence[Any], from_buffers: Mapping[str, float]) -> dict[str, float]:
@@ -204,9 +239,15 @@ def _is_finite(value: object) -> bool:
 
 def _functions(job: CaseJob) -> dict[str, Function]:
     """Return the Python functions that the steps call, by name, from the text of the benchmark file."""
-    names = [step.function for step in job.record.steps if isinstance(step, Call)]
+    names = _called(job)
     if not names:
         return {}
     from perfsvc import suite  # reads benchmark files, which few cases need in a worker
 
+    if job.python_modules:
+        sys.meta_path.insert(0, suite.StoredModules(dict(job.python_modules)))
     return suite.functions(job.bench, names)
+
+
+def _called(job: CaseJob) -> list[str]:
+    return [step.function for step in job.record.steps if isinstance(step, Call)]

@@ -33,7 +33,7 @@ from perfsvc.service.findings.suspects import (
 )
 from perfsvc.store import CaseKey, Store
 
-RAISED = frozenset({Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
+RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that raise a finding."""
 
 RUNS_BEFORE = 5
@@ -140,7 +140,7 @@ class RootCauses:
         cause = suspect.judgement.cause
         if known := self._known.get((suspect.series, suspect.direction, cause)):
             return known
-        if cause is Cause.KERNEL:
+        if cause in {Cause.KERNEL, Cause.LAUNCH}:
             since = self._first_run_with_this_code(suspect)
             return self._begun_by_finding(suspect, since) or self._commits_of(since)
         before, after = self._environments(suspect)

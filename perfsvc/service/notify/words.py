@@ -26,7 +26,7 @@ IN_FULL = 8
 WORST = 5
 """How many cases of a finding are named."""
 
-ORDER = (Cause.KERNEL, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
+ORDER = (Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
 
 def title(news: News) -> str:

@@ -186,7 +186,10 @@ class Binaries(Base):
 
 
 class BinaryFiles(Base):
-    """An artifact that a binary consists of: ``role`` is module, bench or source, ``name`` its name in that role."""
+    """An artifact that a binary consists of: ``role`` is module, bench, source, python or cubin.
+
+    ``name`` is its name in that role: a path for a source, else the digest.
+    """
 
     __tablename__ = "binary_files"
 
@@ -194,6 +197,16 @@ class BinaryFiles(Base):
     role: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+
+
+class PythonCodes(Base):
+    """What Python functions ran with, as JSON (``perfsvc.model.PythonCode``); ``digest`` is the SHA-256 of that."""
+
+    __tablename__ = "python_codes"
+
+    id: Mapped[Key]
+    digest: Mapped[str] = mapped_column(unique=True)
+    record: Mapped[str]
 
 
 class Measurements(Base):
@@ -216,6 +229,7 @@ class Measurements(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), index=True)
     environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"))
     binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    python_code_id: Mapped[int | None] = mapped_column(ForeignKey("python_codes.id", ondelete="SET NULL"), index=True)
     replica: Mapped[int]
     cache: Mapped[CacheState]
     status: Mapped[Status]

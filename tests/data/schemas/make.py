@@ -39,11 +39,13 @@ from perfsvc.model import (
     Measurement,
     Noise,
     Occupancy,
+    Package,
     Peak,
     Profile,
     ProfileResult,
     ProfilerRule,
     Provenance,
+    PythonCode,
     ReplayRecord,
     RootCause,
     Series,
@@ -77,7 +79,10 @@ def fill(store: Store) -> None:
     code = CaseCode(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
     (binary,) = store.binaries.put([code])
     put(store, first, Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.5, 0.25)), 0.375, binary)
-    put(store, first, Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,)), 0.125, binary)
+    python = PythonCode((Package("triton", "3.4.0", "aa"),), (), (("helpers", digest(b"# helpers.py")),))
+    files = {digest(b"# helpers.py"): b"# helpers.py"}
+    again = Measurement(TILED, "GPU-1", 1, Status.OK, samples_s=(0.125,), python=python, files=files)
+    put(store, first, again, 0.125, binary)
     put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
     store.runs.end(first, RunState.FINISHED)
     series = Series(SHARED, "GPU-1", GPU.model)

@@ -131,6 +131,7 @@ def test_runs_and_levels_are_read(upgraded):
     assert [pin.comment for pin in upgraded.baselines.pins()] == ["release"]
     record, modules, bench = upgraded.binaries.replay("transpose/tiled[n=64]", first)
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
+    assert upgraded.binaries.python_modules("transpose/tiled[n=64]", first) == {"helpers": "# helpers.py"}
     assert upgraded.measurements.columns([second])["metrics"] == [{"overlap": 0.75}]
 
 

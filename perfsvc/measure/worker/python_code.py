@@ -1,0 +1,253 @@
+"""What the Python functions of a case ran with: packages, modules of the author, CUDA libraries, Triton's kernels.
+
+Only what the functions import by name counts, because the process has also loaded what earlier cases needed.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.abc import InspectLoader
+from importlib.metadata import Distribution
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from perfsvc import elf
+from perfsvc.model import Package, PythonCode, TritonKernel, digest
+from perfsvc.suite.python_source import imports
+
+COMPUTING = re.compile(r"(cuda|cupy|jax|llvmlite|mkl|numba|numpy|nvidia|nvmath|pytorch|torch|triton)", re.IGNORECASE)
+"""Of what an imported package requires, the packages that compute or compile; others cannot change a kernel's time."""
+
+VARIABLES = re.compile(
+    r"(CUBLAS|CUDNN|CUPY|DISABLE_LLVM|DISABLE_PTXAS|NUMBA|PYTORCH|TORCH|TORCHINDUCTOR|TRITON)_|NVIDIA_TF"
+)
+"""The beginnings of environment variables with which packages choose or compile other code."""
+PLACES = re.compile(r"_(DIR|FILE|HOME|PATH|ROOT)$")
+"""The ends of variables that only name a place."""
+
+CUDA_LIBRARY = re.compile(r"/lib(cu\w+|nv\w+|nccl)\.so[\d.]*$")
+OF_THE_DRIVER = re.compile(r"/lib(cuda|cudadebugger|nvidia-[\w-]+)\.so")
+
+Files = dict[str, bytes]
+
+
+def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] = ()) -> tuple[PythonCode, Files]:
+    """Return what the functions of a benchmark file ran with in this process, and the files that it names by digest.
+
+    Args:
+        bench: the text of the benchmark file, whose functions have run.
+        functions: the names of the functions.
+        launched: the kernels that ``launches`` collected.
+    """
+    packages: dict[str, Package] = {"python": Package("python", platform.python_version())}
+    texts: dict[str, str] = {}
+    wanted = dict.fromkeys(imports(bench, frozenset(functions)))
+    for name in wanted:
+        _add(name, packages, texts)
+    files = {digest(text.encode()): text.encode() for text in texts.values()}
+    kernels = []
+    for kernel in launched:
+        described, cubin = _described(kernel)
+        kernels.append(described)
+        if cubin:
+            files[described.cubin] = cubin
+    packages |= {package.name: package for package in _libraries()} if len(packages) > 1 else {}
+    return PythonCode(
+        packages=tuple(packages[name] for name in sorted(packages)),
+        variables=tuple(sorted((name, value) for name, value in os.environ.items() if _is_read_by_packages(name))),
+        modules=tuple(sorted((name, digest(text.encode())) for name, text in texts.items())),
+        kernels=tuple(sorted(dict.fromkeys(kernels), key=lambda kernel: (kernel.name, kernel.options, kernel.code))),
+    ), files
+
+
+def _is_read_by_packages(name: str) -> bool:
+    return VARIABLES.match(name) is not None and PLACES.search(name) is None
+
+
+# --- packages and modules --------------------------------------------------------------------------------------------
+
+
+def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None:
+    """Add an imported module: its package with what that requires, or its text and what it imports in turn."""
+    top = name.partition(".")[0]
+    module = sys.modules.get(name)
+    if top in sys.stdlib_module_names or top == "perfsvc" or module is None or name in texts:
+        return
+    if found := _distribution_of(top):
+        _add_package(found, packages)
+    elif (text := _text_of(module)) is not None:
+        texts[name] = text
+        package = name if hasattr(module, "__path__") else name.rpartition(".")[0]
+        parts = name.split(".")
+        parents = (".".join(parts[:count]) for count in range(1, len(parts)))
+        for imported in (*parents, *imports(text, None, package)):
+            _add(imported, packages, texts)
+
+
+def _add_package(found: Distribution, packages: dict[str, Package]) -> None:
+    """Add a package and, of what it requires, what computes or compiles."""
+    name = _normal(found.metadata["Name"])
+    if name in packages:
+        return
+    record = found.read_text("RECORD")
+    packages[name] = Package(name, found.version, digest(record.encode()) if record else "")
+    for requirement in found.requires or ():
+        required = re.match(r"[\w.-]+", requirement)
+        if required is None or "extra ==" in requirement or not COMPUTING.match(required[0]):
+            continue
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            _add_package(importlib.metadata.distribution(required[0]), packages)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def _distribution_of(top: str) -> Distribution | None:
+    """Return the distribution that a top-level module was installed by; None if it was installed by none."""
+    location = _location(sys.modules.get(top))
+    if location is None:
+        return None
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        same_name = importlib.metadata.distribution(top)
+        if _installed(same_name, location):
+            return same_name
+    for found in importlib.metadata.distributions():
+        listed = found.read_text("top_level.txt")
+        names = listed.split() if listed else _tops_of(found.read_text("RECORD") or "")
+        if top in names and _installed(found, location):
+            return found
+    return None
+
+
+def _tops_of(record: str) -> set[str]:
+    """Return the top-level modules of a package by its list of files."""
+    return {line.partition("/")[0].partition(".")[0] for line in record.splitlines()}
+
+
+def _installed(found: Distribution, location: Path) -> bool:
+    return location.is_relative_to(Path(str(found.locate_file(""))).resolve())
+
+
+def _location(module: ModuleType | None) -> Path | None:
+    """Return the file of a module, or the folder of a package without one; None for built-in modules."""
+    file = getattr(module, "__file__", None)
+    if file:
+        return Path(file).resolve()
+    folder = next(iter(getattr(module, "__path__", ())), None)
+    return Path(folder).resolve() if folder else None
+
+
+def _text_of(module: ModuleType) -> str | None:
+    """Return the source text of a module; None if it has none."""
+    loader = getattr(module, "__loader__", None)
+    if not isinstance(loader, InspectLoader):
+        return "" if getattr(module, "__path__", None) else None  # a folder without __init__.py
+    with contextlib.suppress(ImportError, OSError, SyntaxError, UnicodeDecodeError):
+        return loader.get_source(module.__name__)
+    return None
+
+
+def _libraries() -> Iterator[Package]:
+    """Yield the CUDA libraries that this process has loaded from outside Python packages, by the names of the files."""
+    try:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for path in sorted({line.partition("/")[1] + line.partition("/")[2] for line in maps.splitlines() if "/" in line}):
+        if CUDA_LIBRARY.search(path) and not OF_THE_DRIVER.search(path) and "-packages/" not in path:
+            name, _, version = Path(path).resolve().name.partition(".so.")
+            yield Package(name.removesuffix(".so"), version)
+
+
+# --- Triton ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def launches() -> Iterator[list[Any]]:
+    """Collect each kernel that Triton launches in the block; nothing if Triton is not loaded or works in another way.
+
+    Every launch of Triton 3 asks the compiled kernel for ``launch_metadata``.
+    """
+    launched: list[Any] = []
+    compiler = sys.modules.get("triton.compiler.compiler")
+    kernel_class = getattr(compiler, "CompiledKernel", None)
+    original = getattr(kernel_class, "launch_metadata", None)
+    if kernel_class is None or original is None:
+        yield launched
+        return
+
+    def launch_metadata(kernel: Any, *args: Any, **keywords: Any) -> Any:
+        if not any(kernel is other for other in launched):
+            launched.append(kernel)
+        return original(kernel, *args, **keywords)
+
+    kernel_class.launch_metadata = launch_metadata
+    try:
+        yield launched
+    finally:
+        kernel_class.launch_metadata = original
+
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "enable_fp_fusion")
+"""The entries of Triton's metadata that a launch chooses."""
+
+
+def _described(kernel: Any) -> tuple[TritonKernel, bytes]:
+    """Return a compiled kernel of Triton as it is stored, and its cubin. What this Triton does not tell is empty."""
+    metadata = _as_dict(getattr(kernel, "metadata", None))
+    source = getattr(kernel, "src", None)
+    function = getattr(source, "fn", None)
+    constants = getattr(source, "constants", None) or getattr(source, "constexprs", None) or {}
+    options = {name: str(metadata[name]) for name in OPTIONS if metadata.get(name) is not None}
+    if isinstance(constants, Mapping):
+        options |= {_parameter(key, function): str(value) for key, value in constants.items()}
+    cubin = _cubin(kernel)
+    text = str(getattr(function, "src", "") or getattr(function, "raw_src", "") or "")
+    described = TritonKernel(
+        name=str(metadata.get("name") or getattr(kernel, "name", "") or getattr(function, "__name__", "")),
+        source=digest(text.encode()),
+        options=tuple(sorted(options.items())),
+        code=_code(cubin),
+        cubin=hashlib.sha256(cubin).hexdigest() if cubin else "",
+        metadata=json.dumps(metadata, default=str, sort_keys=True),
+    )
+    return described, cubin
+
+
+def _as_dict(metadata: Any) -> dict[str, Any]:
+    if hasattr(metadata, "_asdict"):
+        return dict(metadata._asdict())
+    return dict(metadata) if isinstance(metadata, Mapping) else {}
+
+
+def _parameter(key: Any, function: Any) -> str:
+    """Return the name of a constant parameter, which Triton knows by its index or by a path of indices."""
+    index = key[0] if isinstance(key, tuple) and len(key) == 1 else key
+    names = getattr(function, "arg_names", ())
+    return str(names[index]) if isinstance(index, int) and index < len(names) else str(key)
+
+
+def _cubin(kernel: Any) -> bytes:
+    asm = getattr(kernel, "asm", None)
+    try:
+        cubin = asm["cubin"] if asm is not None else b""
+    except (KeyError, TypeError, OSError):
+        return b""
+    return cubin if isinstance(cubin, bytes) else b""
+
+
+def _code(cubin: bytes) -> str:
+    try:
+        return elf.code_digest(cubin) if cubin else ""
+    except (ValueError, IndexError):
+        return hashlib.sha256(cubin).hexdigest()
