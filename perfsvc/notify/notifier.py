@@ -95,7 +95,7 @@ class AppriseNotifier:
         self._log = _thread_log()
         self._log.take_over()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the modules that plugins import warn
+            warnings.simplefilter("ignore")  # plugins import modules that emit warnings
             apprise.Apprise.instantiate("json://localhost")  # loads all plugins, about 1 s, before any limit counts
 
     def send(self, message: Message, address: str) -> None:

@@ -120,7 +120,7 @@ class NcuProfiler:
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Run a program under ncu, which writes a report; it succeeds with exit code 0 and a report."""
+        """Run a program under ncu; raise an error unless ncu ends with 0 and has written the report."""
         log = report.with_suffix(".log")
         for old in (log, report):
             old.unlink(missing_ok=True)
@@ -225,7 +225,7 @@ def _ncu_failure(finished: Finished, text: str, limit_s: float) -> PerfsvcError 
     if finished.timed_out:
         return TimeLimitError(
             f"time limit: Nsight Compute was still running after {limit_s:g} s, so it was killed with the case",
-            cure="profile a smaller point or a smaller set: --set basic; another ncu may keep it waiting",
+            cure="end other ncu processes on this GPU, profile a smaller point, or collect less: --set basic",
         )
     errors = [line for line in text.splitlines() if "==ERROR==" in line or "option" in line]
     for sign, kind, message, cure in NCU_ERRORS:
@@ -236,6 +236,6 @@ def _ncu_failure(finished: Finished, text: str, limit_s: float) -> PerfsvcError 
         last = " ".join(line.strip() for line in text.strip().splitlines()[-_SHOWN_LINES:])
         return ProfileError(
             f"Nsight Compute ended with {finished.code}: {last or 'no output'}",
-            cure="run the case without it (perfsvc confirm), and ncu on a program of its own",
+            cure="try the case without ncu (perfsvc confirm), and ncu with another program",
         )
     return None

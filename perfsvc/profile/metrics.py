@@ -285,10 +285,10 @@ _BITS_PER_BYTE, _EDGES = 8, 2  # memory transfers data on both edges of its cloc
 
 
 def operations(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
-    """Return the metrics of ``OPERATIONS``; None if the report lacks a metric that is needed.
+    """Return the metrics of ``OPERATIONS``; a metric is None if the report lacks what it is computed from.
 
-    A fused multiply-add counts as two operations. Operations are those per cycle times the clock and the duration; a
-    peak is the most operations per cycle times the clock that the launch ran at.
+    A fused multiply-add counts as two operations. The number of operations is operations per
+    cycle times clock times duration; a peak is the most operations per cycle times the clock of the launch.
 
     Args:
         raw: the report's metrics.

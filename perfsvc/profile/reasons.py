@@ -204,7 +204,7 @@ def hit_rate(pair: ProfilePair) -> Contribution | None:
 
 
 def traffic(pair: ProfilePair) -> Contribution | None:
-    """Explain a slowdown by more bytes moved, as far as cache misses and unused bytes of sectors do not explain it."""
+    """Explain a slowdown by more bytes moved, beyond what cache misses and unused bytes of sectors explain."""
     moved = {"DRAM": pair.apply(_dram_bytes), "the L2 cache": pair.apply(_l2_bytes)}
     memory = max(moved, key=lambda name: growth_of(*moved[name]))
     fast, slow = moved[memory]

@@ -165,7 +165,7 @@ def test_the_set_perfsvc_has_the_sections_that_its_metrics_come_from(ncu, run, t
         ("lock", CountersError, "lock", "TMPDIR"),
         ("old", NoProfilerError, "'--null-stdin'", "newer"),
         ("old_gpu", NoProfilerError, "does not know this GPU", "newer"),
-        ("odd", ProfileError, "ended with 3: .*The sky is falling", "ncu on a program of its own"),
+        ("odd", ProfileError, "ended with 3: .*The sky is falling", "ncu with another program"),
         ("nothing", ProfileError, "saw no launch in the range measure of perfsvc", "NVTX_DISABLE"),
     ],
 )

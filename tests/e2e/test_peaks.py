@@ -60,7 +60,7 @@ def test_work_beyond_the_peak_is_a_warning_and_the_time_stays(perfsvc):
     assert (doubt["case"], doubt["device"], doubt["cache"], doubt["declared_bytes"]) == (CASE, "FAKE-0", "cold", 800)
     assert doubt["bytes_per_s"] == pytest.approx(8e6)
     assert doubt["peak_bytes_per_s"] == pytest.approx(2 * MIB / 10)
-    assert f"warning: {CASE} declares 800 bytes a launch, which is 8.00 MB/s" in ended.err
+    assert f"warning: {CASE} declares 800 bytes a launch, in its time 8.00 MB/s" in ended.err
     assert "cure: declare in work= what the problem has to read and write" in ended.err
     note = "its work is declared as more than the GPU's memory can move in that time"
     assert row["notes"] == [note]

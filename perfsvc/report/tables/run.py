@@ -63,8 +63,8 @@ def run_table(report: RunReport) -> RenderableType:
 def doubt_text(doubt: Doubt) -> str:
     """Return a warning that a GPU cannot move the declared bytes of a case in its measured time, and the cure."""
     return (
-        f"{doubt.case.id} declares {doubt.declared_bytes} bytes a launch, which is {units.rate(doubt.bytes_per_s)}; "
-        f"the measured peak of {doubt.device} is {units.rate(doubt.peak_bytes_per_s)}\n"
+        f"{doubt.case.id} declares {doubt.declared_bytes} bytes a launch, in its time {units.rate(doubt.bytes_per_s)}: "
+        f"more than the measured peak of {doubt.device}, {units.rate(doubt.peak_bytes_per_s)}\n"
         "  cure: declare in work= what the problem has to read and write, each byte once"
     )
 

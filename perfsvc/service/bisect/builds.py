@@ -132,7 +132,7 @@ class CaseBuilder:
         self._cache = spec.cache
 
     def _distinct(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
-        """Return one commit for each version of the files at ``paths``, at most as many as there may be worktrees."""
+        """Return the oldest commit of each version of the files at ``paths``, limited to the number of worktrees."""
         versions = objects(self._folder, commits, paths)
         oldest = {versions.get(commit, (commit,)): commit for commit in reversed(commits)}
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]

@@ -50,12 +50,12 @@ def user_name() -> str:
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:
-    """Return the series of a finding whose cases are selected; None if there is no selection, which means all."""
+    """Return the selected series of a finding; None, which means all of them, without a selection."""
     if selection is None or selection == Selection():
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]
     cases = selection.filter(series.case for series in moved)
     if not cases:
         names = ", ".join(dict.fromkeys(series.case.id for series in moved))
-        raise UsageError(f"finding {number} has no such case", cure=f"select of {names}")
+        raise UsageError(f"finding {number} has no such case", cure=f"select some of {names}")
     return [series for series in moved if series.case in cases]

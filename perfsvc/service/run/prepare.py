@@ -128,7 +128,7 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
     if "auto" in request.devices and (reason := why_no_gpu()):
         progress.report(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     discovered = suite.discover(request.suite)
-    if not discovered.problems:  # a benchmark file with a problem may have the cases
+    if not discovered.problems:  # a rule may match cases of a benchmark file that cannot be read
         for rule in compare.unmatched_rules(request.threshold, [listed.case for listed in discovered.cases]):
             progress.report(f"{rule} matches no case of the suite: see perfsvc list")
     known_shapes = KnownShapes(build.default_folder() / "shapes")

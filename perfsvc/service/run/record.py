@@ -92,7 +92,7 @@ class Recorder:
             self._binaries[task.device, spec.case, spec.cache] = number
 
     def put(self, measurements: Iterable[Measurement]) -> None:
-        """Store measurements in one transaction; those of a peak complete the device's measured peak instead."""
+        """Store measurements in one transaction; measurements of the peak kernels become the device's measured peak."""
         entries = []
         for measurement in measurements:
             if self.peaks.take(measurement):

@@ -183,7 +183,7 @@ def confirm_suspects(
     answered = {confirmation.suspect for confirmation in carried_over}
     unanswered = [suspect for suspect in suspects if suspect not in answered]
     measured = confirm_all(store, unanswered, settings, progress, stopping)
-    if confirmations := store.confirmations.of_run(run):  # includes those from before a night was interrupted
+    if confirmations := store.confirmations.of_run(run):  # a resumed night has earlier ones, too
         store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
     return [*carried_over, *measured]
 
