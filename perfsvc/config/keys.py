@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from perfsvc.config.settings import NumberUnit, Settings, ThresholdSettings
+from perfsvc.config.settings import NumberUnit, RouteSettings, Settings, ThresholdSettings
 from perfsvc.units import duration_text
 
 _UNSET: tuple[Any, ...] = (None, (), {}, "", PydanticUndefined)
@@ -100,8 +100,13 @@ def _one_line(text: str | None) -> str:
 KEYS: Mapping[str, SettingKey] = MappingProxyType({key.dotted: key for key in _keys(Settings)})
 """Every key of ``Settings`` by its dotted name, in the order of the file."""
 
-RULE: Mapping[str, SettingKey] = MappingProxyType({key.name: key for key in _keys(ThresholdSettings, "thresholds")})
-"""The keys of one rule of ``thresholds``."""
+ARRAYS: Mapping[str, Mapping[str, SettingKey]] = MappingProxyType(
+    {
+        dotted: MappingProxyType({key.name: key for key in _keys(model, dotted)})
+        for dotted, model in (("thresholds", ThresholdSettings), ("notify.route", RouteSettings))
+    }
+)
+"""The keys of a table of each array of tables, by the array's dotted name."""
 
 TABLES: Mapping[str, str] = MappingProxyType(
     {
@@ -112,7 +117,7 @@ TABLES: Mapping[str, str] = MappingProxyType(
 )
 """Every table, with its meaning."""
 
-_HEADERS = {name: f"[{name}]" for name in TABLES} | {"thresholds": "[[thresholds]]"}
+_HEADERS = {name: f"[{name}]" for name in TABLES} | {name: f"[[{name}]]" for name in ARRAYS}
 
 
 def nearest(name: str, table: str) -> str:
@@ -134,7 +139,7 @@ def nearest(name: str, table: str) -> str:
 
 def _allowed_in(table: str) -> dict[str, str]:
     """Return what a table may hold: its keys, and at the top the tables as well."""
-    if table == "thresholds":
-        return {name: name for name in RULE}
+    if table in ARRAYS:
+        return {name: name for name in ARRAYS[table]}
     keys = {key.name: key.name for key in KEYS.values() if key.table == table}
     return keys if table else keys | _HEADERS

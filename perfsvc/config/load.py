@@ -18,7 +18,7 @@ from pydantic_settings import EnvSettingsSource
 
 from perfsvc.config import file as files
 from perfsvc.config.file import ConfigFile, KeyPath
-from perfsvc.config.keys import KEYS, RULE, TABLES, toml
+from perfsvc.config.keys import ARRAYS, KEYS, TABLES, toml
 from perfsvc.config.problems import config_error
 from perfsvc.config.settings import BETWEEN, PREFIX, Settings, has_password
 from perfsvc.errors import ConfigError
@@ -43,8 +43,8 @@ class Loaded:
     Attributes:
         settings: the settings; relative paths of the file count from its folder.
         path: the file; None without a file.
-        origins: by dotted key, ``perfsvc.toml:12``, a variable, or ``default``; also by rule (``thresholds.0``) and by
-            target (``notify.targets.team``).
+        origins: by dotted key, ``perfsvc.toml:12``, a variable, or ``default``; also by rule (``thresholds.0``), by
+            route (``notify.route.0``) and by target (``notify.targets.team``).
     """
 
     settings: Settings
@@ -60,7 +60,7 @@ class ShownSetting(NamedTuple):
     """A setting as ``config show`` prints it.
 
     Attributes:
-        key: the dotted key; rules are numbered from 1.
+        key: the dotted key; rules and routes are numbered from 1.
         value: as in the file; empty if it is not set.
         origin: ``perfsvc.toml:12``, a variable, or ``default``.
     """
@@ -98,7 +98,8 @@ def load(path: Path | None = None) -> Loaded:
         settings = Settings(**values)
     except ValidationError as error:
         raise config_error(error, source) from None
-    rules = [f"thresholds.{number}" for number in range(len(settings.thresholds))]
+    arrays = {"thresholds": settings.thresholds, "notify.route": settings.notify.route}
+    rules = [f"{array}.{number}" for array, tables in arrays.items() for number in range(len(tables))]
     targets = [f"notify.targets.{name}" for name in settings.notify.targets]
     origins = {key: _origin(key, file, environment) for key in (*KEYS, *rules, *targets)}
     return Loaded(settings, file.path, origins)
@@ -114,8 +115,8 @@ def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str
 
 
 def _origin(key: str, file: ConfigFile, environment: Mapping[str, Any]) -> str:
-    table, _, rest = key.partition(".")
-    key_path: KeyPath = (table, int(rest)) if rest.isdecimal() else (table, *key.split(".", 2)[1:])
+    array, _, number = key.rpartition(".")
+    key_path: KeyPath = (*array.split("."), int(number)) if array in ARRAYS else tuple(key.split(".", 2))
     if variable := _variable_that_sets(key_path, environment):
         return variable
     return f"{file.path}:{file.lines[key_path]}" if key_path in file.lines else DEFAULT
@@ -243,12 +244,10 @@ def shown(loaded: Loaded) -> Iterator[ShownSetting]:
         value: Any = public
         for part in key.dotted.split("."):
             value = value[part]
-        if key.dotted == "thresholds" and value:
-            for number, rule in enumerate(value):
-                written = ", ".join(f"{name} = {RULE[name].written(item)}" for name, item in rule.items())
-                yield ShownSetting(
-                    f"thresholds[{number + 1}]", written, loaded.origins.get(f"thresholds.{number}", origin)
-                )
+        if key.dotted in ARRAYS and value:
+            for number, table in enumerate(value):
+                table_origin = loaded.origins.get(f"{key.dotted}.{number}", origin)
+                yield ShownSetting(f"{key.dotted}[{number + 1}]", _written(key.dotted, table), table_origin)
         elif key.dotted == "notify.targets" and value:
             is_set = _set_variables(loaded)
             for name, variable in value.items():
@@ -257,6 +256,12 @@ def shown(loaded: Loaded) -> Iterator[ShownSetting]:
                 yield ShownSetting(target, written, loaded.origins.get(target, origin))
         else:
             yield ShownSetting(key.dotted, "" if value is None or value == "" else toml(value, key.unit), origin)
+
+
+def _written(array: str, table: Mapping[str, Any]) -> str:
+    """Return a table of an array of tables on one line, without the keys that are not set."""
+    known = {name: item for name, item in table.items() if item not in (None, "")}
+    return ", ".join(f"{name} = {toml(item, ARRAYS[array][name].unit)}" for name, item in known.items())
 
 
 def shown_json(loaded: Loaded) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from perfsvc.config.file import KeyPath
-from perfsvc.config.keys import KEYS, RULE, nearest
+from perfsvc.config.keys import ARRAYS, KEYS, nearest
 from perfsvc.config.settings import PREFIX, without_password
 from perfsvc.errors import ConfigError
 
@@ -97,10 +97,11 @@ def _how_to_write(key_path: KeyPath, path: str, problem: Any) -> str:
     """Return how to write a key, as a line of the file or as a variable; a single word is shown as an array of one."""
     names = [part for part in key_path if isinstance(part, str)]
     key = KEYS.get(names[0]) or KEYS.get(".".join(names[:2]))
-    if names[0] == "thresholds":
-        key = RULE.get(names[-1])
+    array = next((dotted for dotted in ARRAYS if ".".join(names).startswith(dotted)), "")
+    if array:
+        key = ARRAYS[array].get(names[-1])
     if key is None:
-        return f"write [[{names[0]}]]" if names[0] == "thresholds" else f"write [{names[0]}]"
+        return f"write [[{array}]]" if array else f"write [{names[0]}]"
     from_variable = path.startswith(PREFIX)
     is_word = problem["type"] == "tuple_type" and isinstance(problem["input"], str) and not from_variable
     value = key.written((problem["input"],) if is_word else key.default)

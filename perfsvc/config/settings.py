@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perfsvc import units
@@ -19,6 +19,8 @@ from perfsvc import units
 PREFIX = "PERFSVC_"
 BETWEEN = "__"
 BASELINE = "@baseline"
+
+NEVER = "never"
 
 LARGEST_CHANGE = 10
 """The largest threshold, a tenfold time: a larger one is a typing error."""
@@ -66,6 +68,20 @@ def _share(below: float, example: str) -> Callable[[object], float]:
         return units.parse_share(text, below=below, example=example)
 
     return read
+
+
+def _seconds_or_never(value: object) -> object:
+    if value == NEVER:
+        return value
+    try:
+        return _seconds(value, zero=False)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {NEVER}") from None
+
+
+def _words(value: object) -> object:
+    """Return an array as a tuple; a single word counts as an array of one."""
+    return (value,) if isinstance(value, str) else _tuple(value)
 
 
 def _tuple(value: object) -> object:
@@ -129,6 +145,7 @@ Count = Annotated[int, Field(ge=1)]
 Folder = Annotated[Path, BeforeValidator(_path)]
 Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), NumberUnit.DURATION]
 SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), NumberUnit.DURATION]
+SecondsOrNever = Annotated[float | Literal["never"], PlainValidator(_seconds_or_never), NumberUnit.DURATION]
 Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), NumberUnit.SHARE]
 Threshold = Annotated[float, BeforeValidator(_share(LARGEST_CHANGE, "1%")), NumberUnit.SHARE]
 Glob = Annotated[str, AfterValidator(_glob)]
@@ -139,6 +156,9 @@ Run = Annotated[str, BeforeValidator(_run), Field(min_length=1)]
 Page = Annotated[str, AfterValidator(_page)]
 Variable = Annotated[str, AfterValidator(_variable)]
 About = Literal["new", "resolved", "failed"]
+Severity = Literal["regression", "improvement", "failed", "missing", "resolved"]
+Severities = Annotated[tuple[Severity, ...], BeforeValidator(_words), Field(min_length=1)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_words), Field(min_length=1)]
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -245,6 +265,22 @@ class NightlySettings(SettingsTable):
     """The label of a night's run."""
 
 
+class RouteSettings(SettingsTable):
+    """A route: which news its targets receive."""
+
+    targets: Names = Field(examples=[["team"]])
+    """The targets, by their names."""
+    cases: Glob = "*"
+    """News about these cases, by glob."""
+    owner: str = Field(default="", examples=["jane"])
+    """Findings of this owner; by default of any owner, or none."""
+    severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
+    """The kinds of news: findings that are slower, or only faster; failed cases and stages; what is missing; what is
+    resolved."""
+    at_least: Threshold | None = Field(default=None, examples=["10%"])
+    """Findings with a change of at least this size, where the size is known; by default of any size."""
+
+
 class NotifySettings(SettingsTable):
     """Who is notified."""
 
@@ -254,6 +290,22 @@ class NotifySettings(SettingsTable):
     """The events to report: new findings, resolved findings, failed cases and stages."""
     page: Page = Field(default="", examples=["https://perf.example.org/"])
     """The address of the site, for the links in a message."""
+    remind: SecondsOrNever = 7 * 86400.0
+    """How long a finding stays open before a message repeats it, if no person has done anything with it; or never."""
+    digest: Literal["weekly", "never"] = "never"
+    """Whether a target that has received nothing for a week receives a summary of the week."""
+    route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
+    """Which news some targets receive, one table for each route. A target receives what any of its routes takes, and
+    everything if no route names it."""
+
+    @model_validator(mode="after")
+    def _require_known_targets(self) -> Self:
+        for number, route in enumerate(self.route, start=1):
+            for name in route.targets:
+                if name not in self.targets:
+                    known = ", ".join(self.targets) or "one of [notify] targets"
+                    raise ValueError(f"route {number} names {name!r}, which is no target; write {known}")
+        return self
 
 
 class DashboardSettings(SettingsTable):

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from perfsvc.config.file import NAME
-from perfsvc.config.keys import KEYS, RULE, TABLES, SettingKey, toml
+from perfsvc.config.keys import ARRAYS, KEYS, TABLES, SettingKey, toml
 from perfsvc.config.load import variable_of
 from perfsvc.errors import ConfigError
 
@@ -49,7 +49,7 @@ def text(suite: Path | None) -> str:
     parts = [_HEAD.rstrip("\n"), *_keys(tables.pop(""), suite)]
     for table, keys in tables.items():
         parts += ["", *_comment(TABLES[table]), f"[{table}]", *_keys(keys, None)]
-    return "\n".join([*parts, "", *_rules()]) + "\n"
+    return "\n".join([*parts, *_arrays()]) + "\n"
 
 
 def write(path: Path, suite: Path | None, *, force: bool) -> None:
@@ -77,19 +77,20 @@ def write(path: Path, suite: Path | None, *, force: bool) -> None:
 
 def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:
     for key in keys:
-        if key.dotted == "thresholds":
+        if key.dotted in ARRAYS:
             continue
         yield from ("", *_comment(key.meaning))
         named = key.dotted == "suite" and suite is not None
         yield f"{'' if named else '# '}{key.name} = {toml(suite) if named else key.written(key.default)}"
 
 
-def _rules() -> Iterator[str]:
-    """Yield an example of a rule; rules have no default."""
-    yield from _comment(KEYS["thresholds"].meaning)
-    yield "# [[thresholds]]"
-    for key in RULE.values():
-        yield f"# {key.name} = {key.written(key.default)}  # {key.meaning}"
+def _arrays() -> Iterator[str]:
+    """Yield an example of a table of each array of tables; they have no default."""
+    for dotted, keys in ARRAYS.items():
+        yield from ("", *_comment(KEYS[dotted].meaning))
+        yield f"# [[{dotted}]]"
+        for key in keys.values():
+            yield f"# {key.name} = {key.written(key.default)}  # {key.meaning}"
 
 
 def _comment(sentence: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.config import Settings
-from perfsvc.config.keys import KEYS, RULE, TABLES, SettingKey
+from perfsvc.config.keys import ARRAYS, KEYS, TABLES, SettingKey
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -27,18 +27,21 @@ def rows(section: str) -> list[str]:
 @pytest.mark.parametrize("table", ["", *TABLES])
 def test_every_key_of_a_table_is_on_the_page_and_no_other(table):
     section = SECTIONS[f"`[{table}]`" if table else "At the top"]
-    keys = [key for key in KEYS.values() if key.table == table and key.dotted != "thresholds"]
+    keys = [key for key in KEYS.values() if key.table == table and key.dotted not in ARRAYS]
     assert rows(section) == [row(key) for key in keys]
     assert not table or TABLES[table] in section
 
 
-def test_the_keys_of_a_rule_are_on_the_page():
-    assert rows(SECTIONS["`[[thresholds]]`"]) == [row(key) for key in RULE.values()]
+@pytest.mark.parametrize("array", ARRAYS)
+def test_the_keys_of_an_array_of_tables_are_on_the_page(array):
+    section = SECTIONS[f"`[[{array}]]`"]
+    assert rows(section) == [row(key) for key in ARRAYS[array].values()]
+    assert KEYS[array].meaning in section
 
 
 def test_the_page_has_a_section_for_every_table():
     tables = {name for name in SECTIONS if name.startswith("`[")}
-    assert tables == {f"`[{table}]`" for table in TABLES} | {"`[[thresholds]]`"}
+    assert tables == {f"`[{table}]`" for table in TABLES} | {f"`[[{array}]]`" for array in ARRAYS}
 
 
 def test_the_file_that_the_page_shows_can_be_used():
@@ -47,4 +50,8 @@ def test_the_file_that_the_page_shows_can_be_used():
 
 
 def test_every_key_has_a_meaning():
-    assert not [key.dotted for key in (*KEYS.values(), *RULE.values()) if not key.meaning]
+    assert not [
+        key.dotted
+        for key in (*KEYS.values(), *(key for keys in ARRAYS.values() for key in keys.values()))
+        if not key.meaning
+    ]

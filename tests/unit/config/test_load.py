@@ -183,3 +183,46 @@ def test_every_value_is_shown_with_its_origin_and_without_secrets(monkeypatch):
     for text in (str(rows), json.dumps(shown_json(loaded)), repr(loaded), str(loaded.settings.public())):
         assert "secret" not in text
     assert shown_json(loaded)["variables"] == {"TEAM_URL": False, "OPS_URL": True}
+
+
+ROUTES = """
+[notify]
+targets = {team = "TEAM_URL", ops = "OPS_URL"}
+remind = "never"
+
+[[notify.route]]
+targets = "ops"
+severity = ["failed", "missing"]
+
+[[notify.route]]
+targets = ["team", "ops"]
+cases = "matmul*"
+at_least = "10 %"
+"""
+
+
+def test_routes_are_read_shown_and_restored():
+    write(ROUTES)
+    loaded = load()
+    notify = loaded.settings.notify
+    assert [(route.targets, route.cases, route.at_least) for route in notify.route] == [
+        (("ops",), "*", None),
+        (("team", "ops"), "matmul*", 0.1),
+    ]
+    assert notify.remind == "never"
+    rows = {row.key: (row.value, row.origin) for row in shown(loaded)}
+    assert rows["notify.remind"] == ('"never"', "perfsvc.toml:4")
+    first = 'targets = ["ops"], cases = "*", severity = ["failed", "missing"]'
+    assert rows["notify.route[1]"] == (first, "perfsvc.toml:6")
+    assert rows["notify.route[2]"][0].endswith('at_least = "10%"')
+    assert Settings(**json.loads(json.dumps(loaded.settings.public()))) == loaded.settings
+
+
+def test_a_variable_sets_routes(monkeypatch):
+    write('[notify]\ntargets = {team = "TEAM_URL"}')
+    monkeypatch.setenv("PERFSVC_NOTIFY__ROUTE", '[{targets = "team", owner = "jane"}]')
+    loaded = load()
+    assert (loaded.settings.notify.route[0].owner, loaded.origins["notify.route.0"]) == (
+        "jane",
+        "PERFSVC_NOTIFY__ROUTE",
+    )

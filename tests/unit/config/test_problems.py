@@ -254,3 +254,41 @@ def test_variables_that_are_not_settings_are_ignored(monkeypatch):
     for name in ("PERFSVC_CACHE", "PERFSVC_LOCKS", "PERFSVC_TEST_POSTGRESQL", "PERFSVC_SLACK_URL"):
         monkeypatch.setenv(name, "x")
     assert set(load().origins.values()) == {"default"}
+
+
+TARGETS = "[notify.targets]\nteam = 'TEAM_URL'\n[[notify.route]]\n"
+
+
+@pytest.mark.parametrize(
+    ("route", "line", "what", "cure"),
+    [
+        ("cases = 'a'", 3, "notify.route[1].targets is missing", 'write one: write targets = ["team"]'),
+        ("targets = 'team'\ncase = 'a'", 5, "notify.route[1] has no key 'case'", "write cases"),
+        ("targets = ['team']\ncases = 'a/b/c'", 5, "notify.route[1].cases: 'a/b/c' selects", "write bench"),
+        (
+            "targets = 'team'\nseverity = 'bad'",
+            5,
+            "notify.route[1].severity[1]: 'bad' is not 'regression'",
+            "write sev",
+        ),
+        ("targets = 'team'\nat_least = '0%'", 5, "notify.route[1].at_least: '0%' is not between", "write 1% or"),
+        ("targets = ['team', 'teem']", 1, "notify: route 1 names 'teem', which is no target", "write team"),
+    ],
+)
+def test_a_wrong_route_is_reported_with_its_line_and_its_cure(error_of, route, line, what, cure):
+    error = error_of(TARGETS + route)
+    assert error.what.startswith(what)
+    assert (error.line, error.cure[: len(cure)]) == (line, cure)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        ("remind = 'sometimes'", "notify.remind: 'sometimes' is no duration"),
+        ("remind = '0s'", "notify.remind: '0s' is no time that can be spent"),
+        ("digest = 'daily'", "notify.digest: 'daily' is not 'weekly' or 'never'"),
+    ],
+)
+def test_a_wrong_reminder_or_digest_is_reported(error_of, key, what):
+    error = error_of(f"[notify]\n{key}")
+    assert (error.line, error.what) == (2, what)

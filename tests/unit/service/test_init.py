@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.config import Settings, load
-from perfsvc.config.keys import KEYS, RULE
+from perfsvc.config.keys import ARRAYS, KEYS
 from perfsvc.errors import ConfigError
 from perfsvc.service import init
 
@@ -38,15 +38,16 @@ def test_every_key_is_written_as_a_comment_with_its_default_or_an_example():
     found = tomllib.loads(uncommented(text))
     written = {f"{table}.{key}" for table, keys in found.items() if isinstance(keys, dict) for key in keys}
     assert written | set(found) - {table.partition(".")[0] for table in written} == set(KEYS)
-    assert set(found["thresholds"][0]) == set(RULE)
+    assert set(found["thresholds"][0]) == set(ARRAYS["thresholds"])
+    assert set(found["notify"]["route"][0]) == set(ARRAYS["notify.route"])
     assert not [line for line in text.splitlines() if line and not line.startswith(("#", "["))]
 
 
 def test_a_key_with_its_comment_removed_has_its_default_or_an_example(folder):
     (folder / "perfsvc.toml").write_text(uncommented(init.text(Path("kernels"))))
     settings = load().settings
-    assert settings.thresholds[0].cases == "*"
-    for key in [key for key in KEYS.values() if key.dotted != "thresholds"]:
+    assert settings.thresholds[0].cases == settings.notify.route[0].cases == "*"
+    for key in [key for key in KEYS.values() if key.dotted not in ARRAYS]:
         value = getattr(getattr(settings, key.table), key.name) if key.table else getattr(settings, key.name)
         assert (value == key.default) is (key.example is None), key.dotted
 
