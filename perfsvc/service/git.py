@@ -152,6 +152,25 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     return (*_log(folder, "--no-walk", oldest), *between)
 
 
+def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tuple[Commit, ...], int]:
+    """Return the newest commits up to ``last``, newest first, and how many there are; none if git cannot list them.
+
+    Args:
+        folder: any folder of the repository; it may be missing.
+        after: the commits that this hash has are left out; empty to return only ``last``.
+        last: the hash of the newest commit.
+        most: return at most this many.
+    """
+    revisions = f"{after}..{last}" if after else last
+    limit = most if after else 1
+    form = f"--format={_LOG_FORMAT}"
+    printed = git(folder, "log", "--no-show-signature", "--no-color", form, f"--max-count={limit}", revisions, "--")
+    count = git(folder, "rev-list", "--count", revisions, "--") if after else "1"
+    if not printed or not count:
+        return (), 0
+    return tuple(_commit(*line.split(_SEPARATOR, 4)) for line in printed.split("\n")), int(count)
+
+
 def objects(folder: Path, commits: Iterable[str], paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the git object names of some files and folders at each commit: equal names mean equal contents.
 

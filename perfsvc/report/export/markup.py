@@ -1,6 +1,7 @@
 """Escape foreign text, such as case names and compiler messages, for Markdown and XML."""
 
 import re
+import unicodedata
 from xml.etree import ElementTree as ET
 
 _SPECIAL = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -24,6 +25,15 @@ def code(text: str) -> str:
 def cell(text: str) -> str:
     """Return a text for a cell of a Markdown table."""
     return text.replace("|", "\\|")
+
+
+def inert(text: str) -> str:
+    """Return foreign text that no chat takes for a mention, a tag or a link, without invisible characters.
+
+    A space without width follows each ``@``, ``<`` and ``]``: ``@everyone`` in a commit must not ring every phone.
+    """
+    visible = "".join(letter for letter in text if unicodedata.category(letter)[0] != "C" or letter.isspace())
+    return re.sub(r"([@<\]])", "\\1\u200b", visible)
 
 
 def printable(text: str) -> str:

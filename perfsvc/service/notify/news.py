@@ -1,10 +1,12 @@
 """Find what is new in a night since people were last notified."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from perfsvc.model import EventKind, Finding, FindingState, Judgement, Series, Verdict
+from perfsvc.model import Case, EventKind, ExpectedKind, Finding, FindingState, Judgement, Series, Verdict
+from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, StageRow, StageState, Store
 from perfsvc.store.messages import ABANDONED
 
@@ -38,6 +40,8 @@ class News:
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified.
+        reminders: findings that no person has done anything with for long.
+        missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
     """
 
     night: NightRow
@@ -47,10 +51,12 @@ class News:
     resolved: tuple[Finding, ...] = ()
     broken: tuple[Judgement, ...] = ()
     stages: tuple[StageRow, ...] = ()
+    reminders: tuple[Reminder, ...] = ()
+    missing: Mapping[int, Collection[Case]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        """Whether anything is new."""
-        return any((self.raised, self.reopened, self.extended, self.resolved, self.broken, self.stages))
+        """Whether there is anything to report."""
+        return any((self.raised, self.reopened, self.extended, self.resolved, self.broken, self.stages, self.reminders))
 
 
 def news_of(store: Store, number: int, about: Collection[str]) -> News:
@@ -85,6 +91,18 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     if "failed" in about:
         news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
     return news
+
+
+def missing_cases(store: Store) -> dict[int, list[Case]]:
+    """Return the cases that are missing, by the finding that reports them."""
+    cases: dict[int, list[Case]] = defaultdict(list)
+    for expected in store.expectations.of_host(None):
+        if expected.finding is not None and expected.kind is ExpectedKind.CASE:
+            benchmark, _, rest = expected.name.partition("/")
+            variant, _, point = rest.removesuffix("]").partition("[")
+            axes = (value.partition("=")[::2] for value in point.split(",") if value)
+            cases[expected.finding].append(Case(benchmark, variant, tuple(axes)))
+    return dict(cases)
 
 
 # --- which nights people know of -------------------------------------------------------------------------------------

@@ -3,14 +3,20 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from perfsvc.config import Settings
+from perfsvc.config.settings import NEVER, NotifySettings
 from perfsvc.errors import NotSentError
 from perfsvc.model import MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier
-from perfsvc.service.notify import words
-from perfsvc.service.notify.news import news_of
-from perfsvc.store import DeliveryRow, Store
+from perfsvc.service.notify import weekly, words
+from perfsvc.service.notify.background import background
+from perfsvc.service.notify.news import News, missing_cases, news_of
+from perfsvc.service.notify.routes import news_for
+from perfsvc.store import DeliveryRow, NightRow, Store
 
 PAUSES_S = (0.0, 2.0, 8.0)
 """Seconds to wait before each of a night's attempts to send its messages."""
@@ -25,11 +31,13 @@ def notify(
     environment: Mapping[str, str] | None = None,
     notifier: Callable[[], Notifier] = AppriseNotifier,
     sleep: Callable[[float], None] = time.sleep,
+    now: datetime | None = None,
 ) -> str:
     """Send what is new in a night, and earlier messages that have not arrived; return a sentence on what was sent.
 
-    The message is stored before it is sent. So doing this again, however it was interrupted, sends the same message
-    with the same key, and only to targets that have not got it. A night without news has no message.
+    Each target receives one message with what its routes take, and none if that is nothing. The messages are stored
+    before they are sent. So doing this again, however it was interrupted, sends the same messages with the same keys,
+    and only to targets that have not got theirs.
 
     Args:
         store: the database, with the night and its results.
@@ -39,6 +47,7 @@ def notify(
         environment: the variables that hold the addresses of targets; None for those of this process.
         notifier: makes the notifier; called only if there is something to send.
         sleep: waits, in seconds.
+        now: the time, for reminders and digests; by default the current time.
 
     Raises:
         NotSentError: a target did not accept its message; it is sent again with the next night.
@@ -47,10 +56,7 @@ def notify(
     targets = settings.notify.targets
     if not targets:
         return "no messages are sent: notify.targets is empty"
-    news = news_of(store, night, settings.notify.about)
-    if news:
-        text = MessageText(words.title(news), words.body(news, settings.notify.page))
-        store.messages.put(night, dict.fromkeys(targets, text))
+    _store_messages(store, store.nights.get(night), settings.notify, now or datetime.now(UTC))
     deliveries = [delivery for delivery in store.messages.undelivered(night) if delivery.target in targets]
     if not deliveries:
         return "nothing new"
@@ -67,6 +73,35 @@ def notify(
     if sender.errors:
         raise _not_sent(sender.errors, targets)
     return f"sent to {', '.join(dict.fromkeys(delivery.target for delivery in deliveries))}"
+
+
+def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now: datetime) -> None:
+    """Store the message of each target that has news, or that is due for a digest."""
+    news = _news(store, night, settings, now)
+    known = cache(lambda number: background(store, store.findings.get(number), night))
+    texts: dict[str, MessageText] = {}
+    reminded: set[int] = set()
+    for target in settings.targets:
+        if own := news_for([route for route in settings.route if target in route.targets], news):
+            body = words.body(own, settings.page, lambda finding: known(finding.id))
+            texts[target] = MessageText(words.title(own), body)
+            reminded.update(reminder.finding.id for reminder in own.reminders)
+    if settings.digest != NEVER:
+        quiet = weekly.quiet_targets(store, night, settings.targets.keys() - texts.keys(), now)
+        for target, since in quiet.items():
+            digest = weekly.digest(store, night, since)
+            texts[target] = MessageText(words.digest_title(digest), words.digest_body(night, digest, settings.page))
+    if texts:
+        store.messages.put(night.id, texts, reminded=reminded, now=now)
+
+
+def _news(store: Store, night: NightRow, settings: NotifySettings, now: datetime) -> News:
+    """Return what is new in a night, and the reminders that are due."""
+    news = news_of(store, night.id, settings.about)
+    if "new" in settings.about and not isinstance(settings.remind, str):
+        period = timedelta(seconds=settings.remind)
+        news = replace(news, reminders=weekly.reminders(store, night, period, now))
+    return replace(news, missing=missing_cases(store)) if settings.route else news
 
 
 class _Sender:

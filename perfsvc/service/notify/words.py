@@ -4,15 +4,19 @@ The title begins with the worst news, because a phone shows only its beginning. 
 finding, with its worst cases and how to look further.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from perfsvc import units
-from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries
+from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Verdict
+from perfsvc.report.export.markup import inert
 from perfsvc.report.pages.site import finding_page
-from perfsvc.report.wording import direction_word, finding_title, moved_sentence, series_name
+from perfsvc.report.tables.history import GAP, sparkline
+from perfsvc.report.wording import counts, direction_word, finding_title, moved_sentence, series_name, some
+from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import News
-from perfsvc.store import StageRow
+from perfsvc.service.notify.weekly import Digest, Reminder
+from perfsvc.store import NightRow, StageRow
 
 LONGEST_TITLE = 150
 """Characters."""
@@ -22,6 +26,9 @@ LONGEST_LINE = 300
 
 IN_FULL = 8
 """How many findings of a kind have a paragraph, and how many failures have a line."""
+
+LONGEST_SUBJECT = 80
+"""Characters of a commit's subject, and of its author."""
 
 WORST = 5
 """How many cases of a finding are named."""
@@ -46,6 +53,11 @@ def title(news: News) -> str:
             "resolved finding",
             "resolved findings",
         ),
+        (
+            [f"{_moved(reminder.finding)}, unseen for {_days(reminder)}" for reminder in news.reminders],
+            "unseen finding",
+            "unseen findings",
+        ),
     ]
     (texts, singular, plural), *others = [group for group in groups if group[0]]
     parts = [texts[0]]
@@ -55,25 +67,23 @@ def title(news: News) -> str:
     return _one_line(", ".join(parts), LONGEST_TITLE)
 
 
-def body(news: News, page: str) -> str:
-    """Return the body of a message: the night, findings, failures, resolved findings, a link.
+def body(news: News, page: str, background: Callable[[Finding], Background] = lambda _: Background()) -> str:
+    """Return the body of a message: the night, findings, failures, resolved findings, reminders, a link.
 
     Args:
         news: what is new.
         page: the address of the site, for links; empty without one.
+        background: returns what is behind a finding; called for the findings that have a paragraph.
     """
-    site = page.rstrip("/")
-    night = news.night
-    run = "no run" if night.run is None else f"run {night.run}"
-    commit = f" at {night.commit[:9]}{' with uncommitted changes' if night.dirty else ''}" if night.commit else ""
+    site, night = page.rstrip("/"), news.night
     failures = [_one_line(f"{failure.series.case.id}: {failure.reason}") for failure in _distinct(news.broken)]
     resolved = [
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
     parts = [
-        f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}",
-        *_paragraphs(news.raised, "new", site),
-        *_paragraphs(news.reopened, "shows again", site),
+        _night(night),
+        *_paragraphs(news.raised, "new", site, background),
+        *_paragraphs(news.reopened, "shows again", site, background),
         *(
             _paragraph(extended.finding, "more cases", [f"- {extended.text}"], site)
             for extended in news.extended[:IN_FULL]
@@ -81,24 +91,65 @@ def body(news: News, page: str) -> str:
         *_list("Failed cases", failures, f"perfsvc report {night.run}"),
         *_list("Failed stages of the night", [_stage(stage) for stage in news.stages], ""),
         *_list("Resolved", resolved, "perfsvc findings --all"),
+        *_list(
+            "Still open, and no person has done anything with it",
+            [_reminder(reminder) for reminder in news.reminders],
+            _answers(news.reminders),
+        ),
     ]
-    if site:
-        parts.append(f"All of it: {site}/")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_all_of_it(site)])
+
+
+def digest_title(digest: Digest) -> str:
+    """Return the title of a digest: ``a quiet week: 7 nights, 55 of 57 series unchanged``."""
+    unchanged = sum(judgement.verdict is Verdict.UNCHANGED for judgement in digest.judgements)
+    series = units.count(len(digest.judgements), "series", "series")
+    return f"a quiet week: {units.count(len(digest.nights), 'night')}, {unchanged} of {series} unchanged"
+
+
+def digest_body(night: NightRow, digest: Digest, page: str) -> str:
+    """Return the body of a digest: the nights, the verdicts of the newest runs, and the open findings."""
+    failed = some([f"night {other.id}" for other in reversed(digest.failed)])
+    hosts = len({other.host for other in digest.nights})
+    runs = f"{'run' if len(digest.runs) == 1 else 'runs'} {', '.join(map(str, digest.runs))}"
+    lines = [
+        f"Since {digest.since:%Y-%m-%d} nothing was new that you receive.",
+        f"{units.count(len(digest.nights), 'night')} on {units.count(hosts, 'host')}, "
+        + (f"of which stages failed in {failed}" if failed else "all without a failed stage"),
+        f"{units.count(len(digest.judgements), 'series', 'series')} in the newest {runs}: {counts(digest.judgements)}"
+        if digest.runs
+        else "no run",
+        f"{units.count(digest.open, 'open finding')}" + (": perfsvc findings" if digest.open else ""),
+    ]
+    return "\n\n".join([_night(night), "\n".join(lines), *_all_of_it(page.rstrip("/"))])
 
 
 # --- parts of the body -----------------------------------------------------------------------------------------------
 
 
-def _paragraphs(findings: Sequence[Finding], event: str, site: str) -> Iterator[str]:
+def _night(night: NightRow) -> str:
+    run = "no run" if night.run is None else f"run {night.run}"
+    commit = f" at {night.commit[:9]}{' with uncommitted changes' if night.dirty else ''}" if night.commit else ""
+    return f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}"
+
+
+def _all_of_it(site: str) -> Iterator[str]:
+    if site:
+        yield f"All of it: {site}/"
+
+
+def _paragraphs(
+    findings: Sequence[Finding], event: str, site: str, background: Callable[[Finding], Background]
+) -> Iterator[str]:
     """Yield a paragraph for each finding: those of the code first, the worst first."""
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [
             *(f"- {moved_sentence(finding, moved)}" for moved in cases[:WORST]),
             *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
-            f"on {_devices(finding)}",
+            *([f"on {_devices(finding)}"] if finding.devices else []),
             *([finding.evidence] if finding.evidence else []),
+            *_background(finding, background(finding)),
             *([f"{finding.owner} looks after it"] if finding.owner else []),
         ]
         yield _paragraph(finding, event, lines, site)
@@ -112,6 +163,36 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
     texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
     link = [f"{site}/{finding_page(finding.id)}"] if site else []
     return "\n".join([*texts, f"perfsvc findings show {finding.id}", *link])
+
+
+def _background(finding: Finding, behind: Background) -> Iterator[str]:
+    """Yield the recent levels of the worst series, and a line for each commit. Names and subjects are foreign text."""
+    if behind.series and len(behind.levels) > 1:
+        history = sparkline(behind.levels).replace(GAP, "·")
+        yield f"{series_name(behind.series)} in the last {len(behind.levels)} nights: {history}"
+    if behind.commits:
+        yield "Commits:"
+        for commit in behind.commits:
+            subject = _one_line(inert(commit.subject), LONGEST_SUBJECT)
+            author = _one_line(inert(commit.author.partition(" <")[0]), LONGEST_SUBJECT)
+            yield f"- {commit.hash[:9]} {subject} ({author})"
+    if (more := behind.commit_count - len(behind.commits)) > 0:
+        yield f"- and {more} more: git log {finding.root_cause}"
+
+
+def _reminder(reminder: Reminder) -> str:
+    finding = reminder.finding
+    return _one_line(f"finding {finding.id}, for {_days(reminder)}: {_moved(finding)}")
+
+
+def _days(reminder: Reminder) -> str:
+    return units.count(reminder.days, "day")
+
+
+def _answers(reminders: Sequence[Reminder]) -> str:
+    """Return the commands by which a person stops the reminders."""
+    number = reminders[0].finding.id if reminders else 0
+    return f"perfsvc findings show {number}; perfsvc findings ack {number}" if reminders else ""
 
 
 def _devices(finding: Finding) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.service import git
-from perfsvc.service.git import ancestry, changed, objects
+from perfsvc.service.git import ancestry, changed, newest_commits, objects
 
 GIT_THAT_FAILS_AT = """#!/bin/sh
 case " $* " in
@@ -211,3 +211,19 @@ def test_without_git_there_is_no_history(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match="git cannot be started"):
         ancestry(tmp_path, "HEAD~1", "HEAD")
+
+
+def test_the_newest_commits_of_a_range_come_with_their_count(repository):
+    names = [repository.commit(f"commit {number}") for number in range(8)]
+    commits, count = newest_commits(repository.root, names[1][:9], names[7][:9], 5)
+    assert ([commit.hash for commit in commits], count) == (names[:2:-1], 6)
+    (only,), count = newest_commits(repository.root, "", names[3], 5)
+    assert (only.hash, count) == (names[3], 1)
+
+
+def test_commits_that_are_not_here_are_none(repository, tmp_path_factory):
+    name = repository.commit("one")
+    assert newest_commits(repository.root, "0" * 9, name, 5) == ((), 0)
+    assert newest_commits(repository.root, "", "f" * 9, 5) == ((), 0)
+    assert newest_commits(repository.root / "gone", "", name, 5) == ((), 0)
+    assert newest_commits(tmp_path_factory.mktemp("elsewhere"), "", name, 5) == ((), 0)

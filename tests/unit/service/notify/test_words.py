@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
+from perfsvc.model import Case, Cause, Commit, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
+from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
-from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, title
+from perfsvc.service.notify.weekly import Digest, Reminder
+from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, digest_body, digest_title, title
 from perfsvc.store import NightRow, RunState, StageRow, StageState
 
 NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -174,3 +176,75 @@ def test_a_message_with_hundreds_of_findings_and_failures_stays_short():
     assert f"- and {300 - IN_FULL} more" in text
     assert max(map(len, text.splitlines())) <= LONGEST_LINE + 2
     assert len(text) < 10_000
+
+
+def commit(number, subject="Use float4 loads", author="Jane Doe <jane@example.org>"):
+    return Commit(f"{number:040x}", subject, author, NOW)
+
+
+def test_a_finding_has_the_recent_levels_of_its_worst_case_and_its_commits():
+    behind = Background((commit(1), commit(2, "")), 5, moved().series, (1.0, 1.01, None, 1.0, 1.05))
+    changed = finding(root_cause="9f8e7d6c5..1a2b3c4d5")
+    assert body(news(raised=(changed,)), "", lambda _: behind).splitlines()[-7:] == [
+        "both binaries were measured in turn",
+        "transpose/tiled[n=64] in the last 5 nights: ▁▂·▁█",
+        "Commits:",
+        "- 000000000 Use float4 loads (Jane Doe)",
+        "- 000000000 (Jane Doe)",
+        "- and 3 more: git log 9f8e7d6c5..1a2b3c4d5",
+        "perfsvc findings show 7",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        ("ping @everyone and <!channel>", "ping @\u200beveryone and <\u200b!channel>"),
+        ("[here](http://evil)", "[here]\u200b(http://evil)"),
+        ("two\nlines\x1b[31m \u202egnp", "two lines[31m gnp"),
+        ("x" * 200, "x" * 79 + "…"),
+    ],
+)
+def test_a_commit_rings_no_phone_and_hides_no_link(subject, shown):
+    behind = Background((commit(1, subject, f"{subject} <a@b>"),), 1)
+    text = body(news(raised=(SLOW,)), "", lambda _: behind)
+    assert f"- 000000000 {shown} (" in text
+    assert "@everyone" not in text
+
+
+def test_only_findings_with_a_paragraph_are_looked_up():
+    asked = []
+    findings = tuple(finding(number=number) for number in range(30))
+    body(news(raised=findings), "", lambda finding: asked.append(finding.id) or Background())
+    assert len(asked) == IN_FULL
+
+
+def test_reminders_name_their_findings_the_days_and_how_to_answer():
+    reminders = (Reminder(SLOW, NOW, 8), Reminder(FAST, NOW, 7))
+    assert title(news(reminders=reminders)) == (
+        "transpose/tiled[n=64] slower by 5.3 %, unseen for 8 days, 1 more unseen finding"
+    )
+    assert body(news(reminders=reminders), "").split("\n\n")[1].splitlines() == [
+        "Still open, and no person has done anything with it",
+        "- finding 7, for 8 days: transpose/tiled[n=64] slower by 5.3 %",
+        "- finding 8, for 7 days: transpose/naive[n=64] faster by 20 %",
+        "perfsvc findings show 7; perfsvc findings ack 7",
+    ]
+
+
+def test_a_digest_counts_nights_series_and_open_findings():
+    unchanged = Judgement(moved().series, Verdict.UNCHANGED)
+    stopped = replace(NIGHT, id=11, state=RunState.INTERRUPTED)
+    digest = Digest(NOW, (NIGHT, stopped), (7,), (unchanged, unchanged, broken()), 1)
+    assert digest_title(digest) == "a quiet week: 2 nights, 2 of 3 series unchanged"
+    text = digest_body(NIGHT, digest, "https://perf.example.org")
+    assert text.splitlines() == [
+        "Night 12 on gpu-box: run 7 of kernels at 1a2b3c4d5",
+        "",
+        "Since 2026-01-01 nothing was new that you receive.",
+        "2 nights on 1 host, of which stages failed in night 11",
+        "3 series in the newest run 7: 0 regressions, 0 improvements, 2 unchanged, 1 broken",
+        "1 open finding: perfsvc findings",
+        "",
+        "All of it: https://perf.example.org/",
+    ]

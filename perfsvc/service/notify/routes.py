@@ -1,0 +1,62 @@
+"""Choose which news each target receives, by the routes of the settings."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from perfsvc.config.settings import RouteSettings, Severity
+from perfsvc.model import Case, Direction, Finding, MovedSeries
+from perfsvc.service.notify.news import News
+from perfsvc.suite.selection import Glob, parse
+
+
+def news_for(routes: Sequence[RouteSettings], news: News) -> News:
+    """Return the part of the news that any of a target's routes takes; all of it without routes.
+
+    A finding is taken as a whole. A failed stage concerns every case, so it goes to every route that takes failures.
+    """
+    if not routes:
+        return news
+
+    def takes(finding: Finding, severity: Severity | None = None) -> bool:
+        return any(_takes(route, finding, severity or _severity(finding), news.missing) for route in routes)
+
+    def takes_failure(case: Case) -> bool:
+        return any("failed" in route.severity and not route.owner and _glob(route).matches(case) for route in routes)
+
+    return replace(
+        news,
+        raised=tuple(filter(takes, news.raised)),
+        reopened=tuple(filter(takes, news.reopened)),
+        extended=tuple(extended for extended in news.extended if takes(extended.finding)),
+        reminders=tuple(reminder for reminder in news.reminders if takes(reminder.finding)),
+        resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),
+        broken=tuple(judgement for judgement in news.broken if takes_failure(judgement.series.case)),
+        stages=news.stages if any("failed" in route.severity for route in routes) else (),
+    )
+
+
+def _severity(finding: Finding) -> Severity:
+    if not finding.moved:
+        return "missing"
+    return "regression" if finding.direction is Direction.SLOWER else "improvement"
+
+
+def _takes(route: RouteSettings, finding: Finding, severity: Severity, missing: Mapping[int, Collection[Case]]) -> bool:
+    """Return whether a route takes a finding, by its severity, its owner, and the size of any case that matches."""
+    if severity not in route.severity or (route.owner and finding.owner != route.owner):
+        return False
+    glob = _glob(route)
+    if finding.moved:
+        moved_series = finding.standing or finding.moved
+        return any(glob.matches(moved.series.case) and _is_large(moved, route.at_least) for moved in moved_series)
+    cases = missing.get(finding.id, ())  # none for a GPU or a host, which concern every case
+    return not cases or any(map(glob.matches, cases))
+
+
+def _glob(route: RouteSettings) -> Glob:
+    return parse(route.cases)
+
+
+def _is_large(moved: MovedSeries, at_least: float | None) -> bool:
+    """Return whether a series moved by a share or more; a change of unknown size counts as large."""
+    return at_least is None or moved.ratio is None or abs(moved.ratio - 1) >= at_least

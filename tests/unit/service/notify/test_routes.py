@@ -1,0 +1,105 @@
+"""Which news a target receives, by its routes."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from perfsvc.config.settings import RouteSettings
+from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
+from perfsvc.service.notify.news import ExtendedFinding, News
+from perfsvc.service.notify.routes import news_for
+from perfsvc.service.notify.weekly import Reminder
+from perfsvc.store import NightRow, RunState, StageRow, StageState
+
+NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
+NIGHT = NightRow(12, RunState.RUNNING, NOW, None, "host", 1, "", "kernels", "", False, "", 7, "", {}, None)
+
+
+def series(benchmark, variant="tiled", n=64):
+    return Series(Case(benchmark, variant, (("n", n),)), "GPU-1", "NVIDIA H200")
+
+
+def moved(ratio, benchmark="dot", **point):
+    direction = Direction.FASTER if ratio and ratio < 1 else Direction.SLOWER
+    return MovedSeries(series(benchmark, **point), ratio, None, None, 5, 1e-4, 1e-4, 7, direction=direction)
+
+
+def finding(number, *every_series, owner="", cause=Cause.KERNEL):
+    return Finding(number, cause, "", 7, 7, FindingState.OPEN, "", "", "", NOW, every_series, owner)
+
+
+DOT = finding(1, moved(1.05))
+MATMUL = finding(2, moved(1.3, "matmul", n=128), moved(1.02, "matmul"), owner="jane")
+FASTER = finding(3, moved(0.8, "matmul_bf16"))
+MIXED = finding(4, moved(1.5), moved(1.02, "matmul"), owner="joe")
+UNKNOWN = finding(5, moved(None))
+GPU = finding(6, cause=Cause.MISSING)
+CASES = finding(7, cause=Cause.MISSING)
+STAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "disk full")
+BROKEN = Judgement(series("matmul"), Verdict.BROKEN, "wrong")
+NEWS = News(
+    NIGHT,
+    raised=(DOT, MATMUL, FASTER, MIXED, UNKNOWN, GPU, CASES),
+    broken=(BROKEN,),
+    stages=(STAGE,),
+    missing={7: [Case("matmul", "tiled", (("n", "64"),))]},
+)
+
+
+def received(*routes, news=NEWS):
+    """The findings that a target with these routes receives, and whether it receives failed cases and stages."""
+    own = news_for([RouteSettings(targets="team", **route) for route in routes], news)
+    return [one.id for one in own.raised], bool(own.broken), bool(own.stages)
+
+
+ALL = [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("route", "findings", "broken", "stages"),
+    [
+        ({}, ALL, True, True),
+        ({"cases": "matmul"}, [2, 4, 6, 7], True, True),
+        ({"cases": "matmul*"}, [2, 3, 4, 6, 7], True, True),
+        ({"cases": "*[n=128]"}, [2, 6], False, True),
+        ({"cases": "*/tiled[n=64]"}, ALL, True, True),
+        ({"cases": "dot"}, [1, 4, 5, 6], False, True),
+        ({"owner": "jane"}, [2], False, True),
+        ({"severity": "regression"}, [1, 2, 4, 5], False, False),
+        ({"severity": "improvement"}, [3], False, False),
+        ({"severity": "missing"}, [6, 7], False, False),
+        ({"severity": ["failed", "resolved"]}, [], True, True),
+        ({"at_least": "10%"}, [2, 3, 4, 5, 6, 7], True, True),
+        ({"at_least": "10%", "cases": "matmul"}, [2, 6, 7], True, True),
+        ({"at_least": "5%", "severity": "regression"}, [1, 2, 4, 5], False, False),
+    ],
+)
+def test_a_route_takes_by_cases_owner_severity_and_size(route, findings, broken, stages):
+    assert received(route) == (findings, broken, stages)
+
+
+def test_a_target_without_routes_receives_everything():
+    assert received() == (ALL, True, True)
+
+
+def test_a_target_receives_what_any_of_its_routes_takes():
+    assert received({"cases": "dot", "severity": "regression"}, {"severity": "improvement"}) == (
+        [1, 3, 4, 5],
+        False,
+        False,
+    )
+
+
+def test_every_kind_of_news_about_a_finding_is_routed():
+    news = News(
+        NIGHT,
+        reopened=(DOT, MATMUL),
+        extended=(ExtendedFinding(DOT, "more"), ExtendedFinding(MATMUL, "more")),
+        reminders=(Reminder(DOT, NOW, 7), Reminder(MATMUL, NOW, 7)),
+        resolved=(DOT, MATMUL),
+    )
+    own = news_for([RouteSettings(targets="team", cases="dot")], news)
+    assert (own.reopened, own.resolved) == ((DOT,), (DOT,))
+    assert [about.finding for about in (*own.extended, *own.reminders)] == [DOT, DOT]
+    assert not news_for([RouteSettings(targets="team", severity="failed")], news)
+    assert news_for([RouteSettings(targets="team", severity="resolved")], news).resolved == (DOT, MATMUL)

@@ -1,0 +1,217 @@
+"""Reminders of findings that nobody has looked at, and digests of quiet weeks."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from perfsvc.config import Settings
+from perfsvc.model import (
+    Case,
+    Cause,
+    ChangeKind,
+    DeviceInfo,
+    Direction,
+    FindingState,
+    Judgement,
+    Provenance,
+    RootCause,
+    RunState,
+    Series,
+    StageRow,
+    StageState,
+    Suspect,
+    Verdict,
+)
+from perfsvc.notify.fake import FakeNotifier
+from perfsvc.service.notify.notify import notify
+from perfsvc.service.notify.weekly import quiet_targets, reminders
+from perfsvc.store import Store
+
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
+GPU = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
+CASES = [Case("scale", variant, (("n", 100),)) for variant in ("alpha", "beta")]
+WEEK = timedelta(days=7)
+TARGETS = {"team": "TEAM_URL", "me": "MY_URL"}
+ADDRESSES = {"TEAM_URL": "fake://team", "MY_URL": "fake://me"}
+
+
+class Nights:
+    """A night a day, whose run begins at its time; some of them raise a finding."""
+
+    def __init__(self, store):
+        self.store, self.notifier = store, FakeNotifier()
+
+    def night(self, day, *, slow=(), suite="kernels", fails=False, **notify_settings):
+        """Store a night, and return the title and the target of each message that it sends."""
+        now = FIRST + timedelta(days=day)
+        number = self.store.nights.begin(host="host", started=now, suite=suite, command_line="", settings={})
+        run = self.store.runs.begin(Provenance(started=now, command_line="", suite=suite), night=number)
+        self.store.devices.put(GPU)
+        judgements = [
+            Judgement(Series(case, GPU.uuid, GPU.model), Verdict.UNCHANGED, ratio=1.0, cause=None) for case in CASES
+        ]
+        self.store.verdicts.put(run, judgements)
+        self.store.findings.update(run, [], [self.cause(case) for case in slow], now=now)
+        self.store.runs.end(run, RunState.FINISHED)
+        state = StageState.FAILED if fails else StageState.DONE
+        self.store.nights.put_stage(number, StageRow("page", 10, state, now, 1.0, "the disk is full"))
+        before = len(self.notifier.sent)
+        settings = Settings(notify={"targets": TARGETS, **notify_settings})
+        # The message is a little earlier than a week after that of a night which took longer.
+        moment = now + timedelta(minutes=60 - day)
+        notify(
+            self.store,
+            number,
+            settings,
+            print,
+            environment=ADDRESSES,
+            notifier=lambda: self.notifier,
+            sleep=lambda _: None,
+            now=moment,
+        )
+        self.store.nights.put_stage(number, StageRow("notify", 11, StageState.DONE, moment, 0.0, ""))
+        self.store.nights.end(number, RunState.FAILED if fails else RunState.FINISHED, 0)
+        return sorted((address.removeprefix("fake://"), sent.title) for address, sent in self.notifier.sent[before:])
+
+    def cause(self, case):
+        judgement = Judgement(Series(case, GPU.uuid, GPU.model), Verdict.REGRESSION, ratio=1.1, cause=Cause.KERNEL)
+        return RootCause("", "it is slower", (Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER),))
+
+    def days(self, days, **settings):
+        """The days of some nights that send anything, with the titles that the team gets."""
+        sent = {day: self.night(day, **settings) for day in days}
+        return {day: dict(titles)["team"] for day, titles in sent.items() if titles}
+
+    def body(self):
+        """The body of the newest message."""
+        return self.notifier.sent[-1][1].body
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "perfsvc.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def nights(store):
+    return Nights(store)
+
+
+SLOW = "scale/alpha[n=100] slower by 10 %"
+
+
+def test_an_unseen_finding_is_repeated_once_a_week(nights):
+    nights.night(0, slow=CASES[:1])
+    assert nights.days(range(1, 23)) == {
+        7: f"{SLOW}, unseen for 7 days",
+        14: f"{SLOW}, unseen for 14 days",
+        21: f"{SLOW}, unseen for 21 days",
+    }
+    assert "- finding 1, for 21 days: scale/alpha[n=100] slower by 10 %" in nights.body()
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda findings: findings.comment(1, "I look", by="jane"),
+        lambda findings: findings.assign(1, "jane", by="joe"),
+        lambda findings: findings.set_state(1, FindingState.ACKNOWLEDGED, by="jane"),
+        lambda findings: findings.set_state(1, FindingState.IGNORED, by="jane"),
+        lambda findings: findings.set_state(1, FindingState.ACCEPTED, by="jane"),
+    ],
+)
+def test_a_finding_that_a_person_has_seen_is_not_repeated(nights, act):
+    nights.night(0, slow=CASES[:1])
+    act(nights.store.findings)
+    assert nights.days(range(1, 20)) == {}
+
+
+def test_each_finding_has_a_week_of_its_own(nights):
+    nights.night(0, slow=CASES[:1])
+    nights.night(3, slow=CASES[1:])
+    days = nights.days(range(4, 11))
+    assert list(days) == [7, 10]
+    assert days[10].startswith("scale/beta")
+
+
+def test_the_time_of_reminders_is_a_setting(nights):
+    nights.night(0, slow=CASES[:1])
+    assert list(nights.days(range(1, 9), remind="3d")) == [3, 6]
+    assert nights.days(range(9, 30), remind="never") == {}
+    assert nights.days(range(30, 32), about=("failed",)) == {}
+
+
+def test_a_night_of_another_suite_does_not_remind(nights):
+    nights.night(0, slow=CASES[:1])
+    assert nights.night(8, suite="others") == []
+    assert len(nights.night(9)) == 2
+
+
+def test_a_reminder_is_sent_once_however_often_the_stage_is_repeated(nights):
+    nights.night(0, slow=CASES[:1])
+    nights.night(7)
+    night, now = nights.store.nights.get(2), FIRST + WEEK
+    assert reminders(nights.store, night, WEEK, now) == ()
+
+
+def test_a_reminder_goes_the_routes_of_its_finding(nights):
+    nights.night(0, slow=CASES[:1])
+    routes = [{"targets": "me", "severity": "resolved"}]
+    assert nights.night(7, route=routes) == [("team", f"{SLOW}, unseen for 7 days")]
+
+
+def test_a_reminder_that_no_target_receives_is_not_recorded(nights):
+    nights.night(0, slow=CASES[:1])
+    nothing = [{"targets": ["me", "team"], "severity": "resolved"}]
+    assert nights.night(7, route=nothing) == []
+    assert len(nights.night(8)) == 2
+
+
+def test_a_quiet_week_has_a_digest(nights):
+    quiet = {"digest": "weekly"}
+    assert nights.days(range(16), **quiet) == {
+        7: "a quiet week: 7 nights, 2 of 2 series unchanged",
+        14: "a quiet week: 7 nights, 2 of 2 series unchanged",
+    }
+    assert "7 nights on 1 host, all without a failed stage" in nights.body()
+    assert "2 series in the newest run 15" in nights.body()
+
+
+def test_a_week_with_a_message_has_no_digest(nights):
+    nights.night(0, digest="weekly")
+    nights.night(5, slow=CASES[:1], digest="weekly", remind="never")
+    days = nights.days(range(6, 13), digest="weekly", remind="never")
+    assert list(days) == [12]
+    assert "1 open finding: perfsvc findings" in nights.body()
+
+
+def test_a_digest_is_off_by_default(nights):
+    assert nights.days(range(20)) == {}
+
+
+def test_a_failed_night_that_is_known_is_no_news_but_in_the_digest(nights):
+    nights.night(0, fails=True)
+    days = nights.days(range(1, 8), fails=True, digest="weekly")
+    assert list(days) == [7]
+    assert "7 nights on 1 host, of which stages failed in night 2, night 3, night 4 and 4 more" in nights.body()
+
+
+def test_each_target_has_quiet_weeks_of_its_own(nights):
+    routes = [{"targets": "me", "severity": "failed"}]
+    nights.night(0, slow=CASES[:1], route=routes, digest="weekly")
+    nights.night(6, slow=CASES[1:], route=routes, digest="weekly", remind="never")
+    sent = {
+        day: [target for target, _ in nights.night(day, route=routes, digest="weekly", remind="never")]
+        for day in range(7, 15)
+    }
+    assert {day: targets for day, targets in sent.items() if targets} == {7: ["me"], 13: ["team"], 14: ["me"]}
+
+
+def test_a_target_without_any_message_counts_from_the_first_night(nights):
+    nights.night(0, slow=CASES[:1])
+    night = nights.store.nights.get(1)
+    assert quiet_targets(nights.store, night, ["new"], FIRST + timedelta(days=6)) == {}
+    for day in (7, 30):
+        now = FIRST + timedelta(days=day)
+        assert quiet_targets(nights.store, night, ["new"], now) == {"new": now - WEEK}
