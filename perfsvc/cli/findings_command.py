@@ -135,11 +135,14 @@ def ack(number: int, select: tuple[str, ...], reason: str, database: str, output
 def accept(number: int, reason: str, select: tuple[str, ...], database: str, output_format: str) -> None:
     """Accept finding ID: its cases' present levels become the levels that later runs are compared with.
 
-    A pinned case is still compared with its pin.
+    A pinned case is still compared with its pin. What the finding reports as missing is no longer expected.
     """
     from perfsvc import units
 
     finding = _set_state(database, number, "accepted", select, reason=reason)
+    if not finding.moved:
+        _report(finding, number, f"accepted: {finding.root_cause} is no longer expected", output_format)
+        return
     runs = sorted({moved.last_run for moved in finding.standing})
     series = units.count(len(finding.standing), "series", "series")
     level = f"run {runs[0]} is" if len(runs) == 1 else f"the newest of runs {', '.join(map(str, runs))} is"

@@ -275,5 +275,6 @@ def shown_json(loaded: Loaded) -> dict[str, Any]:
 
 
 def _set_variables(loaded: Loaded) -> dict[str, bool]:
-    """Return the variables that hold the targets' addresses, and whether each is set."""
-    return {name: bool(os.environ.get(name)) for name in loaded.settings.notify.targets.values()}
+    """Return the variables that hold the addresses of targets and of the heartbeat, and whether each is set."""
+    names = filter(None, (*loaded.settings.notify.targets.values(), loaded.settings.nightly.heartbeat))
+    return {name: bool(os.environ.get(name)) for name in names}

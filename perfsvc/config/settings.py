@@ -263,6 +263,19 @@ class NightlySettings(SettingsTable):
     """How long a night waits for another one on this host to end; 0s: it exits at once."""
     label: str = "nightly"
     """The label of a night's run."""
+    heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
+        default="", examples=["HEARTBEAT_URL"]
+    )
+    """The environment variable that holds the URL to ping when a night begins (URL/start), ends (URL) or fails
+    (URL/fail). Never the URL itself."""
+
+
+class ExpectSettings(SettingsTable):
+    """What nights are expected to have, because earlier nights had it."""
+
+    every: SecondsOrZero = 86400.0
+    """How often each host of the database begins a night; after one and a half times this, a host is overdue. 0s: no
+    host ever is."""
 
 
 class RouteSettings(SettingsTable):
@@ -358,6 +371,7 @@ class Settings(BaseSettings):
     confirm: ConfirmSettings = ConfirmSettings()
     profile: ProfileSettings = ProfileSettings()
     nightly: NightlySettings = NightlySettings()
+    expect: ExpectSettings = ExpectSettings()
     notify: NotifySettings = NotifySettings()
     dashboard: DashboardSettings = DashboardSettings()
     retention: RetentionSettings = RetentionSettings()

@@ -384,7 +384,10 @@ def _width(judgement: Judgement) -> float:
 
 
 def finding_title(finding: Finding) -> str:
-    """Return the variant that moved furthest and how many other variants moved: ``dot/tree and 2 more``."""
+    """Return the variant that moved furthest and how many other variants moved: ``dot/tree and 2 more``.
+
+    A finding without series is named by what is missing: ``GPU-1 (NVIDIA H100) on host a``.
+    """
     if finding.worst is None:
         return finding.root_cause
     cases = [moved.series.case for moved in (finding.worst, *finding.standing, *finding.moved)]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
 from perfsvc.model import Absence, Cause, EventKind, Expected, FindingState, FindingUpdates, RunState, Status
 from perfsvc.store.findings.update import ACTIVE, put_event
@@ -24,7 +24,7 @@ class CasesInRun(NamedTuple):
         correct: those with a correct result.
         skipped: why each case that no device ran was skipped.
         over_budget: the cases that the budget had no time for.
-        references: the cases that measured cases were compared with (``relative_to``).
+        references: the variants that others were compared with (``relative_to``): ``matmul/cublas``.
     """
 
     measured: Mapping[str, Collection[str]]
@@ -53,6 +53,7 @@ class ExpectationStore:
         seen: Iterable[Expected],
         missing: Iterable[Absence],
         *,
+        renamed: Iterable[Expected] = (),
         night: int | None = None,
         now: datetime | None = None,
     ) -> FindingUpdates:
@@ -64,6 +65,7 @@ class ExpectationStore:
         Args:
             seen: what is there; it replaces what is stored under its key.
             missing: what is expected and not there.
+            renamed: cases that have another name by now; the old name is expected no longer.
             night: the night that looked; None for ``perfsvc watchdog``.
             now: the time; by default the current time.
         """
@@ -71,6 +73,7 @@ class ExpectationStore:
         with self._database.writing() as connection:
             _lock_findings(connection)
             _see(connection, seen)
+            _forget(connection, renamed)
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
             for absence in missing:
                 finding, change = _finding_of(connection, absence, night=night, now=now)
@@ -85,8 +88,7 @@ class ExpectationStore:
         """Expect some things no longer, and return the findings that this resolves, on behalf of a person."""
         with self._database.writing() as connection:
             _lock_findings(connection)
-            for expected in forgotten:
-                connection.execute(delete(Expectations).filter_by(**_key(expected)))
+            _forget(connection, forgotten)
             return _resolve_unlinked(connection, reason or "no longer expected", by=by, now=datetime.now(UTC))
 
     # --- what was there ----------------------------------------------------------------------------------------------
@@ -111,14 +113,12 @@ class ExpectationStore:
                 Measurements.status,
                 func.min(Measurements.reason).label("reason"),
                 Measurements.relative_to,
-                Cases.name.label("own_name"),
             )
             .join(Cases, Cases.id == Measurements.case_id)
             .join(present, present.c.lineage_id == Cases.lineage_id)
             .join(Devices, Devices.id == Measurements.device_id)
             .where(Measurements.run_id == run)
             .group_by(present.c.name, Cases.benchmark, Devices.uuid, Measurements.status, Measurements.relative_to)
-            .group_by(Cases.name)
         )
         over_budget = (
             select(present.c.name)
@@ -141,11 +141,7 @@ class ExpectationStore:
             correct={row.name for row in rows if row.status is Status.OK},
             skipped={name: reason for name, reason in skipped.items() if name not in ran},
             over_budget=late - ran.keys(),
-            references={
-                f"{row.benchmark}/{row.relative_to}{row.own_name.partition('[')[1]}{row.own_name.partition('[')[2]}"
-                for row in rows
-                if row.relative_to
-            },
+            references={f"{row.benchmark}/{row.relative_to}" for row in rows if row.relative_to},
         )
 
     def nights_of(self, host: str, scope: str) -> list[int]:
@@ -206,12 +202,17 @@ def _see(connection: Connection, seen: Iterable[Expected]) -> None:
             select(Expectations.id, *(getattr(Expectations, name) for name in _KEY)).where(Expectations.host.in_(hosts))
         )
     }
-    known = [row | {"id": stored[key]} for key, row in rows.items() if key in stored]
+    known = [row | {"number": stored[key]} for key, row in rows.items() if key in stored]
     new = [row for key, row in rows.items() if key not in stored]
     if known:
-        connection.execute(update(Expectations), known)
+        connection.execute(update(Expectations).where(Expectations.id == bindparam("number")), known)
     if new:
         connection.execute(insert(Expectations), new)
+
+
+def _forget(connection: Connection, forgotten: Iterable[Expected]) -> None:
+    for expected in forgotten:
+        connection.execute(delete(Expectations).filter_by(**_key(expected)))
 
 
 def _finding_of(connection: Connection, absence: Absence, *, night: int | None, now: datetime) -> tuple[int, str]:

@@ -27,6 +27,7 @@ STAGES = [
     "confirm",
     "profile",
     "findings",
+    "expect",
     "report",
     "page",
     "notify",
@@ -92,8 +93,9 @@ def test_a_resumed_night_skips_the_cases_of_a_gpu_that_was_swapped(nights, monke
         nights(code=130)
     script = json.loads(nights.perfsvc.script.read_text())
     nights.perfsvc.play(script.pop("cases"), **script | {"uuid": "FAKE-1"})
-    nights("--resume", code=1)
-    assert nights.nights()[-1] == ("finished", 1, 2)
+    nights("--resume", code=5)
+    assert nights.nights()[-1] == ("finished", 5, 2)
+    assert nights.result(2, "expect")[0].startswith("missing: FAKE-0 (Fake GPU) on host ")
     assert set(nights.stages(2).values()) == {"done", "skipped"}
     assert "FAKE-0" in "".join(line["event"] for line in nights.log(2) if "is not here any more" in line["event"])
 

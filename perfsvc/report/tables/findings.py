@@ -25,7 +25,9 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
     parts: list[RenderableType] = []
     for finding in findings:
         every_series = (*finding.standing, *(moved for moved in finding.moved if moved.recovered_run is not None))
-        parts += [_heading(finding), _series(finding, every_series[:MOST_SERIES])]
+        parts.append(_heading(finding))
+        if every_series:
+            parts.append(_series(finding, every_series[:MOST_SERIES]))
         if len(every_series) > MOST_SERIES:
             more = len(every_series) - MOST_SERIES
             parts.append(Text(f"  and {more} more: perfsvc findings show {finding.id}", "dim"))
@@ -36,14 +38,15 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
 def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> RenderableType:
     """Return a finding with all its series and its history."""
     history = [Text(), Text("history", "bold"), _history(events)] if events else []
-    return Group(_heading(finding), _series(finding, finding.moved), *history)
+    series = [_series(finding, finding.moved)] if finding.moved else []
+    return Group(_heading(finding), *series, *history)
 
 
 def _heading(finding: Finding) -> RenderableType:
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
-    facts = f"  {finding.cause}, {' and '.join(finding.changes)}, {finding.direction}, {runs}"
-    heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), facts)
+    moved = f", {' and '.join(finding.changes)}, {finding.direction}, {runs}" if finding.moved else ""
+    heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), f"  {finding.cause}{moved}")
     return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding)))
 
 
@@ -54,7 +57,7 @@ def _lines(finding: Finding) -> Iterator[Text]:
     for device, model in finding.devices.items():
         yield Text(f"on {model}  {device}", "dim")
     if finding.evidence:
-        yield Text(f"in run {finding.first_run}: {finding.evidence}")
+        yield Text(f"in run {finding.first_run}: {finding.evidence}" if finding.moved else finding.evidence)
     if finding.why:
         yield Text(f"why: {wording.why(finding)}")
     if finding.owner:
@@ -99,12 +102,13 @@ def _cell(moved: MovedSeries, column: str) -> str:
 
 
 def _history(events: Sequence[FindingEvent]) -> RenderableType:
-    """Return a row for each event: when, by which user or run, what kind, and its text."""
+    """Return a row for each event: when, by which user, run or night, what kind, and its text."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(3):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for event in events:
-        by = event.by or (f"run {event.run}" if event.run is not None else "")
+        night = f"night {event.night}" if event.night is not None else ""
+        by = event.by or (f"run {event.run}" if event.run is not None else night)
         table.add_row(*map(Text, (moment(event.at), by, event.kind.value, event.text)))
     return Padding(table, (0, 0, 0, 2))

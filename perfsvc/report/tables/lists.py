@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import DeviceInfo, NightRow, Pin, RunRow, StageRow, StageState, Status
+from perfsvc.model import DeviceInfo, Expected, ExpectedKind, NightRow, Pin, RunRow, StageRow, StageState, Status
 from perfsvc.report import wording
 from perfsvc.report.rows import CheckRow
 from perfsvc.report.tables.layout import grid, properties
@@ -115,6 +115,30 @@ def pins_table(pins: Sequence[Pin]) -> RenderableType:
         device, comment = Text(pin.series.device), Text(pin.comment)
         table.add_row(Text(name), device, str(pin.run), moment(pin.set_at), Text(pin.set_by), comment)
     return Group(table, Text(), Text(units.count(len(pins), "pin")))
+
+
+def expected_table(expected: Sequence[Expected], *, every: bool = False) -> RenderableType:
+    """Return a row for each host, GPU and benchmark that nights are expected to have; ``every`` adds each case."""
+    table = grid()
+    table.add_column("expected", overflow="fold", min_width=16)
+    table.add_column("on host", overflow="fold")
+    table.add_column("night", justify="right")
+    table.add_column("last seen (UTC)", no_wrap=True)
+    table.add_column("")
+    groups: dict[tuple[str, str, str], list[Expected]] = {}
+    for one in expected:
+        name = one.name.partition("/")[0] if one.kind is ExpectedKind.CASE and not every else one.name
+        groups.setdefault((one.kind, one.host, name), []).append(one)
+    for (kind, host, name), members in groups.items():
+        last = max(members, key=lambda one: one.seen)
+        missing = {one.finding for one in members if one.finding is not None}
+        of_group = f"benchmark {name}, {units.count(len(members), 'case')}"
+        words = {ExpectedKind.HOST: f"host {name}", ExpectedKind.GPU: f"{name} ({last.model})"}
+        text = words.get(last.kind, name if every else of_group)
+        finding = f"missing: finding {', '.join(map(str, sorted(missing)))}" if missing else ""
+        on = "" if kind == ExpectedKind.HOST else host
+        table.add_row(Text(text), Text(on), str(last.night), moment(last.seen), Text(finding, "yellow"))
+    return Group(table)
 
 
 def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:

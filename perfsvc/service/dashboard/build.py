@@ -92,7 +92,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         runs={row.id: row for row in reversed(rows)},
         tonight=tonight,
         series=_series(store, rows, verdicts, findings),
-        findings=_findings(store, findings, tonight.id if tonight else None),
+        findings=_findings(store, findings, tonight, night),
         verdicts=tuple(verdicts),
         devices=_devices(store, tonight, [row.id for row in rows]),
         environments=store.devices.environments(),
@@ -137,15 +137,25 @@ def _series(
     )
 
 
-def _findings(store: Store, findings: Sequence[Finding], tonight: int | None) -> tuple[FindingView, ...]:
-    """Return each finding with all its events, and the kind of the last event of tonight's run as its news."""
+def _findings(
+    store: Store, findings: Sequence[Finding], tonight: RunRow | None, night: NightRow | None
+) -> tuple[FindingView, ...]:
+    """Return each finding with all its events, and the kind of the last event of tonight's run or night as its news."""
+    is_news = {("run", tonight.id if tonight else 0), ("night", night.id if night else 0)}
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
     views = []
     for finding in findings:
         of_finding = events[finding.id]
-        news = next((event.kind for event in reversed(of_finding) if event.run == tonight), None)
+        news = next(
+            (
+                event.kind
+                for event in reversed(of_finding)
+                if ("run", event.run) in is_news or ("night", event.night) in is_news
+            ),
+            None,
+        )
         views.append(FindingView(finding, news, tuple(of_finding)))
     return tuple(views)
 

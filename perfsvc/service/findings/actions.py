@@ -54,6 +54,8 @@ def _selected(store: Store, number: int, selection: Selection | None) -> Collect
     if selection is None or selection == Selection():
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]
+    if not moved:
+        raise UsageError(f"finding {number} is about something missing and has no cases", cure="leave out --select")
     cases = selection.filter(series.case for series in moved)
     if not cases:
         names = ", ".join(dict.fromkeys(series.case.id for series in moved))

@@ -14,6 +14,7 @@ from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.service.nightly import stages
 from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, log_of, restored, resume
+from perfsvc.service.nightly.heartbeat import Heartbeat
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
 from perfsvc.service.progress import Progress
@@ -52,6 +53,7 @@ STAGES = (
     Stage("confirm", stages.confirm, needs="judge"),
     Stage("profile", stages.profile, needs="confirm"),
     Stage("findings", stages.findings, needs="judge"),
+    Stage("expect", stages.expect),
     Stage("report", stages.report, needs="run"),
     Stage("page", stages.page),
     Stage("notify", stages.notify),
@@ -79,6 +81,7 @@ def nightly(
     """
     host = platform.node()
     with contextlib.ExitStack() as stack:
+        heartbeat = stack.enter_context(Heartbeat(request.settings.nightly.heartbeat, progress.report))
         store = stack.enter_context(Store.open(request.settings.database))
         lock = stack.enter_context(_locked(store, host, request.wait_s, progress.report, stopping))
         row = resume(store, host, request) if request.resume else begin(store, host, request, progress.report)
@@ -93,7 +96,9 @@ def nightly(
             with contextlib.suppress(PerfsvcError):  # the database may be what failed
                 store.nights.end(row.id, RunState.INTERRUPTED, None)
             raise
-        return night.row
+        row = night.row
+        heartbeat.failed = row.state is not RunState.FINISHED
+        return row
 
 
 # --- the stages ------------------------------------------------------------------------------------------------------

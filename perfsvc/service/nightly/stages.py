@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 from perfsvc import units
 from perfsvc.config import Settings
-from perfsvc.device.find import find
 from perfsvc.errors import InfrastructureError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import Confirmation, DeviceInfo, Judgement, Status
 from perfsvc.report.wording import NO_FINDING, Judged, counts
 from perfsvc.service import doctor as doctors
+from perfsvc.service import expect as expect_service
 from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
@@ -24,7 +24,7 @@ from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_helper_kernels, compile_units, resolve
-from perfsvc.service.run.provenance import begin, resume, revision_of
+from perfsvc.service.run.provenance import begin, resume, revision_of, scope_of
 from perfsvc.service.run.run import (
     confirm_suspects,
     exit_code_of,
@@ -101,9 +101,19 @@ class Night:
         """The request of its run."""
         return run_request(self.settings, self.command_line)
 
+    @property
+    def scope(self) -> str:
+        """The scope of its run."""
+        request = self.request
+        return scope_of(request.suite, request.selection, request.points)
+
+    def devices_here(self) -> expect_service.DevicesHere:
+        """Return the devices that its settings name, without GPUs that earlier nights had and that are gone."""
+        return expect_service.devices_here(self.store, self.row.host, self.scope, self.settings.run.devices)
+
     def devices(self) -> Mapping[str, DeviceInfo]:
         """Return the devices that it measures on, by UUID."""
-        return {device.uuid: device for device in find(self.settings.run.devices)}
+        return {device.uuid: device for device in self.devices_here().devices}
 
 
 # --- the stages, in their order --------------------------------------------------------------------------------------
@@ -165,10 +175,11 @@ def run(night: Night) -> StageResult:
     """Measure the suite; an interrupted run is resumed, and keeps what it has measured."""
     require_same_suite(night.row, night.settings.suite)
     store, number = night.store, night.row.run
-    resolved = resolve(night.request, night.log)
+    request = replace(night.request, devices=night.devices_here().specs)
+    resolved = resolve(request, night.log)
     if number is None or store.runs.get(number).state is not RunState.FINISHED:
         binaries = compile_units(resolved.targets, night.log)
-        opened = begin(store, night.request, night=night.number) if number is None else resume(store, number)
+        opened = begin(store, request, night=night.number) if number is None else resume(store, number)
         night.log.bind(run=opened.run)
         measure(
             resolved,
@@ -243,6 +254,19 @@ def findings(night: Night) -> StageResult:
     changed = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
     nothing = NO_FINDING if night.store.runs.get(night.run).provenance.dirty else "nothing new"
     return StageResult(", ".join(changed) or nothing)
+
+
+def expect(night: Night) -> StageResult:
+    """Look for the GPUs and cases that earlier nights had, and for other hosts whose night is overdue."""
+    outcome = expect_service.check_night(
+        night.store,
+        night.row,
+        scope=night.scope,
+        specs=night.settings.run.devices,
+        suite_folder=night.settings.suite,
+        every_s=night.settings.expect.every,
+    )
+    return StageResult(outcome.text, outcome.exit_code)
 
 
 def report(night: Night) -> StageResult:

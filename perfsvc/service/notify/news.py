@@ -69,7 +69,7 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     """
     night = store.nights.get(number)
     notified, pending = _earlier_nights(store, night)
-    events = _events(store, [earlier.run for earlier in (*pending, night) if earlier.run is not None])
+    events = _events(store, [*pending, night])
     findings = {finding.id: finding for finding in store.findings.all()} if events else {}
     changed: dict[EventKind, list[Finding]] = {}
     for finding_id, of_finding in events.items():
@@ -157,11 +157,12 @@ def _notified_at(night: NightRow) -> datetime:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def _events(store: Store, runs: Iterable[int]) -> dict[int, dict[EventKind, str]]:
-    """Return, by finding, the kinds of events that the runs caused, each with the text of its last event."""
+def _events(store: Store, nights: Iterable[NightRow]) -> dict[int, dict[EventKind, str]]:
+    """Return, by finding, the kinds of events that nights and their runs caused, with the last text of each."""
     events: dict[int, dict[EventKind, str]] = {}
-    for run in runs:
-        for event in store.findings.events(run=run):
+    for night in nights:
+        of_run = store.findings.events(run=night.run) if night.run is not None else []
+        for event in (*of_run, *store.findings.events(night=night.id)):
             events.setdefault(event.finding, {})[event.kind] = event.text
     return events
 

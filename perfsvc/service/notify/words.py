@@ -33,7 +33,7 @@ LONGEST_SUBJECT = 80
 WORST = 5
 """How many cases of a finding are named."""
 
-ORDER = (Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
+ORDER = (Cause.MISSING, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
 
 def title(news: News) -> str:
@@ -162,7 +162,8 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
     cause = f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
     texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
     link = [f"{site}/{finding_page(finding.id)}"] if site else []
-    return "\n".join([*texts, f"perfsvc findings show {finding.id}", *link])
+    gone = [] if finding.moved else [f'gone for good? perfsvc findings accept {finding.id} --reason "…"']
+    return "\n".join([*texts, f"perfsvc findings show {finding.id}", *gone, *link])
 
 
 def _background(finding: Finding, behind: Background) -> Iterator[str]:
@@ -229,7 +230,7 @@ def _moved(finding: Finding) -> str:
     worst, others = finding.worst, len(finding.standing or finding.moved) - 1
     more = f", and {others} more" if others else ""
     if worst is None:
-        return finding_title(finding)
+        return f"{finding_title(finding)} is missing"
     name = series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved{more}"
@@ -247,8 +248,8 @@ def _size(finding: Finding) -> float:
     return max(map(_badness, finding.moved), default=0.0)
 
 
-def _urgency(finding: Finding) -> tuple[bool, float]:
-    return finding.direction is Direction.SLOWER, _size(finding)
+def _urgency(finding: Finding) -> tuple[bool, bool, float]:
+    return not finding.moved, finding.direction is Direction.SLOWER, _size(finding)
 
 
 def _order(finding: Finding) -> tuple[int, float]:

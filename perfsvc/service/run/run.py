@@ -5,6 +5,7 @@ repeat any of them.
 """
 
 import contextlib
+import platform
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
 from perfsvc.service.confirm.pairs import PairSettings
+from perfsvc.service.expect import require_gpu
 from perfsvc.service.findings.suspects import ignored, suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.profile.profile import ProfilerSettings
@@ -91,6 +93,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
         servers = servers or stack.enter_context(ForkServers())
         resolved = resolve(request, progress)
         store = stack.enter_context(Store.open(request.database))
+        require_gpu(store, platform.node(), request.devices, resolved.devices.values())
         binaries = compile_units(resolved.targets, progress)
         opened = begin(store, request)
         recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)

@@ -113,5 +113,14 @@ def test_json_of_a_finding_is_complete():
         {GPU: "NVIDIA H100 80GB HBM3"},
     )
     assert result["events"] == [
-        {"id": 1, "finding": 7, "kind": "raised", "run": 5, "by": "", "at": AT.isoformat(), "text": "it stayed"}
+        {
+            "id": 1,
+            "finding": 7,
+            "kind": "raised",
+            "run": 5,
+            "by": "",
+            "at": AT.isoformat(),
+            "text": "it stayed",
+            "night": None,
+        }
     ]

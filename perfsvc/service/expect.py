@@ -1,0 +1,407 @@
+"""What nights are expected to have because earlier nights had it: hosts, GPUs, cases. What is missing is a finding."""
+
+import contextlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+from perfsvc import suite, units
+from perfsvc.device.find import find
+from perfsvc.errors import NoDeviceError, PerfsvcError, UsageError
+from perfsvc.model import Absence, Case, DeviceInfo, Expected, ExpectedKind, Finding, FindingState, RunState
+from perfsvc.store import CasesInRun, NightRow, Store
+from perfsvc.suite.selection import parse
+
+GRACE = 1.5
+"""A host is overdue this many times the expected interval after its last night began: nights do not begin sharply."""
+
+OVER_BUDGET_NIGHTS = 14
+"""The nights after which a case that is over budget is missing: a budget leaves out some cases every night."""
+
+GPU_OR_HOST_MISSING, CASES_MISSING = 5, 4
+"""The exit codes of a night that misses something."""
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesHere:
+    """The devices that a night measures on.
+
+    Attributes:
+        devices: the devices that the settings name, without GPUs that were lost.
+        specs: what names exactly these devices.
+    """
+
+    devices: tuple[DeviceInfo, ...]
+    specs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What a night or ``perfsvc watchdog`` found of what is expected.
+
+    Attributes:
+        here: how much of it is there, in words.
+        missing: the active findings about what is missing; ignored findings are absent.
+        exit_code: of a command that does only this.
+    """
+
+    here: str
+    missing: tuple[Finding, ...]
+    exit_code: int
+
+    @property
+    def text(self) -> str:
+        """The result in a line."""
+        subjects = [finding.root_cause for finding in self.missing]
+        return f"missing: {', '.join(subjects)}" if subjects else self.here
+
+
+# --- devices ---------------------------------------------------------------------------------------------------------
+
+
+def devices_here(store: Store, host: str, scope: str, specs: Sequence[str]) -> DevicesHere:
+    """Return the devices that a night measures on, without those that earlier nights had and that are gone.
+
+    Args:
+        store: the database.
+        host: this machine.
+        scope: the scope of the night's run.
+        specs: the devices that the settings name.
+
+    Raises:
+        NoDeviceError: none of the devices is here, or ``auto`` finds only the CPU where a GPU was measured before.
+        UsageError: a specification is wrong.
+    """
+    try:
+        devices = find(specs)
+    except (NoDeviceError, UsageError):
+        devices = list(_found_singly(specs))
+        lost = {row.name for row in _gpus(store.expectations.of_host(host), scope)} - {info.uuid for info in devices}
+        if not devices or not lost:
+            raise
+        specs = tuple(info.spec for info in devices)
+    require_gpu(store, host, specs, devices)
+    return DevicesHere(tuple(devices), tuple(specs))
+
+
+def require_gpu(store: Store, host: str, specs: Collection[str], devices: Iterable[DeviceInfo]) -> None:
+    """Raise ``NoDeviceError`` if ``auto`` found only the CPU device on a host that has measured on a GPU before."""
+    if "auto" not in specs or any(info.kind != CPU for info in devices):
+        return
+    if gpus := store.expectations.gpus_of(host):
+        names = ", ".join(f"{uuid} ({model})" for uuid, model in gpus.items())
+        raise NoDeviceError(
+            f"there is no GPU to use, but earlier runs of this host measured on {names}",
+            cure="see whether nvidia-smi lists it; to measure on the CPU device all the same, name it instead of auto: "
+            'devices = ["cpu"], or --device cpu',
+        )
+
+
+def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
+    """Yield the devices that are here, each once, whatever the other specifications name."""
+    found: dict[str, DeviceInfo] = {}
+    for spec in specs:
+        kind, colon, names = spec.partition(":")
+        for single in [f"cuda:{name}" for name in names.split(",")] if kind == "cuda" and colon else [spec]:
+            with contextlib.suppress(NoDeviceError, UsageError):
+                found |= {info.uuid: info for info in find([single])}
+    yield from found.values()
+
+
+def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
+    """Return the GPUs that are here by UUID: those that the settings name; if one of them is wrong, all."""
+    try:
+        devices = find(specs)
+    except (NoDeviceError, UsageError):
+        devices = list(_found_singly(specs))
+        if any(spec.startswith("cuda") for spec in specs):
+            devices += _found_singly(["cuda"])
+    return {info.uuid: info for info in devices if info.kind != CPU}
+
+
+def _gpus(expected: Iterable[Expected], scope: str) -> list[Expected]:
+    return [row for row in expected if row.kind is ExpectedKind.GPU and row.scope == scope]
+
+
+# --- a night ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What is there and what is missing of one kind.
+
+    Attributes:
+        text: what is there, in words; empty if nothing was looked for.
+        renamed: cases that have another name by now.
+    """
+
+    seen: Sequence[Expected] = ()
+    missing: Sequence[Absence] = ()
+    text: str = ""
+    renamed: Sequence[Expected] = ()
+
+
+def check_night(
+    store: Store, night: NightRow, *, scope: str, specs: Sequence[str], suite_folder: Path, every_s: float
+) -> Missed:
+    """Store what a night has, raise findings about what it misses, and resolve those about what is back.
+
+    GPUs are expected whatever became of the run. Cases are expected only of a run that finished without uncommitted
+    changes: any other one does not show what the suite has. Doing it again changes nothing.
+
+    Args:
+        store: the database.
+        night: the night.
+        scope: the scope of its run.
+        specs: the devices that its settings name.
+        suite_folder: the folder of benchmarks.
+        every_s: seconds after which another host's next night is due; 0 to expect none.
+    """
+    now = datetime.now(UTC)
+    expected = store.expectations.of_host(night.host)
+    gpus = _compare_gpus(expected, night, scope, specs, now)
+    cases = _compare_cases(store, expected, night, suite_folder, now)
+    hosts = _compare_hosts(store, every_s, now, own=night)
+    store.expectations.update(
+        [*gpus.seen, *cases.seen, *hosts.seen],
+        [*gpus.missing, *cases.missing, *hosts.missing],
+        renamed=cases.renamed,
+        night=night.id,
+        now=now,
+    )
+    of_night = (night.host, scope)
+    linked = [row for row in store.expectations.of_host(None) if row.finding is not None]
+    concerned = [row for row in linked if row.kind is ExpectedKind.HOST or (row.host, row.scope) == of_night]
+    here = ", ".join(filter(None, (gpus.text, cases.text, hosts.text)))
+    return _result(store, here, concerned)
+
+
+def check_hosts(store: Store, every_s: float) -> Missed:
+    """Raise a finding about each host whose night is overdue, and resolve those about hosts that are back."""
+    now = datetime.now(UTC)
+    hosts = _compare_hosts(store, every_s, now)
+    store.expectations.update(hosts.seen, hosts.missing, now=now)
+    linked = [row for row in store.expectations.of_host(None) if row.finding is not None]
+    return _result(store, hosts.text, [row for row in linked if row.kind is ExpectedKind.HOST])
+
+
+def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
+    findings = {finding.id: finding for finding in store.findings.active() if finding.state is not FindingState.IGNORED}
+    reported = [row for row in missing if row.finding in findings]
+    kinds = {row.kind for row in reported}
+    code = CASES_MISSING if kinds == {ExpectedKind.CASE} else GPU_OR_HOST_MISSING if kinds else 0
+    numbers = dict.fromkeys(row.finding for row in reported if row.finding is not None)
+    return Missed(here or "nothing is expected yet", tuple(findings[number] for number in numbers), code)
+
+
+def _last_seen(row: Expected) -> str:
+    return f"last seen in night {row.night}, {row.seen:%Y-%m-%d %H:%M} UTC"
+
+
+# --- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def _compare_gpus(
+    expected: Sequence[Expected], night: NightRow, scope: str, specs: Sequence[str], now: datetime
+) -> _Comparison:
+    """Compare the GPUs that are here with those of earlier nights that asked for the same devices.
+
+    If no earlier night asked for these devices, those of all earlier nights count: the settings have changed.
+    """
+    asked, present = " ".join(specs), _present_gpus(specs)
+    gpus = _gpus(expected, scope)
+    known = [row for row in gpus if row.devices == asked] or gpus
+    absences = {
+        row.name: Absence(
+            f"{row.name} ({row.model}) on host {row.host}",
+            _last_seen(row)
+            + ("" if row.devices == asked else f"; the settings name {asked} now, and named {row.devices} then"),
+            (row,),
+        )
+        for row in known
+        if row.name not in present
+    }
+    seen = [
+        Expected(ExpectedKind.GPU, info.uuid, night.host, night.id, now, scope, asked, info.model, night.run)
+        for info in present.values()
+    ]
+    back = [
+        replace(row, night=night.id, run=night.run, seen=now)
+        for row in expected
+        if row.kind is ExpectedKind.GPU and row.finding is not None and row.name in present
+    ]
+    text = units.count(len(present), "GPU") if present or known else ""
+    return _Comparison([*back, *seen], list(absences.values()), text)
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+
+
+def _compare_cases(
+    store: Store, expected: Sequence[Expected], night: NightRow, suite_folder: Path, now: datetime
+) -> _Comparison:
+    """Compare the cases that a night's run measured with those of earlier nights of its scope.
+
+    A case is not missing if the GPUs that measured it are: one lost GPU is one finding.
+    """
+    if night.run is None:
+        return _Comparison()
+    run = store.runs.get(night.run)
+    if run.state is not RunState.FINISHED or run.provenance.dirty:
+        return _Comparison()
+    scope = run.provenance.scope
+    rows = {row.name: row for row in expected if row.kind is ExpectedKind.CASE and row.scope == scope}
+    cases_of = cache(store.expectations.cases_of)
+    found = cases_of(night.run)
+    seen = [
+        Expected(ExpectedKind.CASE, name, night.host, night.id, now, scope, run=night.run)
+        for name in found.measured
+        if name in rows or name in found.correct
+    ]
+    nights = store.expectations.nights_of(night.host, scope)
+    devices_here = {device for devices in found.measured.values() for device in devices}
+    renamed, missing = [], []
+    for name, row in rows.items():
+        if name in found.measured:
+            continue
+        before = None if row.run is None else cases_of(row.run)
+        if before and name not in before.measured:
+            renamed.append(row)
+            continue
+        waits = name in found.over_budget and len(nights) - bisect_right(nights, row.night) < OVER_BUDGET_NIGHTS
+        elsewhere = before and devices_here.isdisjoint(before.measured[name])
+        if not waits and not elsewhere:
+            missing.append(row)
+    absences = _absences(missing, rows.keys() - {row.name for row in renamed}, found, cases_of, suite_folder)
+    return _Comparison(seen, absences, units.count(len(found.measured), "case"), renamed)
+
+
+def _absences(
+    missing: Sequence[Expected],
+    expected: Collection[str],
+    found: CasesInRun,
+    cases_of: Callable[[int], CasesInRun],
+    suite_folder: Path,
+) -> list[Absence]:
+    """Return the missing cases in few groups: whole benchmarks, variants and points before single cases."""
+    gone = {row.name for row in missing}
+    references = {name for row in missing if row.run is not None for name in cases_of(row.run).references}
+    groups: dict[tuple[int | None, str], list[Expected]] = defaultdict(list)
+    for row in missing:
+        groups[row.finding, _subject(row.name, gone, expected, references)].append(row)
+    problems = _problems(suite_folder) if missing else {}
+    return [
+        Absence(subject, "; ".join(filter(None, _case_evidence(rows, found, problems))), tuple(rows))
+        for (_, subject), rows in groups.items()
+    ]
+
+
+def _subject(name: str, gone: Collection[str], expected: Collection[str], references: Collection[str]) -> str:
+    """Return the largest group around a missing case that is missing as a whole, in words."""
+    case = _case(name)
+    variant = f"{case.benchmark}/{case.variant}"
+    of_benchmark = [other for other in map(_case, expected) if other.benchmark == case.benchmark]
+    groups = {
+        f"benchmark {case.benchmark}": of_benchmark,
+        f"{'reference' if variant in references else 'variant'} {variant}": [
+            other for other in of_benchmark if other.variant == case.variant
+        ],
+        f"point {case.point_text} of {case.benchmark}": [other for other in of_benchmark if other.point == case.point],
+    }
+    return next((text for text, cases in groups.items() if all(other.id in gone for other in cases)), f"case {name}")
+
+
+def _case(name: str) -> Case:
+    """Return the case with an id; its values are text."""
+    benchmark, _, rest = name.partition("/")
+    variant, _, point = rest.partition("[")
+    axes = [axis.partition("=") for axis in point.removesuffix("]").split(",")] if point else []
+    return Case(benchmark, variant, tuple((axis, value) for axis, _, value in axes))
+
+
+def _case_evidence(rows: Sequence[Expected], found: CasesInRun, problems: Mapping[str, str]) -> Iterator[str]:
+    """Yield how many cases are missing since when, and why as far as that is known."""
+    newest = max(rows, key=lambda row: row.night)
+    yield f"{units.count(len(rows), 'case')}, {_last_seen(newest)}"
+    names = [row.name for row in rows]
+    if reason := next((found.skipped[name] for name in names if name in found.skipped), ""):
+        yield f"skipped: {reason}"
+    elif any(name in found.over_budget for name in names):
+        yield "over budget ever since"
+    else:
+        absent = f"the suite no longer has {'them' if len(rows) > 1 else 'it'}"
+        yield problems.get(_case(names[0]).benchmark, absent)
+
+
+def _problems(folder: Path) -> dict[str, str]:
+    """Return the first problem of each benchmark file that cannot be used, by the name of its folder."""
+    try:
+        problems = suite.discover(folder).problems
+    except PerfsvcError:
+        return {}
+    return {Path(problem.path).parent.name: f"{problem.where}: {problem.what}" for problem in reversed(problems)}
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> _Comparison:
+    """Compare when the last night of each host began with when the next one was due; ``own`` is under way."""
+    last = store.expectations.last_nights()
+    seen = [Expected(ExpectedKind.HOST, own.host, own.host, own.id, own.started)] if own else []
+    absences = []
+    others = [
+        row
+        for row in store.expectations.of_host(None)
+        if row.kind is ExpectedKind.HOST and not (own and row.name == own.host)
+    ]
+    for row in others:
+        night, started = last.get(row.name, (row.night, row.seen))
+        newest = replace(row, night=night, seen=started) if started > row.seen else row
+        if every_s and now - newest.seen > timedelta(seconds=GRACE * every_s):
+            due = f"a night is due every {units.duration_text(every_s)}"
+            absences.append(Absence(f"host {row.name}", f"{_last_seen(newest)}; {due}", (row,)))
+        elif every_s and (newest is not row or row.finding is not None):
+            seen.append(newest)
+    return _Comparison(seen, absences, units.count(len(others) + bool(own), "host"))
+
+
+# --- forgetting ------------------------------------------------------------------------------------------------------
+
+
+def forget(store: Store, names: Sequence[str], *, by: str, reason: str) -> tuple[list[Expected], list[int]]:
+    """Expect hosts, GPUs or cases no longer; return what was forgotten and the findings that this resolves.
+
+    Args:
+        store: the database.
+        names: names of hosts (with all that is expected of them), beginnings of the UUIDs of GPUs, globs of cases.
+        by: the person.
+        reason: why.
+
+    Raises:
+        UsageError: a name matches nothing that is expected.
+    """
+    expected = store.expectations.of_host(None)
+    for name in names:
+        if not any(_is_named(row, name) for row in expected):
+            raise UsageError(f"nothing that is expected is named {name!r}", cure="see what is: perfsvc expect")
+    forgotten = [row for row in expected if any(_is_named(row, name) for name in names)]
+    return forgotten, store.expectations.forget(forgotten, by=by, reason=reason)
+
+
+def _is_named(row: Expected, name: str) -> bool:
+    if row.host == name:
+        return True
+    if row.kind is ExpectedKind.GPU:
+        return row.name.lower().startswith(name.lower())
+    if row.kind is ExpectedKind.HOST:
+        return False
+    with contextlib.suppress(UsageError):
+        return row.name == name or parse(name).matches(_case(row.name))
+    return False

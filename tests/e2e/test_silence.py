@@ -1,0 +1,229 @@
+"""What is no longer there reaches a person once: GPUs, benchmarks, cases, references and hosts."""
+
+import json
+import socket
+import sqlite3
+from contextlib import closing
+from unittest import mock
+
+import pytest
+
+from perfsvc.device import fake
+from perfsvc.errors import NoDeviceError
+from tests.e2e.nights import USUAL
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = """
+suite = "scale"
+
+[run]
+devices = {devices}
+replicas = 1
+
+[notify]
+targets = {{ team = "TEAM_URL" }}
+
+[dashboard]
+enabled = {page}
+
+[confirm]
+enabled = false
+
+[check]
+enabled = false
+{more}"""
+
+
+class Box:
+    """A workplace whose nights measure on several fake GPUs, and the messages that they send."""
+
+    def __init__(self, perfsvc, receiver):
+        self.perfsvc, self.receiver = perfsvc, receiver
+        self.suite = perfsvc.own("scale")
+        perfsvc.environment["TEAM_URL"] = receiver.address()
+        for number in (0, 1):
+            self.play(number)
+        self.settings(["fake:gpu-0.json", "fake:gpu-1.json"])
+
+    def script(self, number):
+        return self.perfsvc.folder / f"gpu-{number}.json"
+
+    def play(self, number, **script):
+        known = {"cases": {"*": USUAL}, "uuid": f"GPU-{number}", "model": "H100"}
+        self.script(number).write_text(json.dumps(known | script))
+
+    def lose(self, number):
+        self.script(number).with_name(f"gpu-{number}.json.lost").touch()
+
+    def find(self, number):
+        self.script(number).with_name(f"gpu-{number}.json.lost").unlink()
+
+    def settings(self, devices, more="", page=False):
+        text = SETTINGS.format(devices=json.dumps(devices), more=more, page=str(page).lower())
+        (self.perfsvc.folder / "perfsvc.toml").write_text(text)
+
+    def without(self, text):
+        """Take a text out of the benchmark's file."""
+        bench = self.suite / "scale" / "bench.py"
+        before = bench.read_text()
+        assert text in before
+        bench.write_text(before.replace(text, ""))
+
+    def night(self, code=None, host=None):
+        """Return the messages that a night sends."""
+        before = len(self.receiver.received)
+        name = host or socket.gethostname()
+        with mock.patch("platform.node", return_value=name), mock.patch("socket.gethostname", return_value=name):
+            ended = self.perfsvc("nightly")
+        assert code in {None, ended.code}, f"{ended.code}\n{ended.out}\n{ended.err}"
+        return [received.json for received in self.receiver.received[before:]]
+
+    def stage(self, night, name="expect"):
+        ((state, message, cure, code),) = self.perfsvc.rows(
+            "select state, message, cure, exit_code from stages where night_id = ? and name = ?", night, name
+        )
+        return state, message, cure, code
+
+    def age(self, *, days):
+        """Date back all nights, and all that was seen."""
+        with closing(sqlite3.connect(self.perfsvc.database)) as connection, connection:
+            then = {"form": "%Y-%m-%d %H:%M:%f000", "back": f"-{days} days"}
+            connection.execute("update nights set started_at = strftime(:form, started_at, :back)", then)
+            connection.execute("update expectations set seen_at = strftime(:form, seen_at, :back)", then)
+
+    def findings(self):
+        return self.perfsvc.rows("select cause, root_cause, state from findings order by id")
+
+
+@pytest.fixture
+def box(perfsvc, receiver):
+    return Box(perfsvc, receiver)
+
+
+def test_a_lost_gpu_is_reported_that_night_once_and_again_when_it_is_back(box):
+    host = socket.gethostname()
+    assert box.night(code=0) == []
+    assert box.stage(1)[1] == "2 GPUs, 3 cases, 1 host"
+    box.lose(1)
+    (message,) = box.night(code=5)
+    assert message["title"] == f"GPU-1 (H100) on host {host} is missing"
+    assert f"Finding 1 (new): missing, GPU-1 (H100) on host {host}\nlast seen in night 1, " in message["message"]
+    assert "Failed" not in message["message"]
+    assert box.stage(2)[:2] == ("done", f"missing: GPU-1 (H100) on host {host}")
+    assert box.stage(2, "run")[:2] == ("done", "run 2: 3 cases on 1 device")
+    assert box.night(code=5) == []
+    assert box.findings() == [("missing", f"GPU-1 (H100) on host {host}", "open")]
+    box.find(1)
+    (message,) = box.night(code=0)
+    assert message["title"] == f"GPU-1 (H100) on host {host} is back"
+    assert box.findings()[0][2] == "resolved"
+    assert box.night(code=0) == []
+
+
+@mock.patch("perfsvc.service.doctor._usable_gpus", list)  # it would look for an nvcc for the fake GPU
+def test_auto_never_falls_back_to_the_cpu_where_a_gpu_was_measured(box):
+    box.settings(["auto"])
+    found = [fake.describe(box.script(0))]
+    with mock.patch("perfsvc.device.find._cuda", side_effect=lambda: found):
+        assert box.night(code=0) == []
+    with mock.patch("perfsvc.device.find._cuda", side_effect=NoDeviceError("the driver lists no device", cure="")):
+        (message,) = box.night(code=5)
+        assert box.night(code=5) == []
+        ended = box.perfsvc("run", "--device", "auto", "--suite", box.suite, code=5)
+    host = socket.gethostname()
+    assert message["title"] == f"GPU-0 (H100) on host {host} is missing, 1 failed stage"
+    state, what, cure, code = box.stage(2, "run")
+    assert (state, code) == ("failed", 5)
+    assert what == "there is no GPU to use, but earlier runs of this host measured on GPU-0 (H100)"
+    assert 'devices = ["cpu"]' in cure
+    assert what in ended.err
+    assert box.perfsvc.rows("select distinct kind from devices") == [("fake",)]
+
+
+def test_a_gpu_that_the_settings_no_longer_name_is_told_once_and_can_be_forgotten(box):
+    box.night(code=0)
+    box.settings(["fake:gpu-0.json"])
+    (message,) = box.night(code=5)
+    assert "the settings name fake:gpu-0.json now, and named fake:gpu-0.json fake:gpu-1.json then" in message["message"]
+    assert "missing: finding 1" in box.perfsvc("expect", code=0).out
+    said = box.perfsvc("expect", "forget", "GPU-1", "--reason", "sold", code=0).out
+    assert said == "1 thing forgotten; resolved: finding 1\n"
+    assert box.night(code=0) == []
+    (event,) = box.perfsvc.rows("select kind, text, done_by != '' from finding_events where kind = 'resolved'")
+    assert event == ("resolved", "sold", 1)
+    assert "GPU-1" not in box.perfsvc("expect", code=0).out
+
+
+@pytest.mark.parametrize("page", [False, True])
+def test_a_variant_that_is_gone_is_one_finding_and_accepting_it_forgets_it(box, page):
+    box.settings(["fake:gpu-0.json"], page=page)
+    box.night(code=0)
+    box.without(', variant("gamma", params={"REPEAT": 2})')
+    (message,) = box.night(code=4)
+    assert message["title"] == "variant scale/gamma is missing"
+    assert "1 case, last seen in night 1, " in message["message"]
+    assert "; the suite no longer has it\n" in message["message"]
+    assert 'gone for good? perfsvc findings accept 1 --reason "…"' in message["message"]
+    assert box.night(code=4) == []
+    shown = box.perfsvc("findings", "show", "1", code=0).out
+    assert "variant scale/gamma" in shown
+    assert "night 2" in shown
+    assert box.perfsvc("findings", "show", "1", "--format", "json", code=0).json["moved"] == []
+    assert "variant scale/gamma" in box.perfsvc("findings", code=0).out
+    assert "leave out --select" in box.perfsvc("findings", "ack", "1", "--select", "*/gamma", code=2).err
+    accepted = box.perfsvc("findings", "accept", "1", "--reason", "merged into beta", code=0).out
+    assert accepted == "finding 1 is accepted: variant scale/gamma is no longer expected\n"
+    assert box.night(code=0) == []
+    assert [state for *_, state in box.findings()] == ["accepted"]
+    if page:
+        text = (box.perfsvc.folder / "site" / "findings" / "1.html").read_text()
+        assert "variant scale/gamma" in text
+        assert "raised</b> in night 2" in text
+
+
+def test_a_benchmark_file_that_breaks_is_one_finding_that_says_why_and_is_resolved(box):
+    box.settings(["fake:gpu-0.json"])
+    other = box.suite / "other"
+    other.mkdir()
+    for file in (box.suite / "scale").iterdir():
+        (other / file.name).write_bytes(file.read_bytes())
+    box.night(code=0)
+    text = (other / "bench.py").read_text()
+    (other / "bench.py").write_text(f"{text}\nraise ValueError('half a merge')\n")
+    (message,) = box.night(code=4)
+    assert message["title"] == "benchmark other is missing"
+    assert "3 cases, last seen in night 1, " in message["message"]
+    assert "half a merge" in message["message"]
+    assert box.night(code=4) == []
+    (other / "bench.py").write_text(text)
+    (message,) = box.night(code=0)
+    assert message["title"] == "benchmark other is back"
+
+
+def test_a_reference_that_is_skipped_from_now_on_is_missing(box):
+    box.settings(["fake:gpu-0.json"])
+    bench = box.suite / "scale" / "bench.py"
+    text = bench.read_text().replace("    variants=[", '    relative_to="alpha",\n    variants=[')
+    bench.write_text(text)
+    box.night(code=0)
+    bench.write_text(text.replace('variant("alpha")', 'variant("alpha", requires="import no_such_package")'))
+    (message,) = box.night(code=4)
+    assert message["title"] == "reference scale/alpha is missing"
+    assert "skipped: " in message["message"]
+    assert "no_such_package" in message["message"]
+
+
+def test_an_overdue_host_is_reported_by_the_night_of_another_once_and_is_back_with_its_next_night(box):
+    box.settings(["fake:gpu-0.json"], more='[expect]\nevery = "1d"\n')
+    box.night(code=0, host="b")
+    assert box.night(code=0, host="a") == []
+    box.age(days=2)
+    (message,) = box.night(code=5, host="a")
+    assert message["title"] == "host b is missing"
+    assert "last seen in night 1, " in message["message"]
+    assert "; a night is due every 1d\n" in message["message"]
+    assert box.night(code=5, host="a") == []
+    (message,) = box.night(code=0, host="b")
+    assert message["title"] == "host b is back"
+    assert box.night(code=0, host="a") == []
