@@ -31,10 +31,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = "ok"
 WRITTEN_BY = """\
 Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
-A median is the geometric mean of its replicas'. Bytes and operations are those of the problem, however a variant
-computes it. The share of the reference variant is the reference variant's median over the variant's own, at the same
-point. Errors are those of [the glossary](../reference/glossary.md), the largest of all replicas.
-[kernels.md](../explanation/kernels.md) explains the variants."""
+
+- **median**: the geometric mean of the medians of the replicas.
+- **spread**: half of the 95 % confidence interval of the median, as a share of the median.
+- **bandwidth**, **FLOP/s**: the bytes and operations that the *problem* requires, divided by the median.
+  Extra work that a variant does is not counted.
+- **of measured peak**: the bandwidth divided by the measured peak of the GPU's memory, which is the
+  faster of a plain copy and a plain read.
+- **of reference variant**: the median of the reference variant at the same point, divided by the median of this variant.
+- **max error**, **mean error**: the [error](../reference/glossary.md) of the result, the largest of all replicas.
+
+[The built-in suite](../explanation/kernels.md) explains the variants."""
 
 Row = Mapping[str, Any]
 
@@ -74,7 +81,7 @@ def measured_page(rows: Sequence[Row], command: str) -> str:
     first = rows[0]
     toolkit = [name for name in (first["driver"] and f"driver {first['driver']}", first["toolkit"]) if name]
     power = [f"power limit {first['power_limit_w']:.0f} W"] if first["power_limit_w"] else []
-    peak = [f"copies {units.rate(first['copy_bytes_per_s'])}"] if first["copy_bytes_per_s"] else []
+    peak = [f"measured peak {units.rate(first['copy_bytes_per_s'])} (copy)"] if first["copy_bytes_per_s"] else []
     facts = [
         first["started_at"][:10],
         ", ".join([first["device_model"], *power, *peak]),

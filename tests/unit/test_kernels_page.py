@@ -88,10 +88,10 @@ def test_every_case_has_its_measurements_or_a_reason(pages, rows):
     assert len(re.findall(r"^(?:\| `|- `)", measured, re.MULTILINE)) == len(rows)
 
 
-def test_a_gpu_is_named_with_its_driver_and_copy_rate(pages, rows):
+def test_a_gpu_is_named_with_its_driver_and_measured_peak(pages, rows):
     of_gpu = {"driver": "580.159.04", "power_limit_w": 700.0, "copy_bytes_per_s": 2.96e12, "dirty": False}
     _, measured = pages(*(row | of_gpu for row in rows))
-    assert "AMD EPYC, power limit 700 W, copies 2.96 TB/s · driver 580.159.04 · c++" in measured
+    assert "AMD EPYC, power limit 700 W, measured peak 2.96 TB/s (copy) · driver 580.159.04 · c++" in measured
     assert f"commit {rows[0]['commit'][:9]}\n" in measured
 
 
