@@ -38,7 +38,7 @@ Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
   Extra work that a variant does is not counted.
 - **of measured peak**: the bandwidth divided by the measured peak of the GPU's memory, which is the
   faster of a plain copy and a plain read.
-- **of reference variant**: the median of the reference variant at the same point, divided by the median of this variant.
+- **of reference variant**: the median of the reference variant at the same point, divided by the median shown.
 - **max error**, **mean error**: the [error](../reference/glossary.md) of the result, the largest of all replicas.
 
 [The built-in suite](../explanation/kernels.md) explains the variants."""
