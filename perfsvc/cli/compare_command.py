@@ -17,6 +17,9 @@ Format = Literal["table", "json", "github", "junit"]
 @click.command("compare")
 @click.argument("base")
 @click.argument("new")
+@options.select
+@options.exclude
+@click.option("--device", "devices", multiple=True, metavar="UUID|MODEL", help="Only these devices. May be repeated.")
 @options.suite
 @options.threshold
 @options.strict
@@ -30,15 +33,26 @@ Format = Literal["table", "json", "github", "junit"]
     help="A table for people, JSON, Markdown for a pull request on GitHub, or JUnit's XML.",
 )
 def command(
-    base: str, new: str, suite: Path, threshold: float | None, strict: bool, database: str, output_format: Format
+    base: str,
+    new: str,
+    select: tuple[str, ...],
+    exclude: tuple[str, ...],
+    devices: tuple[str, ...],
+    suite: Path,
+    threshold: float | None,
+    strict: bool,
+    database: str,
+    output_format: Format,
 ) -> None:
     """Judge the run NEW against the run BASE.
 
     Each is a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE may be
-    @baseline: each series is then compared with its own baseline.
+    @baseline: each series is then compared with its own baseline. A series that NEW should have and does not have is
+    missing, and the exit code is 4: --select, --exclude and --device limit what is compared.
     """
     from perfsvc.service.compare.compare import compare
     from perfsvc.store import Store
+    from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
         comparison = compare(
@@ -48,6 +62,8 @@ def command(
             folder=suite,
             threshold=configuration.thresholds(threshold),
             against=configuration.against(),
+            selection=Selection(select, exclude),
+            devices=devices,
         )
     _show(comparison, output_format)
     sys.exit(comparison.exit_code(strict=strict))
@@ -58,13 +74,13 @@ def _show(comparison: "RunComparison", output_format: Format) -> None:
     from perfsvc.report.export.objects import comparison_json
     from perfsvc.report.tables.comparison import comparison_table
 
-    base, new, judgements = comparison.base, comparison.new, comparison.judgements
+    base, new, judgements, over_budget = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
     match output_format:
         case "table":
-            output.show(comparison_table(base, new, judgements))
+            output.show(comparison_table(base, new, judgements, over_budget))
         case "json":
-            output.show_json(comparison_json(base, new, judgements))
+            output.show_json(comparison_json(base, new, judgements, over_budget))
         case "github":
-            click.echo(comparison_formats.comparison_markdown(base, new, judgements), nl=False)
+            click.echo(comparison_formats.comparison_markdown(base, new, judgements, over_budget), nl=False)
         case "junit":
             click.echo(comparison_formats.comparison_junit(judgements), nl=False)

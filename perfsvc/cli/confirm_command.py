@@ -56,6 +56,8 @@ def command(
     from perfsvc.report.export.objects import confirmation_json
     from perfsvc.report.tables.confirmations import confirmations_table
     from perfsvc.service.confirm.confirm_case import ConfirmRequest, confirm_case, exit_code
+    from perfsvc.service.results import why_no_finding
+    from perfsvc.store import Store
 
     request = ConfirmRequest(
         database,
@@ -73,5 +75,8 @@ def command(
     if output_format == "json":
         output.show_json([confirmation_json(confirmation) for confirmation in confirmations])
     else:
-        output.show(confirmations_table(confirmations))
+        with Store.open(database, create=False) as store:
+            runs = {confirmation.suspect.judgement.candidate_run for confirmation in confirmations}
+            no_finding = next((why_no_finding(store, number, confirmations) for number in runs if number), "")
+        output.show(confirmations_table(confirmations, no_finding))
     sys.exit(exit_code(confirmations))

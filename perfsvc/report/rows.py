@@ -138,6 +138,7 @@ class RunReport:
         doubts: declared work that cannot be right.
         confirmations: the suspects that were measured again in A/B pairs.
         explanations: why confirmed regressions are slower.
+        no_finding: why a confirmed change raised no finding; empty if none is confirmed, or if it raised one.
     """
 
     run: int
@@ -149,26 +150,32 @@ class RunReport:
     doubts: Sequence[Doubt] = ()
     confirmations: Sequence[Confirmation] = ()
     explanations: Sequence[CaseExplanation] = ()
+    no_finding: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run in a comparison, and the name that the user gave it: ``main``, ``latest~1``, ``7``."""
+    """A run in a comparison, and the name that the user gave it: ``main``, ``latest~1``, ``7``.
+
+    Attributes:
+        why: why it is this one of several runs of a revision; empty if there was no choice.
+    """
 
     asked: str
     run: int
     label: str = ""
     commit: str = ""
     dirty: bool = False
+    why: str = ""
 
     @property
     def description(self) -> str:
-        """The user's name and what it resolved to: ``HEAD = run 7, 1a2b3c4d5 with uncommitted changes``."""
+        """The user's name and what it resolved to: ``HEAD = run 7, 1a2b3c4d5 (the newest of its 2 runs)``."""
         run = f"run {self.run}"
         name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
         commit = self.commit[:9] + (" with uncommitted changes" if self.dirty else "")
-        return ", ".join(filter(None, [name, label, commit]))
+        return ", ".join(filter(None, [name, label, commit])) + (f" ({self.why})" if self.why else "")
 
 
 @dataclass(frozen=True, slots=True)

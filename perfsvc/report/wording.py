@@ -189,6 +189,13 @@ def series_names(every_series: Sequence[Series]) -> list[str]:
     return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]
 
 
+def names_on_devices(every_series: Sequence[Series]) -> list[str]:
+    """Return the name of each series in a list, with its device if the list has several devices."""
+    several = len({series.device for series in every_series}) > 1
+    names = zip(series_names(every_series), every_series, strict=True)
+    return [name + (f" on {series.device}" if several else "") for name, series in names]
+
+
 def series_name(series: Series) -> str:
     """Return the name of a single series: the case, a cache state other than cold, and a metric other than time."""
     return _name(series, "" if series.cache is CacheState.COLD else series.cache.value)
@@ -252,6 +259,21 @@ def counts(judgements: Iterable[Judged]) -> str:
     )
 
 
+def missing_sentence(new: int, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
+    """Return which series a run lacks, in a line, and which were over budget, in another one; empty if none are."""
+    missing = [judgement.series for judgement in judgements if judgement.verdict is Verdict.MISSING]
+    of_both = sum(judgement.verdict is not Verdict.NEW for judgement in judgements)
+    verb = "is" if len(missing) == 1 else "are"
+    skipped = f"over budget in run {new}, and not missing: {some(names_on_devices(over_budget))}" if over_budget else ""
+    absent = (
+        f"{len(missing)} of {units.count(of_both, 'series', 'series')} {verb} missing in run {new}: "
+        f"{some(names_on_devices(missing))}"
+        if missing
+        else ""
+    )
+    return "\n".join(filter(None, [skipped, absent]))
+
+
 def comparison_value(judgement: Judgement, column: str) -> str:
     """Return the text of a judgement in a column of a comparison, or a dash if there is none."""
     match column:
@@ -308,12 +330,7 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
         judgements: the verdicts.
         figures: write the change and its evidence too; False below a table that has them.
     """
-    every_series = [judgement.series for judgement in judgements]
-    several = len({series.device for series in every_series}) > 1
-    names = [
-        name + (f" on {series.device}" if several else "")
-        for name, series in zip(series_names(every_series), every_series, strict=True)
-    ]
+    names = names_on_devices([judgement.series for judgement in judgements])
     sharing: dict[tuple[Outcome, str], list[str]] = defaultdict(list)
     bounds: list[tuple[float, str]] = []
     for name, judgement in zip(names, judgements, strict=True):

@@ -1,12 +1,15 @@
 """The stored results of a run (``perfsvc run``, ``perfsvc report``) and the history of a case (``perfsvc show``)."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError
+from perfsvc.model import Confirmation
 from perfsvc.report.export import frames
 from perfsvc.report.results import run_report
 from perfsvc.report.rows import HistoryRow, RunDetails, RunReport
+from perfsvc.report.wording import NO_FINDING
 from perfsvc.store import CaseInRun, Store
 
 
@@ -14,7 +17,19 @@ def stored_report(store: Store, run: int) -> RunReport:
     """Return everything that the store holds about the results of a run."""
     table = frames.frame(store.measurements.columns([run]))
     report = run_report(run, table, store.verdicts.of_run(run), store.measurements.batch_counts(run))
-    return replace(report, confirmations=store.confirmations.of_run(run), explanations=store.profiles.explanations(run))
+    confirmations = store.confirmations.of_run(run)
+    return replace(
+        report,
+        confirmations=confirmations,
+        explanations=store.profiles.explanations(run),
+        no_finding=why_no_finding(store, run, confirmations),
+    )
+
+
+def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]) -> str:
+    """Return why the confirmed changes of a run raised no finding; empty if none is confirmed, or they raised one."""
+    confirmed = any(confirmation.confirmed for confirmation in confirmations)
+    return NO_FINDING if confirmed and store.runs.get(run).provenance.dirty else ""
 
 
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:

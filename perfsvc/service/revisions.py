@@ -3,11 +3,14 @@
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 
+from perfsvc import units
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.service.git import git
-from perfsvc.store import RunRow, Store
+from perfsvc.store import RunRow, RunState, Store
 
 BASELINE = "@baseline"
 KNOWN = "a run's number, a label, latest, latest~1, @baseline, or a git revision"
@@ -15,34 +18,60 @@ _LATEST = re.compile(r"latest(?:~(\d+))?")
 
 
 def resolve(text: str, store: Store, folder: Path) -> RunRow:
-    """Return the run that the user names.
+    """Return the run that the user names, as ``choose`` does."""
+    return choose(text, store, folder)[0]
+
+
+def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) -> tuple[RunRow, str]:
+    """Return the run that the user names; and, if a git revision has several runs, why it is this one.
+
+    A revision stands for its best run (``RunStore.of_commit``): a quick run of one case hides no whole run.
 
     Args:
         text: what the user typed; not ``@baseline``, which is a different run for each series.
         store: holds the runs.
         folder: where git revisions are looked up.
+        like: the run to compare with: of equally good runs of a revision, one that shares a device with it goes first.
 
     Raises:
         NotMeasuredError: the text is valid, but there is no such run; the cure makes one.
         UsageError: the text is not valid.
     """
     if text.isdecimal():
-        return store.runs.get(int(text))
+        return store.runs.get(int(text)), ""
     if latest := _LATEST.fullmatch(text):
-        return _newest(int(latest[1] or 0), text, store)
+        return _newest(int(latest[1] or 0), text, store), ""
     labelled = store.runs.labelled(text)
     if labelled is not None:
-        return labelled
+        return labelled, ""
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
         raise _not_valid(text, folder)
-    measured = store.runs.of_commit(commit)
-    if measured is None:
+    runs = store.runs.of_commit(commit, like.devices if like else ())
+    if not runs:
         raise NotMeasuredError(
             f"{text} ({commit[:10]}) was never measured",
             cure=f"measure it: {_measuring(commit, store.location, folder)}",
         )
-    return measured
+    return runs[0], _why(runs)
+
+
+def _why(runs: Sequence[RunRow]) -> str:
+    """Return why the first of several runs of a revision is taken, and not the newest one; empty for a single run."""
+    chosen, newest = runs[0], max(runs, key=attrgetter("id"))
+    if chosen is newest:
+        return f"the newest of its {len(runs)} runs" if len(runs) > 1 else ""
+    if newest.provenance.dirty and not chosen.provenance.dirty:
+        reason = "has uncommitted changes"
+    elif newest.state is not RunState.FINISHED and chosen.state is RunState.FINISHED:
+        reason = "did not finish"
+    elif newest.cases < chosen.cases:
+        reason = f"has only {newest.cases} of {units.count(chosen.cases, 'case')}"
+    elif newest.devices != chosen.devices:
+        reason = "measured on other devices"
+    else:
+        reason = "has fewer cases"
+    return f"rather than run {newest.id}, which {reason}"
 
 
 def _not_valid(text: str, folder: Path) -> UsageError:

@@ -3,12 +3,12 @@
 import os
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, union, update
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Provenance, RunRow, RunState, Status
@@ -106,13 +106,17 @@ class RunStore:
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, Runs.label == label) if label else None
 
-    def of_commit(self, prefix: str) -> RunRow | None:
-        """Return the newest run of the commit that starts with ``prefix``; runs without uncommitted changes go first.
+    def of_commit(self, prefix: str, devices: Collection[str] = ()) -> list[RunRow]:
+        """Return the runs of the commit that starts with ``prefix`` that have ended and measured anything, best first.
+
+        The first of these differences between two runs decides: no uncommitted changes; finished; more cases (measured
+        or over budget, each cache state for itself); one of ``devices`` (UUIDs) is among its devices; more devices;
+        newer.
 
         Raises ``UsageError`` if the prefix matches several commits.
         """
         if not prefix:
-            return None
+            return []
         matches = (*_COMPARABLE, Runs.git_commit.startswith(prefix, autoescape=True))
         query = select(Runs.git_commit).where(*matches).distinct().order_by(Runs.git_commit)
         with self._database.reading() as connection:
@@ -120,7 +124,15 @@ class RunStore:
             if len(commits) > 1:
                 message = f"{prefix} stands for {len(commits)} commits: {', '.join(commits)}"
                 raise UsageError(message, cure="give more digits")
-            return _first(connection, *matches, Runs.git_dirty.is_(False)) or _first(connection, *matches)
+            rows = _rows(connection, *matches)
+            sizes = _sizes(connection, [row.id for row in rows])
+
+        def goodness(row: RunRow) -> tuple[bool, bool, int, bool, int, int]:
+            shares_device = not set(devices).isdisjoint(row.devices)
+            finished = row.state is RunState.FINISHED
+            return not row.provenance.dirty, finished, sizes[row.id], shares_device, len(row.devices), row.id
+
+        return sorted(rows, key=goodness, reverse=True)
 
     def commits(self, run: int) -> dict[int, str]:
         """Return the commits of a run and of the earlier runs of its scope by run number, newest first.
@@ -202,6 +214,19 @@ def _mark_interrupted(connection: Connection, host: str) -> None:
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:
     return next(iter(_rows(connection, *where, limit=1, offset=offset)), None)
+
+
+def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
+    """Return how many cases each run selected, on any device; a case counts once for each cache state."""
+    sizes: Counter[int] = Counter()
+    selected = union(
+        *(
+            select(table.run_id, table.case_id, table.cache).where(table.run_id.in_(runs))
+            for table in (Measurements, OverBudgetCases)
+        )
+    ).subquery()
+    sizes.update(dict(connection.execute(select(selected.c.run_id, func.count()).group_by(selected.c.run_id)).all()))
+    return sizes
 
 
 def _rows(

@@ -14,6 +14,7 @@ from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
+from perfsvc.store.schema.tables import Devices
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
@@ -161,6 +162,15 @@ class ConfirmationStore:
             for side_run in connection.execute(runs.order_by(ConfirmationRuns.number)):
                 sides[side_run.confirmation_id, side_run.side].append(side_run)
         return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]
+
+    def of_series(self, series: Collection[Series]) -> list[Confirmation]:
+        """Return the confirmations of some series in all runs, oldest first, without the measurements of both sides."""
+        wanted = set(series)
+        devices = select(Devices.id).where(Devices.uuid.in_({one.device for one in wanted}))
+        query = with_series(Confirmations, Confirmations.run_id).where(Confirmations.device_id.in_(devices))
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(Confirmations.id)).all() if wanted else ()
+        return [_confirmation(row, (), ()) for row in rows if series_of(row) in wanted]
 
     def series(self, runs: Collection[int]) -> set[Series]:
         """Return the suspects of some runs that were measured again, under the present names of their cases."""

@@ -63,8 +63,8 @@ def test_auxiliary_metrics_are_not_judged_but_energy_is_shown_if_it_changed(thro
     assert workplace.rows("select distinct metric from verdicts") == [("time",)]
     workplace.play({"*": {"seconds": 1e-4}, "scale/beta": {"seconds": 1e-4, "energy_j": 99.0}})
     out = " ".join(workplace.fake("--replicas", "2", "--energy", code=0).out.split())
-    assert "1 regression, 0 improvements, 3 unchanged" in out
-    assert f"regression {CASES['beta']} energy_j: +39500.0 %" in out
+    assert "0 regressions, 1 moved by noise, 0 improvements, 3 unchanged" in out
+    assert f"noise {CASES['beta']} energy_j: +39500.0 %" in out
     judged = workplace("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
     assert {(verdict["case"], verdict["metric"]) for verdict in judged if verdict["verdict"] == "regression"} == {
         (CASES["beta"], "energy_j")

@@ -135,7 +135,7 @@ def test_the_error_for_an_unmeasured_revision_names_the_command_that_measures_it
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    after = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, "--format", "json", code=0).json
+    after = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, "--format", "json", code=4).json
     assert (after["base"], after["new"]) == (2, 4)
     assert {row["verdict"] for row in after["verdicts"]} == {"new", "missing"}  # another device measured it
 

@@ -67,7 +67,7 @@ def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
 
 def test_a_metric_is_better_when_it_is_lower(slower):
     workplace, _ = slower
-    rows = workplace("compare", "1", "2", "--format", "json", code=1).json["verdicts"]
+    rows = workplace("compare", "1", "2", "--select", REPORTS, "--format", "json", code=1).json["verdicts"]
     verdicts = {row["metric"]: row for row in rows if row["case"] == REPORTS}
     assert verdicts["latency_ms"]["verdict"] == "regression"
     assert verdicts["latency_ms"]["ratio"] == pytest.approx(2.0)

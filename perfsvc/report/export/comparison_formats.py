@@ -6,7 +6,7 @@ from itertools import islice
 from xml.etree import ElementTree as ET
 
 from perfsvc import units
-from perfsvc.model import Judgement, Verdict
+from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
 from perfsvc.report.export.markup import cell, code, fail, junit_xml, printable, prose
 from perfsvc.report.rows import ComparedRun
@@ -26,13 +26,16 @@ Named = tuple[str, Judgement]
 """The name of a series, as a list of all series shows it, and its judgement."""
 
 
-def comparison_markdown(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> str:
+def comparison_markdown(
+    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+) -> str:
     """Return a comparison as a comment on a pull request: what changed first, the rest folded away.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
+        over_budget: what the new run lacks because its budget was used up.
     """
     every_judgement = _named(judgements)
     first = [named for named in every_judgement if wording.outcome(named[1]) in FIRST]
@@ -43,6 +46,8 @@ def comparison_markdown(base: ComparedRun | None, new: ComparedRun, judgements: 
         parts.append("\n".join(_table(first)))
     if reasons := "\n".join(_reasons(judgements)):
         parts.append(reasons)
+    if missing := wording.missing_sentence(new.run, judgements, over_budget):
+        parts += map(prose, missing.splitlines())
     if folded:
         counts = wording.counts(judgement for _, judgement in folded).split(", ")
         occurring = ", ".join(count for count in counts if not count.startswith("0 "))
@@ -82,7 +87,7 @@ def _reasons(judgements: Sequence[Judgement]) -> Iterator[str]:
 def comparison_junit(judgements: Sequence[Judgement]) -> str:
     """Return a comparison as JUnit's XML: a suite a device, a test a series.
 
-    Broken series and regressions that the code causes fail; missing series are skipped.
+    Broken and missing series and regressions that the code may cause fail.
     """
     by_device: dict[tuple[str, str], list[Named]] = defaultdict(list)
     for name, judgement in _named(judgements):
@@ -101,9 +106,7 @@ def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
     match judgement.verdict:
         case Verdict.REGRESSION if not (judgement.cause and judgement.cause.blameless):
             fail(test, judgement.verdict.value, wording.verdict_sentence(judgement))
-        case Verdict.BROKEN:
+        case Verdict.BROKEN | Verdict.MISSING:
             fail(test, judgement.verdict.value, judgement.reason)
-        case Verdict.MISSING:
-            ET.SubElement(test, "skipped", message=printable(judgement.reason))
         case _:
             ET.SubElement(test, "system-out").text = printable(wording.verdict_sentence(judgement))

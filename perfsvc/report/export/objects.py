@@ -26,6 +26,7 @@ from perfsvc.model import (
     Measurement,
     Profile,
     ProfileResult,
+    Series,
     Status,
     Trial,
     Verdict,
@@ -67,11 +68,14 @@ def run_json(report: RunReport) -> dict[str, Any]:
         "doubts": [plain(doubt) for doubt in report.doubts],
         "problems": _problems(report.problems),
         "confirmations": [confirmation_json(confirmation) for confirmation in report.confirmations],
+        "no_finding": report.no_finding,
         "explained": plain(report.explanations),
     }
 
 
-def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> dict[str, Any]:
+def comparison_json(
+    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+) -> dict[str, Any]:
     """Return a comparison; ``base`` is null if each series is compared with its own baseline."""
     return {
         "base": base and base.run,
@@ -80,6 +84,7 @@ def comparison_json(base: ComparedRun | None, new: ComparedRun, judgements: Sequ
         "new_run": plain(new),
         "counts": {word.value: number for word, number in wording.tally(judgements).items() if number},
         "verdicts": [plain(judgement) for judgement in judgements],
+        "over_budget": [_series(series) for series in over_budget],
     }
 
 
@@ -204,14 +209,19 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
     }
 
 
-def _judgement(judgement: Judgement) -> dict[str, Any]:
-    series = judgement.series
+def _series(series: Series) -> dict[str, Any]:
     return {
         **_case(series.case),
         "device": series.device,
         "device_model": series.device_model,
         "metric": series.metric,
         "cache": plain(series.cache),
+    }
+
+
+def _judgement(judgement: Judgement) -> dict[str, Any]:
+    return {
+        **_series(judgement.series),
         **{name: value for name, value in _fields(judgement).items() if name != "series"},
         "sentence": wording.verdict_sentence(judgement),
     }

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from perfsvc.model import Judgement
+from perfsvc.model import Judgement, Series
 from perfsvc.report import wording
 from perfsvc.report.rows import ComparedRun
 from perfsvc.report.tables.layout import Responsive, grid
@@ -20,19 +20,28 @@ LAYOUTS = (
 """The columns from the widest terminal to the narrowest; ``smallest`` is the smallest change that would show."""
 
 
-def comparison_table(base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement]) -> RenderableType:
+LIMIT = "--select, --exclude and --device limit what is compared"
+
+
+def comparison_table(
+    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+) -> RenderableType:
     """Return the verdicts in the judge's order, the reasons of series that are not unchanged, and the counts.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
+        over_budget: what the new run lacks because its budget was used up.
     """
     against = base.description if base else "the baseline of each series"
     heading = Text(f"{new.description}\nagainst {against}", "bold")
     table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
     reasons = wording.verdict_lines(judgements, figures=False)
-    return Group(heading, table, Text(), *reasons, *([Text()] if reasons else []), Text(wording.counts(judgements)))
+    missing = wording.missing_sentence(new.run, judgements, over_budget)
+    absent = [Text(missing, "yellow"), Text(LIMIT, "dim"), Text()] if missing else []
+    blank = [Text()] if reasons else []
+    return Group(heading, table, Text(), *reasons, *blank, *absent, Text(wording.counts(judgements)))
 
 
 def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:

@@ -12,8 +12,8 @@ from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
 
 
-def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType:
-    """Return a row and a reason for each suspect, and how many were confirmed and cleared."""
+def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str = "") -> RenderableType:
+    """Return a row and a reason for each suspect, how many were confirmed and cleared, and why there is no finding."""
     every_series = [confirmation.suspect.series for confirmation in confirmations]
     names = wording.series_names(every_series)
     table = grid()
@@ -36,7 +36,8 @@ def confirmations_table(confirmations: Sequence[Confirmation]) -> RenderableType
         Text.assemble(_cause(confirmation), " ", (name, "bold"), f": {confirmation.reason}")
         for confirmation, name in zip(confirmations, names, strict=True)
     ]
-    return Group(table, Text(), *reasons, Text(), Text(counts(confirmations)))
+    note = [Text(no_finding, "yellow")] if no_finding else []
+    return Group(table, Text(), *reasons, Text(), Text(counts(confirmations)), *note)
 
 
 def counts(confirmations: Sequence[Confirmation]) -> str:

@@ -54,7 +54,7 @@ def run_table(report: RunReport) -> RenderableType:
     parts += [Text.assemble(mark(Status.FAILED), " ", str(problem)) for problem in report.problems]
     parts += [*_over_budget(report.over_budget), _summary(report)]
     if report.confirmations:
-        parts += [Text(), confirmations_table(report.confirmations)]
+        parts += [Text(), confirmations_table(report.confirmations, report.no_finding)]
     if report.explanations:
         parts += [Text(), explanation_lines(report.explanations)]
     return Group(*parts)

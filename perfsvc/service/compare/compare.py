@@ -3,7 +3,7 @@
 The two runs of a judgement may share code, source, compiler and driver: that decides the cause of a change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,11 +15,31 @@ from perfsvc.config import Settings
 from perfsvc.elf import code_digest
 from perfsvc.errors import UsageError
 from perfsvc.judge import COMPARED, SameOnBothSides
-from perfsvc.model import MAX_ERROR, TIME, Call, Case, Cause, Judgement, Level, ReplayRecord, Series, Status, Verdict
+from perfsvc.model import (
+    MAX_ERROR,
+    TIME,
+    Call,
+    Case,
+    Cause,
+    Confirmation,
+    Judgement,
+    Level,
+    ReplayRecord,
+    Series,
+    Status,
+    Verdict,
+)
 from perfsvc.report.rows import ComparedRun
-from perfsvc.service.revisions import BASELINE, resolve
-from perfsvc.store import Store
+from perfsvc.service.revisions import BASELINE, choose, resolve
+from perfsvc.store import RunRow, Store
+from perfsvc.suite import Selection
 from perfsvc.suite.selection import parse
+
+ALL = Selection()
+"""The selection of all cases."""
+
+OTHER_CODE = frozenset({Cause.UNCONFIRMED, Cause.TOOLCHAIN})
+"""The causes of a change of code that only A/B pairs can confirm or clear."""
 
 MODULES_AT_ONCE = 64
 """How many compiled modules are held in memory at once: a module may have megabytes."""
@@ -123,22 +143,37 @@ CYCLES: Final = "sm_cycles"
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """The verdicts on the run ``new`` against the run ``base``, which is None if each series has its own baseline."""
+    """The verdicts on the run ``new`` against the run ``base``, which is None if each series has its own baseline.
+
+    Attributes:
+        over_budget: what the new run lacks because its budget was used up; that is not missing.
+    """
 
     base: ComparedRun | None
     new: ComparedRun
     judgements: tuple[Judgement, ...]
+    over_budget: tuple[Series, ...] = ()
 
     def exit_code(self, *, strict: bool) -> int:
-        """Return the exit code of the command; a case that is broken in the new run counts as failed."""
-        failed = any(judgement.verdict is Verdict.BROKEN for judgement in self.judgements)
+        """Return the exit code of the command; what is broken or missing in the new run counts as failed."""
+        failed = any(judgement.verdict in {Verdict.BROKEN, Verdict.MISSING} for judgement in self.judgements)
         return judge.exit_code(self.judgements, failed=failed, strict=strict)
 
 
 def compare(
-    store: Store, base: str, new: str, *, folder: Path, threshold: judge.ThresholdOption, against: str = BASELINE
+    store: Store,
+    base: str,
+    new: str,
+    *,
+    folder: Path,
+    threshold: judge.ThresholdOption,
+    against: str = BASELINE,
+    selection: Selection = ALL,
+    devices: Collection[str] = (),
 ) -> RunComparison:
     """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
+
+    Suspects that were measured again keep their answers, whatever runs had the same two binaries.
 
     Args:
         store: the database.
@@ -147,22 +182,61 @@ def compare(
         folder: the repository of git revisions.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
         against: with ``@baseline``, the run to compare series without a pin with, or ``@baseline`` for their own.
+        selection: the cases to show and to miss.
+        devices: the UUIDs or models of the devices to show and to miss; empty for all.
+
+    Raises:
+        NotMeasuredError: there is no such run.
+        UsageError: a name is not understood, both names mean the same run, or nothing is selected.
     """
-    candidate = _compared_run(new, store, folder)
-    if base == BASELINE:
-        run = run_to_compare_with(store, against, candidate.run, folder)
-        return RunComparison(None, candidate, tuple(judge_run(store, candidate.run, threshold=threshold, against=run)))
-    baseline = _compared_run(base, store, folder)
+    candidate, why_new = choose(new, store, folder)
     thresholds = _threshold_of(store, threshold)
-    judgements = judge.verdicts(
-        store.series.levels(baseline.run), store.series.levels(candidate.run), threshold=thresholds
+    if base == BASELINE:
+        run = run_to_compare_with(store, against, candidate.id, folder)
+        judgements = judge_run(store, candidate.id, threshold=threshold, against=run)
+        baseline = None
+    else:
+        chosen, why_base = choose(base, store, folder, like=candidate)
+        baseline = _compared_run(base, chosen, why_base)
+        if chosen.id == candidate.id:
+            cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
+            raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
+        levels = store.series.levels(chosen.id), store.series.levels(candidate.id)
+        judgements = _with_causes(store, judge.verdicts(*levels, threshold=thresholds), thresholds)
+    judgements = _with_answers_of_other_runs(store, judgements, thresholds)
+    over_budget = _over_budget(store, candidate, judgements)
+    wanted = selection.filter(judgement.series.case for judgement in judgements)
+    selected = [
+        judgement
+        for judgement in judgements
+        if judgement.series.case in wanted
+        and (not devices or {judgement.series.device, judgement.series.device_model} & set(devices))
+    ]
+    if judgements and not selected:
+        raise UsageError("neither run has a case that is selected", cure="see what a run has: perfsvc report")
+    return RunComparison(
+        baseline,
+        _compared_run(new, candidate, why_new),
+        tuple(judgement for judgement in selected if judgement.series not in over_budget),
+        tuple(judgement.series for judgement in selected if judgement.series in over_budget),
     )
-    return RunComparison(baseline, candidate, tuple(_with_causes(store, judgements, thresholds)))
 
 
-def _compared_run(text: str, store: Store, folder: Path) -> ComparedRun:
-    run = resolve(text, store, folder)
-    return ComparedRun(text, run.id, run.provenance.label, run.provenance.commit, run.provenance.dirty)
+def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
+    return ComparedRun(text, run.id, run.provenance.label, run.provenance.commit, run.provenance.dirty, why)
+
+
+def _over_budget(store: Store, run: RunRow, judgements: Iterable[Judgement]) -> set[Series]:
+    """Return the series that a run lacks because it was over budget, on this device or on another one of its model."""
+    models = {uuid: device.model for uuid, device in store.devices.all().items()}
+    skipped = {(uuid, case, cache) for uuid, case, cache in store.runs.over_budget(run.id)}
+    on_models = {(models.get(uuid, ""), case, cache) for uuid, case, cache in skipped}
+    return {
+        series
+        for series in (judgement.series for judgement in judgements if judgement.verdict is Verdict.MISSING)
+        if (series.device, series.case, series.cache) in skipped
+        or (series.device not in run.devices and (series.device_model, series.case, series.cache) in on_models)
+    }
 
 
 def judge_run(
@@ -299,18 +373,14 @@ def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, 
 def _with_confirmations(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return the judgements with the results of confirmations of the same two runs in the same direction.
-
-    A confirmation with a threshold above the series' own clears nothing: the change may be relevant here.
-    """
+    """Return the judgements with the results of confirmations of the same two runs in the same direction."""
     runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
     confirmations = [
         confirmation
         for run in runs
         if run is not None
         for confirmation in store.confirmations.of_run(run)
-        if confirmation.cause is not Cause.UNCONFIRMED
-        and (confirmation.confirmed or confirmation.threshold <= threshold_of(confirmation.suspect.series))
+        if _is_answer(confirmation, threshold_of)
     ]
     known = {
         (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run, confirmation.suspect.direction): (
@@ -327,3 +397,75 @@ def _with_confirmations(
         return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")
 
     return [with_confirmation(judgement) for judgement in judgements]
+
+
+def _is_answer(confirmation: Confirmation, threshold_of: Callable[[Series], float]) -> bool:
+    """Return whether a confirmation names a cause.
+
+    One with a threshold above the series' own clears nothing: the change may be relevant here.
+    """
+    if confirmation.cause is Cause.UNCONFIRMED:
+        return False
+    return confirmation.confirmed or confirmation.threshold <= threshold_of(confirmation.suspect.series)
+
+
+def _with_answers_of_other_runs(
+    store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
+) -> list[Judgement]:
+    """Return the judgements; other code that is not confirmed gets the newest answer about the same two binaries.
+
+    A/B pairs measure two binaries, not two runs: the answer holds for all runs that had these binaries, or others of
+    the same code. A night asks for its own answers instead, which also depend on its GPU (``_with_confirmations``).
+    """
+    asked = {judgement.series: judgement for judgement in judgements if judgement.cause in OTHER_CODE}
+    answers = [
+        answer
+        for answer in store.confirmations.of_series(asked)
+        if _is_answer(answer, threshold_of)
+        and judge.MOVES.get(asked[answer.suspect.series].verdict) is answer.suspect.direction
+    ]
+    binary = _binaries_of(store, [*asked.values(), *(answer.suspect.judgement for answer in answers)])
+
+    def pairs(answer: Confirmation) -> Iterator[Pair]:
+        """Yield the binaries that have to be of the same code: the baselines' and the candidates'."""
+        here, there = binary[asked[answer.suspect.series]], binary[answer.suspect.judgement]
+        yield from zip(there, here, strict=True)
+
+    answers = [
+        answer for answer in answers if binary.keys() >= {asked[answer.suspect.series], answer.suspect.judgement}
+    ]
+    others = {pair for answer in answers for pair in pairs(answer) if pair[0] != pair[1]}
+    same_code = {pair for pair, (code, _) in _compare_binaries(store, others).items() if code}
+    newest = {
+        answer.suspect.series: answer
+        for answer in answers
+        if all(old == new or (old, new) in same_code for old, new in pairs(answer))
+    }
+    return [_answered(judgement, newest.get(judgement.series)) for judgement in judgements]
+
+
+def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
+    """Return a judgement with the cause and the reason of an answer that another run may have had measured."""
+    if answer is None or answer.reason in judgement.reason:
+        return judgement
+    run = answer.suspect.judgement.candidate_run
+    other = "" if run == judgement.candidate_run else f", as run {run} had it measured"
+    return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}{other}")
+
+
+def _binaries_of(store: Store, judgements: Iterable[Judgement]) -> dict[Judgement, Pair]:
+    """Return the binaries of both sides of each judgement; absent if one of them is not stored."""
+    cases = {
+        judgement: [
+            (run, (judgement.series.device, judgement.series.case, judgement.series.cache))
+            for run in (judgement.baseline_run or 0, judgement.candidate_run or 0)
+        ]
+        for judgement in judgements
+    }
+    built = store.binaries.of_cases({case for both in cases.values() for case in both}) if cases else {}
+    binaries = {case: code.binary for case, code in built.items() if code.binary is not None}
+    return {
+        judgement: (binaries[old], binaries[new])
+        for judgement, (old, new) in cases.items()
+        if old in binaries and new in binaries
+    }

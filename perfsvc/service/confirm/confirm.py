@@ -50,12 +50,21 @@ def confirm_all(
 
 
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
-    """Return the judgements with their causes replaced by the confirmed ones; a judgement without a cause stays so."""
-    causes = {confirmation.suspect.series: confirmation.cause for confirmation in confirmations}
-    return [
-        replace(judgement, cause=causes.get(judgement.series, judgement.cause)) if judgement.cause else judgement
-        for judgement in judgements
-    ]
+    """Return the judgements with the causes that confirmations found, and how these are known.
+
+    A judgement without a cause stays so. Doing it again changes nothing.
+    """
+    answers = {confirmation.suspect.series: confirmation for confirmation in confirmations}
+
+    def with_cause(judgement: Judgement) -> Judgement:
+        answer = answers.get(judgement.series)
+        if answer is None or judgement.cause is None:
+            return judgement
+        known = answer.reason in judgement.reason
+        reason = judgement.reason if known else "; ".join(filter(None, [judgement.reason, answer.reason]))
+        return replace(judgement, cause=answer.cause, reason=reason)
+
+    return [with_cause(judgement) for judgement in judgements]
 
 
 def relevant_change(suspect: Suspect, device_kind: str, asked: judge.ThresholdOption) -> float:

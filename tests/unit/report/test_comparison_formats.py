@@ -120,7 +120,7 @@ def test_junit_has_a_suite_for_each_device_and_a_test_for_each_series():
         (Verdict.REGRESSION, Cause.UNCONFIRMED, "failure"),
         (Verdict.REGRESSION, Cause.ENVIRONMENT, "system-out"),
         (Verdict.BROKEN, None, "failure"),
-        (Verdict.MISSING, None, "skipped"),
+        (Verdict.MISSING, None, "failure"),
         (Verdict.IMPROVEMENT, Cause.KERNEL, "system-out"),
         (Verdict.NEW, None, "system-out"),
     ],

@@ -190,7 +190,16 @@ def test_a_comparison_resolves_the_names_of_its_runs() -> None:
     )
     found = comparison_json(base, new, [])
     assert (found["base"], found["new"]) == (7, 8)
-    assert found["new_run"] == {"asked": "HEAD", "run": 8, "label": "", "commit": "fedcba9876543210", "dirty": True}
+    assert found["new_run"] == {
+        "asked": "HEAD",
+        "run": 8,
+        "label": "",
+        "commit": "fedcba9876543210",
+        "dirty": True,
+        "why": "",
+    }
+    chosen = replace(base, why="rather than run 9, which did not finish")
+    assert chosen.description == "main = run 7, “nightly”, 012345678 (rather than run 9, which did not finish)"
 
 
 def test_a_shared_reason_is_shown_once() -> None:

@@ -96,3 +96,15 @@ def test_confirmations_are_deleted_with_their_run(story, confirmation):
     story.store.confirmations.put(confirmation)
     story.execute("DELETE FROM runs WHERE id = 2")
     assert story.execute("SELECT * FROM confirmation_runs") == []
+
+
+def test_the_confirmations_of_a_series_come_from_all_runs_and_without_their_measurements(story, confirmation):
+    story.store.confirmations.put(confirmation)
+    story.run(story.tiled)
+    later = replace(confirmation.suspect.judgement, candidate_run=3)
+    story.store.confirmations.put(replace(confirmation, suspect=replace(confirmation.suspect, judgement=later)))
+    tiled, naive = story.series(story.tiled), story.series(story.naive)
+    found = story.store.confirmations.of_series([tiled, naive])
+    assert [answer.suspect.judgement.candidate_run for answer in found] == [2, 3]
+    assert {(answer.reason, answer.baseline) for answer in found} == {("the old one is faster", ())}
+    assert story.store.confirmations.of_series([naive]) == story.store.confirmations.of_series([]) == []

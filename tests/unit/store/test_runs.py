@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
-from perfsvc.model import Provenance, Status
+from perfsvc.model import CacheState, Provenance, Status
 from perfsvc.store import RunState, Store
 
 
@@ -90,7 +90,7 @@ def test_a_failed_run_is_found_by_label_commit_and_age(story):
     run = story.run(label="nightly", commit="abc1", state=RunState.FAILED)
     assert (
         story.store.runs.labelled("nightly").id
-        == story.store.runs.of_commit("abc").id
+        == story.store.runs.of_commit("abc")[0].id
         == story.store.runs.newest().id
         == run
     )
@@ -111,11 +111,36 @@ def test_a_commit_names_its_newest_clean_run(story):
     story.run(commit="abc1", dirty=True)
     dirty = story.run(commit="def2", dirty=True)
     story.run(commit="")
-    assert story.store.runs.of_commit("abc").id == clean
-    assert story.store.runs.of_commit("def2").id == dirty
-    assert story.store.runs.of_commit("fff") is None
-    assert story.store.runs.of_commit("") is None
-    assert story.store.runs.of_commit("a%1") is None
+    assert story.store.runs.of_commit("abc")[0].id == clean
+    assert story.store.runs.of_commit("def2")[0].id == dirty
+    assert story.store.runs.of_commit("fff") == []
+    assert story.store.runs.of_commit("") == []
+    assert story.store.runs.of_commit("a%1") == []
+
+
+def test_the_best_run_of_a_commit_is_clean_finished_whole_on_the_devices_asked_for_and_new(story):
+    def on(*devices, cases=(story.tiled, story.naive), **given):
+        run = story.begin(commit="abc1", **given)
+        for device in devices:
+            for case in cases:
+                story.put(run, case, device=device)
+        story.store.runs.end(run, RunState.FINISHED)
+        return run
+
+    whole, elsewhere = on("GPU-1"), on("GPU-2")
+    small = on("GPU-1", cases=(story.tiled,))
+    short = on("GPU-1", cases=(story.tiled,))
+    story.store.runs.put_over_budget(short, [("GPU-1", story.naive, CacheState.COLD)])
+    cut = story.run(story.tiled, story.naive, commit="abc1", state=RunState.INTERRUPTED)
+    dirty = on("GPU-1", "GPU-2", dirty=True)
+
+    def order(*devices):
+        return [run.id for run in story.store.runs.of_commit("abc", devices)]
+
+    assert order() == [short, elsewhere, whole, small, cut, dirty]
+    assert order("GPU-2") == [elsewhere, short, whole, small, cut, dirty]
+    both = on("GPU-1", "GPU-2")
+    assert order("GPU-2")[0] == order()[0] == both
 
 
 def test_a_prefix_of_two_commits_is_ambiguous(story):

@@ -1,0 +1,197 @@
+"""What ``perfsvc compare`` compares with what, and which answers it takes over: no green for the wrong reason."""
+
+import contextlib
+import json
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+USUAL = {"seconds": 1e-4}
+SLOW = {"seconds": 1.05e-4}
+CASES = ("scale/alpha[n=100]", "scale/beta[n=100]", "scale/gamma[n=100]")
+AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+
+class Repository:
+    """A workplace whose suite lies in a git repository."""
+
+    def __init__(self, perfsvc):
+        self.perfsvc = perfsvc
+        self.root = perfsvc.folder / "repository"
+        self.suite = self.root / "scale"
+        shutil.copytree(perfsvc.suites / "scale", self.suite)
+        self.git("init", "-q", "-b", "main")
+        self.commit("first")
+        perfsvc.play({"*": USUAL})
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-C", self.root, *AUTHOR, *arguments], check=True, capture_output=True)
+
+    def commit(self, subject):
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", subject)
+
+    def run(self, *arguments, code=0):
+        return self.perfsvc.fake("--replicas", "2", *arguments, suite=self.suite, code=code)
+
+    def compare(self, *arguments, code=None):
+        return self.perfsvc("compare", *arguments, "--suite", self.suite, code=code)
+
+
+@pytest.fixture
+def repository(perfsvc):
+    return Repository(perfsvc)
+
+
+def measured(perfsvc, *arguments, suite="scale", code=0):
+    perfsvc.play({"*": USUAL})
+    return perfsvc.fake("--replicas", "2", *arguments, suite=suite, code=code)
+
+
+# --- which runs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", [("HEAD", "HEAD"), ("1", "1"), ("main", "1"), ("latest", "HEAD")])
+def test_a_run_is_not_compared_with_itself(repository, pair):
+    repository.run()
+    ended = repository.compare(*pair, code=2)
+    assert f"{pair[0]} and {pair[1]} are the same run, 1" in ended.err
+    cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare @baseline {pair[1]}"
+    assert f"cure: {cure}\n" in ended.err
+
+
+def test_a_revision_is_its_whole_run_and_not_a_newer_one_of_one_case(repository):
+    repository.run()
+    repository.run("--select", "scale/alpha")
+    repository.git("commit", "-q", "--allow-empty", "-m", "second")
+    repository.run()
+    out = repository.compare("HEAD~1", "HEAD", code=0).out
+    assert "against HEAD~1 = run 1, " in out
+    assert "(rather than run 2, which has only 1 of 3 cases)" in out
+    found = repository.compare("HEAD~1", "HEAD", "--format", "json", code=0).json
+    assert (found["base"], found["new"], found["counts"]) == (1, 3, {"unchanged": 3})
+    assert found["base_run"]["why"] == "rather than run 2, which has only 1 of 3 cases"
+    assert found["new_run"]["why"] == ""
+    assert "(rather than run 2, which has only 1 of 3 cases)" in repository.compare(
+        "HEAD~1", "HEAD", "--format", "github", code=0
+    ).out.replace("\\", "")
+
+
+def test_of_two_equal_runs_of_a_revision_the_newer_one_is_taken_and_named(repository):
+    repository.run()
+    repository.run()
+    assert "HEAD = run 2, " in (out := repository.compare("1", "HEAD", code=0).out)
+    assert "(the newest of its 2 runs)" in out
+
+
+# --- what is missing -------------------------------------------------------------------------------------------------
+
+
+def test_series_that_the_new_run_should_have_end_with_4_and_are_named(perfsvc):
+    measured(perfsvc)
+    measured(perfsvc, "--select", "scale/beta")
+    out = perfsvc("compare", "1", "2", code=4).out
+    assert "2 of 3 series are missing in run 2: scale/alpha[n=100], scale/gamma[n=100]" in out
+    assert "--select, --exclude and --device limit what is compared" in out
+    assert out.endswith("0 regressions, 0 improvements, 1 unchanged, 2 missing\n")
+    text = perfsvc("compare", "1", "2", "--format", "github", code=4).out
+    assert "2 of 3 series are missing in run 2" in text
+    assert perfsvc("compare", "1", "2", "--format", "junit", code=4).out.count('<failure type="missing"') == 2
+
+
+def test_only_what_is_selected_is_compared_and_missed(perfsvc):
+    measured(perfsvc)
+    measured(perfsvc, "--select", "scale/beta")
+    for limits in (("--select", "scale/beta"), ("--exclude", "scale/alpha", "--exclude", "scale/gamma")):
+        found = perfsvc("compare", "1", "2", *limits, "--format", "json", code=0).json
+        assert [row["case"] for row in found["verdicts"]] == [CASES[1]]
+    assert "is missing in run 2: scale/gamma" in perfsvc("compare", "1", "2", "--exclude", "scale/alpha", code=4).out
+    ended = perfsvc("compare", "1", "2", "--select", "scale/delta", code=2)
+    assert "neither run has a case that is selected" in ended.err
+
+
+def test_a_gpu_that_the_new_run_does_not_have_is_missing_unless_it_is_not_asked_for(perfsvc):
+    other = perfsvc.folder / "other.json"
+    other.write_text(json.dumps({"cases": {"*": USUAL}, "uuid": "FAKE-1"}))
+    measured(perfsvc, "--device", f"fake:{other}")
+    measured(perfsvc)
+    out = perfsvc("compare", "1", "2", code=4).out
+    assert "3 of 6 series are missing in run 2: scale/alpha[n=100], scale/beta[n=100], scale/gamma[n=100]" in out
+    perfsvc("compare", "1", "2", "--device", "FAKE-0", code=0)
+    perfsvc("compare", "1", "2", "--device", "FAKE-1", code=4)
+    assert len(perfsvc("compare", "1", "2", "--device", "Fake GPU", "--format", "json").json["verdicts"]) == 6
+
+
+def test_what_was_over_budget_is_not_missing(perfsvc):
+    measured(perfsvc)
+    with contextlib.closing(sqlite3.connect(perfsvc.database)) as connection, connection:
+        connection.execute("update measurements set wall_s = 10")
+    ran = measured(perfsvc, "--budget", "25s", "--format", "json")
+    over = [row["case"] for row in ran.json["over_budget"]]
+    assert len(over) == 2
+    assert f"over budget in run 2, and not missing: {', '.join(over)}\n" in perfsvc("compare", "1", "2", code=0).out
+    found = perfsvc("compare", "1", "2", "--format", "json", code=0).json
+    assert [row["case"] for row in found["over_budget"]] == over
+    assert found["counts"] == {"unchanged": 1}
+    assert "over budget in run 2" in perfsvc("compare", "1", "2", "--format", "github", code=0).out
+
+
+# --- answers of other runs -------------------------------------------------------------------------------------------
+
+
+def first_binary(perfsvc):
+    """Return the digest of the module that beta ran in the first run."""
+    ((digest,),) = perfsvc.rows(
+        "select distinct sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
+        "where role = 'module' and run_id = 1 and variant = 'beta'"
+    )
+    return digest
+
+
+@pytest.fixture
+def confirmed(perfsvc):
+    """Two runs of the old code, and two of the new one: only the first of these was measured again."""
+    suite = perfsvc.own("scale")
+    perfsvc.play({"*": USUAL})
+    for _ in range(2):
+        perfsvc.fake("--replicas", "2", suite=suite, code=0)
+    old = first_binary(perfsvc)
+    perfsvc.rebuild(suite)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW, old: USUAL})
+    perfsvc.fake("--replicas", "2", "--confirm", suite=suite, code=1)
+    perfsvc.fake("--replicas", "2", suite=suite, code=1)
+    assert perfsvc.rows("select run_id, baseline_run_id, cause from confirmations") == [(3, 1, "kernel")]
+    return perfsvc
+
+
+def beta(ended):
+    (row,) = [row for row in ended.json["verdicts"] if row["case"] == CASES[1]]
+    return row
+
+
+@pytest.mark.parametrize("pair", [("1", "3"), ("2", "3"), ("1", "4"), ("2", "4"), ("@baseline", "4")])
+def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(confirmed, pair):
+    row = beta(confirmed("compare", *pair, "--format", "json", code=1))
+    assert (row["verdict"], row["cause"]) == ("regression", "kernel")
+    assert "measured in turn, its code is 5.0 % slower than the baseline's" in row["reason"]
+    assert row["reason"].endswith(", as run 3 had it measured") is (pair[1] == "4")
+    assert row["reason"].count("measured in turn") == 1
+
+
+def test_an_answer_about_other_code_is_not_taken_over(confirmed):
+    suite = confirmed.folder / "scale"
+    confirmed.rebuild(suite)
+    confirmed.fake("--replicas", "2", suite=suite, code=1)
+    assert beta(confirmed("compare", "1", "5", "--format", "json", code=1))["cause"] == "unconfirmed"
+
+
+def test_an_answer_about_a_change_back_is_not_taken_over(confirmed):
+    row = beta(confirmed("compare", "4", "1", "--format", "json", code=0))
+    assert (row["verdict"], row["cause"]) == ("improvement", "unconfirmed")
+
+
+def test_a_night_asks_for_its_own_answer(confirmed):
+    causes = confirmed.rows("select run_id, cause from verdicts where verdict = 'regression' order by run_id")
+    assert causes == [(3, "kernel"), (4, "unconfirmed")]
