@@ -1,5 +1,7 @@
 """What arrives at which target on which night: routes, reminders and digests, by whole nights and a real web server."""
 
+import json
+import platform
 import sqlite3
 import subprocess
 from collections import defaultdict
@@ -107,6 +109,24 @@ def test_each_target_receives_what_its_routes_take_on_the_night_it_happens(night
     assert titles["team"].startswith("scale/alpha[n=100] failed, 2 resolved findings")
     nights.nights.usual()
     assert nights.titles() == {}
+
+
+def test_a_lost_gpu_reaches_those_who_mend_machines(nights):
+    folder, second = nights.perfsvc.folder, "gpu-1.json"
+    settings = (folder / "perfsvc.toml").read_text()
+    (folder / "perfsvc.toml").write_text(settings.replace('script.json"]', f'script.json", "fake:{second}"]'))
+    (folder / second).write_text(json.dumps({"cases": {"*": USUAL}, "uuid": "GPU-1", "model": "H100"}))
+    assert nights.titles() == {}
+    lost = folder / f"{second}.lost"
+    lost.touch()
+    title = f"GPU-1 (H100) on host {platform.node()} is missing"
+    assert nights.titles() == {"team": title, "ops": title}
+    assert nights.titles() == {}
+    nights.let_a_week_pass()
+    titles = nights.titles()
+    assert titles["team"] == titles["ops"] == f"{title}, unseen for 7 days"
+    lost.unlink()
+    assert set(nights.titles()) == {"team"}
 
 
 def test_a_finding_comes_with_its_commits_its_levels_and_the_command_that_shows_more(nights):
