@@ -1,0 +1,135 @@
+"""The commits behind a finding, and the levels of its worst series in recent nights."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    DeviceInfo,
+    Environment,
+    Estimate,
+    Finding,
+    FindingState,
+    Measurement,
+    MovedSeries,
+    Provenance,
+    RunState,
+    Series,
+    Status,
+    Work,
+)
+from perfsvc.service.notify.background import COMMITS, NIGHTS, background
+from perfsvc.store import MeasurementEntry, Store
+
+STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
+GPU = DeviceInfo("cuda", "cuda:0", "GPU-1", "NVIDIA H100", "sm_90")
+CASE, OTHER = (Case("scale", variant, (("n", 100),)) for variant in ("beta", "alpha"))
+TIME = Series(CASE, GPU.uuid, GPU.model)
+CYCLES = Series(CASE, GPU.uuid, GPU.model, "cycles")
+ENVIRONMENT = Environment("580.1", "nvcc 13.0", 700.0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "perfsvc.db") as opened:
+        opened.devices.put(GPU)
+        yield opened
+
+
+def night(store, seconds, *, suite="kernels", dirty=False, case=CASE):
+    """Store a night that measured a case, which failed if there is no time; return the night."""
+    day = STARTED + timedelta(days=len(store.nights.list()))
+    number = store.nights.begin(host="host", started=day, suite=suite, command_line="", settings={})
+    store.nights.put_revision(number, commit="abc", dirty=dirty, digest="")
+    run = store.runs.begin(Provenance(started=day, command_line="", suite=suite), night=number)
+    for replica in range(2):
+        status = Status.OK if seconds else Status.FAILED
+        samples = (seconds,) * 3 if seconds else ()
+        metrics = {"cycles": seconds * 1e9} if seconds else {}
+        result = Measurement(case, GPU.uuid, replica, status, samples_s=samples, metrics=metrics)
+        estimate = Estimate(seconds, seconds, seconds, 3) if seconds else None
+        store.measurements.put(run, [MeasurementEntry(result, ENVIRONMENT, Work(), estimate)])
+    store.runs.end(run, RunState.FINISHED)
+    return store.nights.get(number)
+
+
+def finding(series=TIME, root_cause=""):
+    moved = (MovedSeries(series, 1.1, None, None, 1, 1e-4, 1e-4, 2),) if series else ()
+    return Finding(1, Cause.KERNEL, root_cause, 1, 1, FindingState.OPEN, "", "", "", STARTED, moved)
+
+
+def test_the_levels_are_those_of_the_clean_nights_of_the_suite_with_gaps_for_failures(store):
+    for seconds in (1e-4, 2e-4, None):
+        night(store, seconds)
+    night(store, 7e-4, dirty=True)
+    night(store, 8e-4, suite="others")
+    night(store, 9e-4, case=OTHER)
+    last = night(store, 3e-4)
+    later = night(store, 5e-4)
+    levels = background(store, finding(), last).levels
+    assert levels == (pytest.approx(1e-4), pytest.approx(2e-4), None, pytest.approx(3e-4))
+    assert len(background(store, finding(), later).levels) == 5
+
+
+def test_any_metric_has_levels(store):
+    for seconds in (1e-4, 2e-4):
+        last = night(store, seconds)
+    behind = background(store, finding(CYCLES), last)
+    assert (behind.series, behind.levels) == (CYCLES, (pytest.approx(1e5), pytest.approx(2e5)))
+
+
+def test_no_more_than_the_newest_nights_are_drawn(store):
+    for number in range(NIGHTS + 3):
+        last = night(store, (1 + number) * 1e-4)
+    levels = background(store, finding(), last).levels
+    assert len(levels) == NIGHTS
+    assert levels[-1] == pytest.approx((NIGHTS + 3) * 1e-4)
+
+
+def test_a_finding_about_something_missing_has_no_levels(store):
+    behind = background(store, finding(None, "GPU-1 on host a"), night(store, 1e-4))
+    assert (behind.series, behind.levels, behind.commits) == (None, (), ())
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository of seven commits: its folder and their hashes, oldest first."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    who = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+
+    def git(*arguments):
+        command = ["git", "-C", folder, *who, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    git("init", "-q")
+    for number in range(7):
+        git("commit", "-q", "--allow-empty", "-m", f"commit {number}")
+    return folder, git("log", "--reverse", "--format=%h", "--abbrev=9")
+
+
+def test_the_commits_are_those_that_the_root_cause_names(store, repository):
+    folder, hashes = repository
+    last = night(store, 1e-4, suite=str(folder))
+    behind = background(store, finding(root_cause=f"{hashes[0]}..{hashes[6]}"), last)
+    assert [commit.subject for commit in behind.commits] == [f"commit {number}" for number in (6, 5, 4, 3, 2)]
+    assert (len(behind.commits), behind.commit_count) == (COMMITS, 6)
+    alone = background(store, finding(root_cause=hashes[3]), last)
+    assert ([commit.subject for commit in alone.commits], alone.commit_count) == (["commit 3"], 1)
+
+
+@pytest.mark.parametrize(
+    "root_cause",
+    ["", "the code of run 7", "nvcc 13.0.88 → nvcc 14.0", "GPU GPU-1", "--output=x", "0000000..1111111", "HEAD"],
+)
+def test_a_root_cause_without_commits_that_are_here_has_none(store, repository, root_cause):
+    last = night(store, 1e-4, suite=str(repository[0]))
+    assert background(store, finding(root_cause=root_cause), last).commits == ()
+
+
+def test_a_suite_that_is_not_here_has_no_commits(store, tmp_path):
+    last = night(store, 1e-4, suite=str(tmp_path / "gone"))
+    assert background(store, finding(root_cause="0123456..1234567"), last).commits == ()
