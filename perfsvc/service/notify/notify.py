@@ -78,12 +78,12 @@ def notify(
 def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now: datetime) -> None:
     """Store the message of each target that has news, or that is due for a digest."""
     news = _news(store, night, settings, now)
-    known = cache(lambda number: background(store, store.findings.get(number), night))
+    known = cache(lambda finding: background(store, finding, night))
     texts: dict[str, MessageText] = {}
     reminded: set[int] = set()
     for target in settings.targets:
         if own := news_for([route for route in settings.route if target in route.targets], news):
-            body = words.body(own, settings.page, lambda finding: known(finding.id))
+            body = words.body(own, settings.page, known)
             texts[target] = MessageText(words.title(own), body)
             reminded.update(reminder.finding.id for reminder in own.reminders)
     if settings.digest != NEVER:

@@ -13,6 +13,9 @@ WEEK = timedelta(days=7)
 EARLY = timedelta(hours=12)
 """A period is over this much earlier, because nights do not notify people at the same time each day."""
 
+NEWS = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.REOPENED})
+"""The events that a message reports while a finding is open, if no person caused them."""
+
 BY_PEOPLE = frozenset({EventKind.ACKNOWLEDGED, EventKind.ASSIGNED, EventKind.COMMENTED, EventKind.SPLIT})
 """The events that show that a person has seen an open finding."""
 
@@ -79,13 +82,11 @@ def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -
 
 
 def _reminder(finding: Finding, events: Sequence[FindingEvent], period: timedelta, now: datetime) -> Reminder | None:
-    times: dict[str, list[datetime]] = {"person": [], "reminder": [], "news": []}
-    for event in events:
-        is_by_person = bool(event.by) or event.kind in BY_PEOPLE
-        times["person" if is_by_person else "reminder" if event.kind is EventKind.REMINDED else "news"].append(event.at)
-    since = max(times["news"], default=now)
-    last = max([since, *times["reminder"]])
-    is_seen = any(at > since for at in times["person"])
+    news = [event.at for event in events if event.kind in NEWS and not event.by]
+    reminded = [event.at for event in events if event.kind is EventKind.REMINDED]
+    since = max(news, default=now)
+    last = max([since, *reminded])
+    is_seen = any(event.at > since for event in events if event.by or event.kind in BY_PEOPLE)
     if is_seen or now - last < period - min(EARLY, period / 2):
         return None
     return Reminder(finding, since, (now - since + EARLY) // timedelta(days=1))
