@@ -1,15 +1,15 @@
 """What a message adds to a finding: the commits behind it, and the recent levels of its worst series."""
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache, cached_property
 from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.model import Commit, Finding, Series
+from perfsvc.model import MAX_ERROR, Commit, Finding, Series
 from perfsvc.service.git import newest_commits
 from perfsvc.store import NightRow, SeriesInRun, Store
 
@@ -40,32 +40,45 @@ class Background:
     levels: tuple[float | None, ...] = ()
 
 
-def background(store: Store, finding: Finding, night: NightRow) -> Background:
-    """Return the background of a finding, as a night of its suite knows it."""
-    commits, count = _commits(Path(night.suite), finding.root_cause)
-    series = finding.worst.series if finding.worst else None
-    return Background(commits, count, series, _levels(store, series, night) if series else ())
+class Backgrounds:
+    """Looks up what is behind findings, as a night knows it; findings of the same runs share what is read.
 
+    Args:
+        store: the database.
+        night: the night whose message names the findings.
+    """
 
-def _commits(suite: Path, root_cause: str) -> tuple[tuple[Commit, ...], int]:
-    named = _COMMITS.fullmatch(root_cause)
-    return newest_commits(suite, named[1] or "", named[2], COMMITS) if named else ((), 0)
+    def __init__(self, store: Store, night: NightRow) -> None:
+        self._store, self._night = store, night
+        self._histories = cache(store.series.histories)
 
+    def of(self, finding: Finding) -> Background:
+        """Return the background of a finding."""
+        named = _COMMITS.fullmatch(finding.root_cause)
+        suite = Path(self._night.suite)
+        commits, count = newest_commits(suite, named[1] or "", named[2], COMMITS) if named else ((), 0)
+        series = finding.worst.series if finding.worst else None
+        return Background(commits, count, series, self._levels(series) if series else ())
 
-def _levels(store: Store, series: Series, night: NightRow) -> tuple[float | None, ...]:
-    """Return the levels of a series in the newest clean nights of the suite that measured it."""
-    nights = {
-        other.run
-        for other in store.nights.list()
-        if other.run is not None and other.suite == night.suite and not other.dirty and other.id <= night.id
-    }
-    history = store.series.case_history(series.case.id, series.device)
-    measured = sorted({in_run.run for in_run in history if in_run.run in nights})[-NIGHTS:]
-    return tuple(map(_level, _history(store, series, measured)))
+    def _levels(self, series: Series) -> tuple[float | None, ...]:
+        """Return the levels of a series in the newest clean nights of the suite that measured it."""
+        history = self._store.series.case_history(series.case.id, series.device)
+        runs = tuple(sorted({in_run.run for in_run in history if in_run.run in self._runs})[-NIGHTS:])
+        if not runs:
+            return ()
+        return tuple(map(_level, self._histories(runs, errors=series.metric == MAX_ERROR).get(series, [])))
 
-
-def _history(store: Store, series: Series, runs: Collection[int]) -> list[SeriesInRun]:
-    return store.series.histories(runs, errors=True).get(series, []) if runs else []
+    @cached_property
+    def _runs(self) -> set[int]:
+        """The runs of the clean nights of the suite, up to the night."""
+        return {
+            other.run
+            for other in self._store.nights.list()
+            if other.run is not None
+            and other.suite == self._night.suite
+            and not other.dirty
+            and other.id <= self._night.id
+        }
 
 
 def _level(in_run: SeriesInRun) -> float | None:

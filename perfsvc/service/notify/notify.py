@@ -13,7 +13,7 @@ from perfsvc.errors import NotSentError
 from perfsvc.model import MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier
 from perfsvc.service.notify import weekly, words
-from perfsvc.service.notify.background import background
+from perfsvc.service.notify.background import Backgrounds
 from perfsvc.service.notify.news import News, missing_cases, news_of
 from perfsvc.service.notify.routes import news_for
 from perfsvc.store import DeliveryRow, NightRow, Store
@@ -78,12 +78,12 @@ def notify(
 def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now: datetime) -> None:
     """Store the message of each target that has news, or that is due for a digest."""
     news = _news(store, night, settings, now)
-    known = cache(lambda finding: background(store, finding, night))
+    backgrounds = cache(Backgrounds(store, night).of)
     texts: dict[str, MessageText] = {}
     reminded: set[int] = set()
     for target in settings.targets:
         if own := news_for([route for route in settings.route if target in route.targets], news):
-            body = words.body(own, settings.page, known)
+            body = words.body(own, settings.page, backgrounds)
             texts[target] = MessageText(words.title(own), body)
             reminded.update(reminder.finding.id for reminder in own.reminders)
     if settings.digest != NEVER:

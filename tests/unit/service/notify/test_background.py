@@ -21,7 +21,7 @@ from perfsvc.model import (
     Status,
     Work,
 )
-from perfsvc.service.notify.background import COMMITS, NIGHTS, background
+from perfsvc.service.notify.background import COMMITS, NIGHTS, Backgrounds
 from perfsvc.store import MeasurementEntry, Store
 
 STARTED = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -69,28 +69,28 @@ def test_the_levels_are_those_of_the_clean_nights_of_the_suite_with_gaps_for_fai
     night(store, 9e-4, case=OTHER)
     last = night(store, 3e-4)
     later = night(store, 5e-4)
-    levels = background(store, finding(), last).levels
+    levels = Backgrounds(store, last).of(finding()).levels
     assert levels == (pytest.approx(1e-4), pytest.approx(2e-4), None, pytest.approx(3e-4))
-    assert len(background(store, finding(), later).levels) == 5
+    assert len(Backgrounds(store, later).of(finding()).levels) == 5
 
 
 def test_any_metric_has_levels(store):
     for seconds in (1e-4, 2e-4):
         last = night(store, seconds)
-    behind = background(store, finding(CYCLES), last)
+    behind = Backgrounds(store, last).of(finding(CYCLES))
     assert (behind.series, behind.levels) == (CYCLES, (pytest.approx(1e5), pytest.approx(2e5)))
 
 
 def test_no_more_than_the_newest_nights_are_drawn(store):
     for number in range(NIGHTS + 3):
         last = night(store, (1 + number) * 1e-4)
-    levels = background(store, finding(), last).levels
+    levels = Backgrounds(store, last).of(finding()).levels
     assert len(levels) == NIGHTS
     assert levels[-1] == pytest.approx((NIGHTS + 3) * 1e-4)
 
 
 def test_a_finding_about_something_missing_has_no_levels(store):
-    behind = background(store, finding(None, "GPU-1 on host a"), night(store, 1e-4))
+    behind = Backgrounds(store, night(store, 1e-4)).of(finding(None, "GPU-1 on host a"))
     assert (behind.series, behind.levels, behind.commits) == (None, (), ())
 
 
@@ -114,10 +114,10 @@ def repository(tmp_path):
 def test_the_commits_are_those_that_the_root_cause_names(store, repository):
     folder, hashes = repository
     last = night(store, 1e-4, suite=str(folder))
-    behind = background(store, finding(root_cause=f"{hashes[0]}..{hashes[6]}"), last)
+    behind = Backgrounds(store, last).of(finding(root_cause=f"{hashes[0]}..{hashes[6]}"))
     assert [commit.subject for commit in behind.commits] == [f"commit {number}" for number in (6, 5, 4, 3, 2)]
     assert (len(behind.commits), behind.commit_count) == (COMMITS, 6)
-    alone = background(store, finding(root_cause=hashes[3]), last)
+    alone = Backgrounds(store, last).of(finding(root_cause=hashes[3]))
     assert ([commit.subject for commit in alone.commits], alone.commit_count) == (["commit 3"], 1)
 
 
@@ -127,9 +127,9 @@ def test_the_commits_are_those_that_the_root_cause_names(store, repository):
 )
 def test_a_root_cause_without_commits_that_are_here_has_none(store, repository, root_cause):
     last = night(store, 1e-4, suite=str(repository[0]))
-    assert background(store, finding(root_cause=root_cause), last).commits == ()
+    assert Backgrounds(store, last).of(finding(root_cause=root_cause)).commits == ()
 
 
 def test_a_suite_that_is_not_here_has_no_commits(store, tmp_path):
     last = night(store, 1e-4, suite=str(tmp_path / "gone"))
-    assert background(store, finding(root_cause="0123456..1234567"), last).commits == ()
+    assert Backgrounds(store, last).of(finding(root_cause="0123456..1234567")).commits == ()
