@@ -290,6 +290,11 @@ class _Answering(BaseHTTPRequestHandler):
                 self.send_response(answer)
                 self.end_headers()
 
+    def do_GET(self):
+        self.server.received.append(Received(self.path, dict(self.headers), b""))
+        self.send_response(self.server.answers.pop(0) if self.server.answers else 200)
+        self.end_headers()
+
     def log_message(self, *_):
         """Nothing is printed."""
 

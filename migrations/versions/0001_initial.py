@@ -415,7 +415,7 @@ def upgrade() -> None:
         sa.Column("finding_id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=True),
-        sa.Column("night_id", sa.Integer(), nullable=True),
+        sa.Column("night", sa.Integer(), nullable=True),
         sa.Column("done_by", sa.Text(), nullable=False),
         sa.Column("done_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
@@ -423,13 +423,9 @@ def upgrade() -> None:
             ["finding_id"], ["findings.id"], name="fk_finding_events_finding_id_findings", ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_finding_events_run_id_runs", ondelete="SET NULL"),
-        sa.ForeignKeyConstraint(
-            ["night_id"], ["nights.id"], name="fk_finding_events_night_id_nights", ondelete="SET NULL"
-        ),
         sa.PrimaryKeyConstraint("id", name="pk_finding_events"),
     )
     op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
-    op.create_index("ix_finding_events_night_id", "finding_events", ["night_id"], unique=False)
     op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
     op.create_table(
         "measurements",

@@ -32,6 +32,7 @@ COMMANDS = {
     "dashboard": "Write the pages to read in the morning.",
     "findings": "List what needs attention, and accept, resolve or ignore it.",
     "expect": "List what nights are expected to have, and forget what is gone for good.",
+    "watchdog": "Report hosts whose night is overdue.",
     "baseline": "Set, show and clear pinned baselines.",
     "config": "Show the settings in force and where each comes from.",
     "schedule": "Start nights automatically.",

@@ -254,6 +254,8 @@ def shown(loaded: Loaded) -> Iterator[ShownSetting]:
                 written = f"{variable} ({'set' if is_set[variable] else 'not set'})"
                 target = f"notify.targets.{name}"
                 yield ShownSetting(target, written, loaded.origins.get(target, origin))
+        elif key.dotted == "nightly.heartbeat" and value:
+            yield ShownSetting(key.dotted, f"{value} ({'set' if _set_variables(loaded)[value] else 'not set'})", origin)
         else:
             yield ShownSetting(key.dotted, "" if value is None or value == "" else toml(value, key.unit), origin)
 

@@ -28,6 +28,7 @@ class MessageStore:
         night: int,
         texts: Mapping[str, MessageText],
         *,
+        event: int | None = None,
         reminded: Collection[int] = (),
         now: datetime | None = None,
     ) -> list[Message]:
@@ -39,28 +40,37 @@ class MessageStore:
         Args:
             night: the number of the night.
             texts: the text for each target, by the target's name in the settings.
+            event: the newest event of ``perfsvc watchdog`` that the messages report.
             reminded: the findings that the messages remind of; each gets an event.
             now: the time; by default the current time.
         """
         at = now or datetime.now(UTC)
-        targets: dict[MessageText, list[str]] = defaultdict(list)
-        for target, text in sorted(texts.items()):
-            targets[text].append(target)
         with self._database.writing() as connection:
             stored = _messages_of(connection, night)
             if stored or not texts:
                 return stored
-            for text, of_text in targets.items():
-                key = f"perfsvc-{uuid4().hex}"
-                row = {"night_id": night, "key": key, "title": text.title, "body": text.body, "created_at": at}
-                number = new_id(connection, Messages, row)
-                rows = [{"message_id": number, "target": target, "attempts": 0, "error": ""} for target in of_text]
-                connection.execute(insert(Deliveries), rows)
+            _put(connection, texts, at, night=night, event=event)
             for finding in sorted(reminded):
                 put_event(
                     connection, finding, EventKind.REMINDED, f"in the message of night {night}", night=night, at=at
                 )
             return _messages_of(connection, night)
+
+    def put_of_watchdog(self, event: int, texts: Mapping[str, MessageText]) -> None:
+        """Store what each target receives from ``perfsvc watchdog``, unless a message already reports the event.
+
+        Args:
+            event: the newest event of a finding that the messages report.
+            texts: the text for each target, by the target's name in the settings.
+        """
+        with self._database.writing() as connection:
+            if event > _newest_event(connection):
+                _put(connection, texts, datetime.now(UTC), event=event)
+
+    def newest_event(self) -> int:
+        """Return the newest event of ``perfsvc watchdog`` that a message reports; 0 without such a message."""
+        with self._database.reading() as connection:
+            return _newest_event(connection)
 
     def of_night(self, night: int) -> list[Message]:
         """Return the messages about a night, in the order in which they were stored."""
@@ -102,6 +112,20 @@ class MessageStore:
                 for row in connection.execute(query)
             ]
 
+    def undelivered_of_watchdog(self) -> list[DeliveryRow]:
+        """Return the undelivered messages of ``perfsvc watchdog``, a row for each target, the oldest message first."""
+        query = (
+            select(Messages.key, Messages.title, Messages.body, Deliveries.target)
+            .join(Messages, Messages.id == Deliveries.message_id)
+            .where(Deliveries.sent_at.is_(None), Messages.night_id.is_(None))
+            .order_by(Messages.id, Deliveries.target)
+        )
+        with self._database.reading() as connection:
+            return [
+                DeliveryRow(Message(row.key, row.title, row.body), None, row.target)
+                for row in connection.execute(query)
+            ]
+
     def put_attempt(self, key: str, target: str, *, error: str = "") -> None:
         """Store an attempt, made now, to send the message with a key to a target; ``error`` is why it failed."""
         now = datetime.now(UTC)
@@ -110,6 +134,29 @@ class MessageStore:
         attempt = {"attempts": Deliveries.attempts + 1, "error": error, "tried_at": now}
         with self._database.writing() as connection:
             connection.execute(delivery.values(**attempt, sent_at=None if error else now))
+
+
+def _put(
+    connection: Connection,
+    texts: Mapping[str, MessageText],
+    at: datetime,
+    *,
+    night: int | None = None,
+    event: int | None = None,
+) -> None:
+    """Store the text for each target; targets with the same text share a message."""
+    targets: dict[MessageText, list[str]] = defaultdict(list)
+    for target, text in sorted(texts.items()):
+        targets[text].append(target)
+    for text, of_text in targets.items():
+        row = {"night_id": night, "event_id": event, "key": f"perfsvc-{uuid4().hex}", "created_at": at}
+        number = new_id(connection, Messages, row | {"title": text.title, "body": text.body})
+        rows = [{"message_id": number, "target": target, "attempts": 0, "error": ""} for target in of_text]
+        connection.execute(insert(Deliveries), rows)
+
+
+def _newest_event(connection: Connection) -> int:
+    return connection.scalar(select(func.max(Messages.event_id))) or 0
 
 
 def _messages_of(connection: Connection, night: int) -> list[Message]:

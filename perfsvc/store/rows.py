@@ -228,12 +228,12 @@ class DeliveryRow:
     """A message that has not reached one of its targets.
 
     Attributes:
-        night: the night that the message reports.
+        night: the night that the message reports; None for a message of ``perfsvc watchdog``.
         target: the name of the target in the settings.
     """
 
     message: Message
-    night: int
+    night: int | None
     target: str
 
 

@@ -1,6 +1,7 @@
 """What is no longer there reaches a person once: GPUs, benchmarks, cases, references and hosts."""
 
 import json
+import shutil
 import socket
 import sqlite3
 from contextlib import closing
@@ -22,7 +23,7 @@ devices = {devices}
 replicas = 1
 
 [notify]
-targets = {{ team = "TEAM_URL" }}
+targets = {{ {targets} }}
 
 [dashboard]
 enabled = {page}
@@ -59,8 +60,8 @@ class Box:
     def find(self, number):
         self.script(number).with_name(f"gpu-{number}.json.lost").unlink()
 
-    def settings(self, devices, more="", page=False):
-        text = SETTINGS.format(devices=json.dumps(devices), more=more, page=str(page).lower())
+    def settings(self, devices, more="", page=False, targets='team = "TEAM_URL"'):
+        text = SETTINGS.format(devices=json.dumps(devices), more=more, page=str(page).lower(), targets=targets)
         (self.perfsvc.folder / "perfsvc.toml").write_text(text)
 
     def without(self, text):
@@ -79,6 +80,13 @@ class Box:
         assert code in {None, ended.code}, f"{ended.code}\n{ended.out}\n{ended.err}"
         return [received.json for received in self.receiver.received[before:]]
 
+    def watchdog(self, code):
+        """Return the messages that a watchdog on another machine sends."""
+        before = len(self.receiver.received)
+        with mock.patch("platform.node", return_value="w"):
+            self.perfsvc("watchdog", code=code)
+        return [received.json for received in self.receiver.received[before:]]
+
     def stage(self, night, name="expect"):
         ((state, message, cure, code),) = self.perfsvc.rows(
             "select state, message, cure, exit_code from stages where night_id = ? and name = ?", night, name
@@ -90,6 +98,7 @@ class Box:
         with closing(sqlite3.connect(self.perfsvc.database)) as connection, connection:
             then = {"form": "%Y-%m-%d %H:%M:%f000", "back": f"-{days} days"}
             connection.execute("update nights set started_at = strftime(:form, started_at, :back)", then)
+            connection.execute("update finding_events set done_at = strftime(:form, done_at, :back)", then)
             connection.execute("update expectations set seen_at = strftime(:form, seen_at, :back)", then)
 
     def findings(self):
@@ -227,3 +236,85 @@ def test_an_overdue_host_is_reported_by_the_night_of_another_once_and_is_back_wi
     (message,) = box.night(code=0, host="b")
     assert message["title"] == "host b is back"
     assert box.night(code=0, host="a") == []
+
+
+def test_the_watchdog_reports_an_overdue_host_once_without_a_suite(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0, host="a")
+    shutil.rmtree(box.suite)
+    assert box.watchdog(code=0) == []
+    box.age(days=2)
+    (message,) = box.watchdog(code=5)
+    assert message["title"] == "host a is missing"
+    assert message["message"].startswith(
+        "perfsvc watchdog on w\n\nFinding 1 (new): missing, host a\nlast seen in night 1, "
+    )
+    assert box.watchdog(code=5) == []
+    assert box.findings() == [("missing", "host a", "open")]
+    shown = box.perfsvc("findings", "show", "1", code=0).out
+    assert "raised" in shown
+    box.perfsvc("expect", "forget", "a", code=0)
+    assert box.watchdog(code=0) == []
+    assert box.findings()[0][2] == "resolved"
+
+
+def test_a_watchdog_sends_again_what_did_not_arrive_and_a_night_reports_what_a_watchdog_could_not(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0, host="a")
+    box.age(days=2)
+    box.receiver.answers = [400]  # refused for good, so that it is not tried again at once
+    assert len(box.watchdog(code=5)) == 1
+    (message,) = box.watchdog(code=5)
+    assert message["title"] == "host a is missing"
+    assert box.night(host="a")[0]["title"] == "host a is back"
+    box.age(days=2)
+    with_targets = (box.perfsvc.folder / "perfsvc.toml").read_text()
+    box.settings(["fake:gpu-0.json"], targets="")
+    assert box.watchdog(code=5) == []
+    (box.perfsvc.folder / "perfsvc.toml").write_text(with_targets)
+    assert box.night(code=5, host="b") == []
+    box.age(days=1)
+    (message,) = box.night(code=5, host="b")
+    assert message["title"] == "host a is missing"
+    assert box.night(code=5, host="b") == []
+
+
+def test_an_ignored_absence_does_not_change_the_exit_code(box):
+    box.night(code=0)
+    box.lose(1)
+    assert len(box.night(code=5)) == 1
+    box.perfsvc("findings", "ignore", "1", "--comment", "it is in repair", code=0)
+    assert box.night(code=0) == []
+    box.find(1)
+    assert box.night(code=0)[0]["title"].endswith(" is back")
+
+
+def test_the_heartbeat_is_pinged_at_start_and_end_or_failure_and_never_fails_the_night(box):
+    box.settings(["fake:gpu-0.json"], more='[nightly]\nheartbeat = "HEARTBEAT_URL"\n')
+    url = f"http://127.0.0.1:{box.receiver.server_port}/ping/secret"
+
+    def pings(value, code):
+        before = len(box.receiver.received)
+        box.perfsvc.environment["HEARTBEAT_URL"] = value
+        ended = box.perfsvc("nightly", code=code)
+        paths = [received.path for received in box.receiver.received[before:] if received.content == b""]
+        return paths, ended.out + ended.err
+
+    assert pings(url, 0)[0] == ["/ping/secret/start", "/ping/secret"]
+    assert pings(f"{url}?rid=1", 0)[0] == ["/ping/secret/start?rid=1", "/ping/secret?rid=1"]
+    box.receiver.answers = [500, 500]
+    paths, shown = pings(url, 0)
+    assert paths == ["/ping/secret/start", "/ping/secret/start", "/ping/secret"]
+    assert "the heartbeat did not arrive (start): the monitor answered 500" in shown
+    paths, shown = pings("http://127.0.0.1:1/secret", 0)
+    assert paths == []
+    assert "the heartbeat did not arrive (end): " in shown
+    assert "secret" not in shown
+    assert "HEARTBEAT_URL is not set" in pings("", 0)[1]
+    assert "holds no http or https URL" in pings("file:///etc/passwd", 0)[1]
+    box.lose(0)
+    assert pings(url, 5)[0] == ["/ping/secret/start", "/ping/secret/fail"]
+    box.find(0)
+    with mock.patch("perfsvc.service.nightly.stages.judge_measured", side_effect=KeyboardInterrupt):
+        assert pings(url, 130)[0] == ["/ping/secret/start", "/ping/secret/fail"]
+    assert "HEARTBEAT_URL (set)" in box.perfsvc("config", "show", code=0).out

@@ -3,9 +3,20 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from perfsvc.model import Case, EventKind, ExpectedKind, Finding, FindingState, Judgement, Series, Verdict
+from perfsvc.model import (
+    Case,
+    Cause,
+    EventKind,
+    ExpectedKind,
+    Finding,
+    FindingEvent,
+    FindingState,
+    Judgement,
+    Series,
+    Verdict,
+)
 from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, StageRow, StageState, Store
 from perfsvc.store.messages import ABANDONED
@@ -15,6 +26,9 @@ HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
 
 NOTIFY = "notify"
 """The stage that notifies people."""
+
+LATE = timedelta(hours=1)
+"""A night reports what a watchdog found that long ago and did not report: it may have no target."""
 
 LOOK_BACK = 30
 """The most nights that are searched for the last result of a case."""
@@ -33,7 +47,7 @@ class News:
     """What is new in a night.
 
     Attributes:
-        night: the night.
+        night: the night; None for the news of ``perfsvc watchdog``.
         raised: new findings.
         reopened: resolved findings that show again.
         extended: standing findings with more cases.
@@ -42,9 +56,10 @@ class News:
         stages: failed stages that did not fail with the same message when people were last notified.
         reminders: findings that no person has done anything with for long.
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
+        event: the newest event of ``perfsvc watchdog`` among the news; None without one.
     """
 
-    night: NightRow
+    night: NightRow | None
     raised: tuple[Finding, ...] = ()
     reopened: tuple[Finding, ...] = ()
     extended: tuple[ExtendedFinding, ...] = ()
@@ -53,6 +68,7 @@ class News:
     stages: tuple[StageRow, ...] = ()
     reminders: tuple[Reminder, ...] = ()
     missing: Mapping[int, Collection[Case]] = field(default_factory=dict)
+    event: int | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -69,27 +85,45 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     """
     night = store.nights.get(number)
     notified, pending = _earlier_nights(store, night)
-    events = _events(store, [*pending, night])
+    late = _of_watchdog(store, datetime.now(UTC) - LATE)
+    news = _news(store, night, [*_events(store, [*pending, night]), *late], about)
+    if "failed" in about:
+        news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
+    return news
+
+
+def hosts_news(store: Store, about: Collection[str]) -> News:
+    """Return what ``perfsvc watchdog`` found and no message reports yet.
+
+    Args:
+        store: the database, with the findings as the watchdog left them.
+        about: what people want to be notified about: ``new``, ``resolved``.
+    """
+    return _news(store, None, _of_watchdog(store, datetime.now(UTC)), about)
+
+
+def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent], about: Collection[str]) -> News:
+    """Return what events did to findings; of the kinds of events of a finding, the most important one counts."""
     findings = {finding.id: finding for finding in store.findings.all()} if events else {}
-    changed: dict[EventKind, list[Finding]] = {}
-    for finding_id, of_finding in events.items():
-        if kind := _most_important(findings[finding_id], of_finding):
-            changed.setdefault(kind, []).append(findings[finding_id])
-    news = News(night)
+    texts: dict[int, dict[EventKind, str]] = defaultdict(dict)
+    for event in events:
+        texts[event.finding][event.kind] = event.text
+    changed: dict[EventKind, list[Finding]] = defaultdict(list)
+    for number, of_finding in texts.items():
+        if kind := _most_important(findings[number], of_finding):
+            changed[kind].append(findings[number])
+    news = News(night, event=max((event.id for event in events if _is_of_watchdog(event)), default=None))
     if "new" in about:
         news = replace(
             news,
-            raised=tuple(changed.get(EventKind.RAISED, ())),
-            reopened=tuple(changed.get(EventKind.REOPENED, ())),
+            raised=tuple(changed[EventKind.RAISED]),
+            reopened=tuple(changed[EventKind.REOPENED]),
             extended=tuple(
-                ExtendedFinding(finding, events[finding.id][EventKind.JOINED])
-                for finding in changed.get(EventKind.JOINED, ())
+                ExtendedFinding(finding, texts[finding.id][EventKind.JOINED]) for finding in changed[EventKind.JOINED]
             ),
         )
     if "resolved" in about:
-        news = replace(news, resolved=tuple(changed.get(EventKind.RESOLVED, ())))
-    if "failed" in about:
-        news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
+        news = replace(news, resolved=tuple(changed[EventKind.RESOLVED]))
     return news
 
 
@@ -157,14 +191,32 @@ def _notified_at(night: NightRow) -> datetime:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def _events(store: Store, nights: Iterable[NightRow]) -> dict[int, dict[EventKind, str]]:
-    """Return, by finding, the kinds of events that nights and their runs caused, with the last text of each."""
-    events: dict[int, dict[EventKind, str]] = {}
-    for night in nights:
-        of_run = store.findings.events(run=night.run) if night.run is not None else []
-        for event in (*of_run, *store.findings.events(night=night.id)):
-            events.setdefault(event.finding, {})[event.kind] = event.text
-    return events
+def _events(store: Store, nights: Iterable[NightRow]) -> list[FindingEvent]:
+    """Return the events of findings that nights and their runs caused, in this order."""
+    return [
+        event
+        for night in nights
+        for of_night in (
+            store.findings.events(run=night.run) if night.run is not None else [],
+            store.findings.events(night=night.id),
+        )
+        for event in of_night
+    ]
+
+
+def _of_watchdog(store: Store, before: datetime) -> list[FindingEvent]:
+    """Return the events until a moment that ``perfsvc watchdog`` caused and no message reports yet."""
+    reported = store.messages.newest_event()
+    about_absences = {finding.id for finding in store.findings.all() if finding.cause is Cause.MISSING}
+    return [
+        event
+        for event in (store.findings.events() if about_absences else [])
+        if event.id > reported and event.finding in about_absences and _is_of_watchdog(event) and event.at <= before
+    ]
+
+
+def _is_of_watchdog(event: FindingEvent) -> bool:
+    return event.run is None and event.night is None and not event.by
 
 
 def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKind | None:

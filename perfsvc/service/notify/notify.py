@@ -14,7 +14,7 @@ from perfsvc.model import MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier
 from perfsvc.service.notify import weekly, words
 from perfsvc.service.notify.background import Backgrounds
-from perfsvc.service.notify.news import News, missing_cases, news_of
+from perfsvc.service.notify.news import News, hosts_news, missing_cases, news_of
 from perfsvc.service.notify.routes import news_for
 from perfsvc.store import DeliveryRow, NightRow, Store
 
@@ -60,18 +60,67 @@ def notify(
     deliveries = [delivery for delivery in store.messages.undelivered(night) if delivery.target in targets]
     if not deliveries:
         return "nothing new"
-    waiting = {target: [delivery for delivery in deliveries if delivery.target == target] for target in targets}
-    addresses = {
-        target: (os.environ if environment is None else environment).get(variable, "").strip()
-        for target, variable in targets.items()
-    }
-    sender = _Sender(store, notifier(), targets, addresses, report)
+    addresses = _addresses(targets, environment)
+    return _deliver(deliveries, _Sender(store, notifier(), targets, addresses, report), sleep)
+
+
+def notify_of_hosts(
+    store: Store,
+    host: str,
+    settings: Settings,
+    report: Callable[[str], object],
+    *,
+    environment: Mapping[str, str] | None = None,
+    notifier: Callable[[], Notifier] = AppriseNotifier,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Send which hosts ``perfsvc watchdog`` found overdue or back, and return a sentence on what was sent.
+
+    Args:
+        store: the database, with the findings as the watchdog left them.
+        host: this machine, on which the watchdog runs.
+        settings: whom to notify, about what, and where the site is.
+        report: receives a sentence about each target that does not accept its message.
+        environment: the variables that hold the addresses of targets; None for those of this process.
+        notifier: makes the notifier; called only if there is something to send.
+        sleep: waits, in seconds.
+
+    Raises:
+        NotSentError: a target did not accept its message; it is sent again with the next watchdog.
+        MissingPackageError: there is something to send, and Apprise is not installed.
+    """
+    targets = settings.notify.targets
+    if not targets:
+        return "no messages are sent: notify.targets is empty"
+    news = hosts_news(store, settings.notify.about)
+    texts = {}
+    for target in targets:
+        if own := news_for([route for route in settings.notify.route if target in route.targets], news):
+            body = words.body(own, settings.notify.page, begin=f"perfsvc watchdog on {host}")
+            texts[target] = MessageText(words.title(own), body)
+    if texts and news.event is not None:
+        store.messages.put_of_watchdog(news.event, texts)
+    deliveries = [delivery for delivery in store.messages.undelivered_of_watchdog() if delivery.target in targets]
+    if not deliveries:
+        return "nothing new"
+    addresses = _addresses(targets, environment)
+    return _deliver(deliveries, _Sender(store, notifier(), targets, addresses, report), sleep)
+
+
+def _addresses(targets: Mapping[str, str], environment: Mapping[str, str] | None) -> dict[str, str]:
+    variables = os.environ if environment is None else environment
+    return {target: variables.get(variable, "").strip() for target, variable in targets.items()}
+
+
+def _deliver(deliveries: Sequence[DeliveryRow], sender: "_Sender", sleep: Callable[[float], None]) -> str:
+    """Send messages, with some attempts for each target; raises ``NotSentError`` if one has not arrived."""
+    waiting = {target: [delivery for delivery in deliveries if delivery.target == target] for target in sender.targets}
     for pause in PAUSES_S:
         if any(waiting.values()):
             sleep(pause)
             waiting = {target: sender.send(target, unsent) for target, unsent in waiting.items()}
     if sender.errors:
-        raise _not_sent(sender.errors, targets)
+        raise sender.not_sent("the next watchdog" if deliveries[0].night is None else "the next night")
     return f"sent to {', '.join(dict.fromkeys(delivery.target for delivery in deliveries))}"
 
 
@@ -92,7 +141,7 @@ def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now
             digest = weekly.digest(store, night, since)
             texts[target] = MessageText(words.digest_title(digest), words.digest_body(night, digest, settings.page))
     if texts:
-        store.messages.put(night.id, texts, reminded=reminded, now=now)
+        store.messages.put(night.id, texts, event=news.event, reminded=reminded, now=now)
 
 
 def _news(store: Store, night: NightRow, settings: NotifySettings, now: datetime) -> News:
@@ -108,7 +157,8 @@ class _Sender:
     """Sends messages to targets.
 
     Attributes:
-        errors: the last error of each delivery that has not arrived, by target and night.
+        targets: the targets of the settings, with the variables that hold their addresses.
+        errors: the last error of each delivery that has not arrived, by target and key.
     """
 
     def __init__(
@@ -120,8 +170,8 @@ class _Sender:
         report: Callable[[str], object],
     ) -> None:
         self._store, self._notifier, self._report = store, notifier, report
-        self._targets, self._addresses = targets, addresses
-        self.errors: dict[tuple[str, int], NotSentError] = {}
+        self.targets, self._addresses = targets, addresses
+        self.errors: dict[tuple[str, str], NotSentError] = {}
 
     def send(self, target: str, deliveries: Sequence[DeliveryRow]) -> list[DeliveryRow]:
         """Send a target its messages, oldest first, and return those to try again soon.
@@ -131,17 +181,18 @@ class _Sender:
         for position, delivery in enumerate(deliveries):
             error = self._attempt(target, delivery)
             self._store.messages.put_attempt(delivery.message.key, target, error=error.what if error else "")
-            self.errors.pop((target, delivery.night), None)
+            self.errors.pop((target, delivery.message.key), None)
             if error:
-                self.errors[target, delivery.night] = error
-                self._report(f"{target} did not get the message of night {delivery.night}: {error.what}")
+                self.errors[target, delivery.message.key] = error
+                sender = "the watchdog" if delivery.night is None else f"night {delivery.night}"
+                self._report(f"{target} did not get the message of {sender}: {error.what}")
                 if error.again:
                     return list(deliveries[position:])
         return []
 
     def _attempt(self, target: str, delivery: DeliveryRow) -> NotSentError | None:
         if not self._addresses[target]:
-            variable = self._targets[target]
+            variable = self.targets[target]
             what = f"the environment variable {variable} is not set"
             return NotSentError(what, cure=f"set {variable} where nights begin", again=False)
         try:
@@ -150,11 +201,10 @@ class _Sender:
             return error
         return None
 
-
-def _not_sent(errors: Mapping[tuple[str, int], NotSentError], targets: Mapping[str, str]) -> NotSentError:
-    """Return one error that names every target with a message that has not arrived."""
-    by_target = {target: error for (target, _), error in errors.items()}
-    what = "; ".join(f"{target} did not get its message: {error.what}" for target, error in by_target.items())
-    target, error = next(iter(by_target.items()))
-    cure = error.cure or f'try the address: apprise -vv -b test "${targets[target]}"'
-    return NotSentError(what, cure=f"{cure}; the next night sends it again", again=True)
+    def not_sent(self, next_sender: str) -> NotSentError:
+        """Return one error that names every target with a message that has not arrived."""
+        by_target = {target: error for (target, _), error in self.errors.items()}
+        what = "; ".join(f"{target} did not get its message: {error.what}" for target, error in by_target.items())
+        target, error = next(iter(by_target.items()))
+        cure = error.cure or f'try the address: apprise -vv -b test "${self.targets[target]}"'
+        return NotSentError(what, cure=f"{cure}; {next_sender} sends it again", again=True)

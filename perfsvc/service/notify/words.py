@@ -67,13 +67,20 @@ def title(news: News) -> str:
     return _one_line(", ".join(parts), LONGEST_TITLE)
 
 
-def body(news: News, page: str, background: Callable[[Finding], Background] = lambda _: Background()) -> str:
+def body(
+    news: News,
+    page: str,
+    background: Callable[[Finding], Background] = lambda _: Background(),
+    *,
+    begin: str = "",
+) -> str:
     """Return the body of a message: the night, findings, failures, resolved findings, reminders, a link.
 
     Args:
         news: what is new.
         page: the address of the site, for links; empty without one.
         background: returns what is behind a finding; called for the findings that have a paragraph.
+        begin: the first line of a message that is not about a night.
     """
     site, night = page.rstrip("/"), news.night
     failures = [_one_line(f"{failure.series.case.id}: {failure.reason}") for failure in _distinct(news.broken)]
@@ -81,14 +88,14 @@ def body(news: News, page: str, background: Callable[[Finding], Background] = la
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
     parts = [
-        _night(night),
+        _night(night) if night else begin,
         *_paragraphs(news.raised, "new", site, background),
         *_paragraphs(news.reopened, "shows again", site, background),
         *(
             _paragraph(extended.finding, "more cases", [f"- {extended.text}"], site)
             for extended in news.extended[:IN_FULL]
         ),
-        *_list("Failed cases", failures, f"perfsvc report {night.run}"),
+        *_list("Failed cases", failures, f"perfsvc report {night.run}" if night else ""),
         *_list("Failed stages of the night", [_stage(stage) for stage in news.stages], ""),
         *_list("Resolved", resolved, "perfsvc findings --all"),
         *_list(

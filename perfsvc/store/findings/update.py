@@ -136,7 +136,7 @@ def put_event(
     by: str = "",
 ) -> None:
     """Store an event of a finding: ``run`` or the person ``by`` caused it, or ``night`` noticed an absence."""
-    row = {"finding_id": finding, "kind": kind, "run_id": run, "night_id": night, "done_by": by, "done_at": at}
+    row = {"finding_id": finding, "kind": kind, "run_id": run, "night": night, "done_by": by, "done_at": at}
     row["text"] = text
     connection.execute(insert(FindingEvents).values(row))
 
@@ -149,14 +149,12 @@ def load_events(
     if run is not None:
         where.append(FindingEvents.run_id == run)
     if night is not None:
-        where.append(FindingEvents.night_id == night)
+        where.append(FindingEvents.night == night)
     if finding is not None:
         where.append(FindingEvents.finding_id == finding)
     rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
     return [
-        FindingEvent(
-            row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night_id
-        )
+        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night)
         for row in rows
     ]
 

@@ -172,7 +172,8 @@ class FindingCases(Base):
 class FindingEvents(Base):
     """A change of a finding; ``run_id`` is NULL if a person made it, ``done_by`` is empty if perfsvc made it.
 
-    ``night_id`` is the night that noticed that something is missing or back; NULL if ``perfsvc watchdog`` did.
+    ``night`` is the number of the night that noticed that something is missing or back; NULL if ``perfsvc watchdog``
+    did. It is no foreign key, because people read it when the night itself has been removed.
     """
 
     __tablename__ = "finding_events"
@@ -181,7 +182,7 @@ class FindingEvents(Base):
     finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
     kind: Mapped[EventKind]
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="SET NULL"), index=True)
+    night: Mapped[int | None]
     done_by: Mapped[Free]
     done_at: Mapped[datetime]
     text: Mapped[Free]

@@ -55,7 +55,7 @@ class Stages(Base):
 class Messages(Base):
     """A message about a night or of ``perfsvc watchdog``; a target that receives it twice recognizes the ``key``.
 
-    ``event_id`` is the newest event that a message of the watchdog reports; its ``night_id`` is NULL.
+    ``event_id`` is the newest event of the watchdog that it reports. ``night_id`` is NULL if the watchdog sends it.
     """
 
     __tablename__ = "messages"

@@ -1,0 +1,42 @@
+"""``perfsvc watchdog``."""
+
+import platform
+import sys
+
+import click
+
+from perfsvc.cli import configuration, options, output
+
+
+@click.command("watchdog")
+@click.option(
+    "--every",
+    "every_s",
+    type=options.Duration(),
+    default=None,
+    show_default="expect.every of perfsvc.toml, else 1d",
+    help="How often each host begins a night: 1d, 12h.",
+)
+@options.database
+@options.formats
+def command(*, every_s: float | None, database: str, output_format: str) -> None:
+    """Look for hosts whose night is overdue, and notify people of them. Exits with 5 if there is one.
+
+    For a cron job on a machine that runs no nights: it needs the database and perfsvc.toml, and neither the suite nor a
+    GPU.
+    """
+    from perfsvc.report.export.objects import plain
+    from perfsvc.service.expect import check_hosts
+    from perfsvc.service.notify.notify import notify_of_hosts
+    from perfsvc.store import Store
+
+    settings = configuration.current().loaded.settings
+    with Store.open(database, create=False) as store:
+        missed = check_hosts(store, settings.expect.every if every_s is None else every_s)
+        if output_format == "json":
+            output.show_json({"missing": plain(missed.missing), "here": missed.here, "exit_code": missed.exit_code})
+        else:
+            click.echo(missed.text)
+        sent = notify_of_hosts(store, platform.node(), settings, lambda line: click.echo(line, err=True))
+        click.echo(sent, err=True)
+    sys.exit(missed.exit_code)
