@@ -93,7 +93,7 @@ function sentence(data, place) {
 
 function historyTraces(data, x, colors, chosen) {
   const places = data.runs.map((_, place) => place);
-  const dirty = new Set(data.dirty);
+  const hollow = new Set([...data.dirty, ...data.excluded]);
   const known = places.filter((place) => data.level[place] !== null);
   const seen = data.level.filter((value) => value !== null);
   const floor = seen.length ? Math.min(...seen) : 0;
@@ -110,8 +110,8 @@ function historyTraces(data, x, colors, chosen) {
         arrayminus: known.map((place) => level(place) - (data.low[place] ?? level(place))),
       },
       marker: {
-        size: dots, color: known.map((place) => (dirty.has(place) ? "rgba(0,0,0,0)" : colors.series)),
-        line: { width: known.map((place) => (dirty.has(place) ? 1 : 0)), color: colors.series },
+        size: dots, color: known.map((place) => (hollow.has(place) ? "rgba(0,0,0,0)" : colors.series)),
+        line: { width: known.map((place) => (hollow.has(place) ? 1 : 0)), color: colors.series },
       },
     },
     {

@@ -232,6 +232,22 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "device_id", name="pk_peaks"),
     )
     op.create_table(
+        "exclusions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("case_id", sa.Integer(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("excluded_by", sa.Text(), nullable=False),
+        sa.Column("excluded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("included_by", sa.Text(), server_default="", nullable=False),
+        sa.Column("included_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("deleted", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["case_id"], ["cases.id"], name="fk_exclusions_case_id_cases", ondelete="RESTRICT"),
+        sa.PrimaryKeyConstraint("id", name="pk_exclusions"),
+    )
+    op.create_index("ix_exclusions_case_id", "exclusions", ["case_id"], unique=False)
+    op.create_index("ix_exclusions_run_id_case_id", "exclusions", ["run_id", "case_id"], unique=False)
+    op.create_table(
         "pins",
         sa.Column("lineage_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),

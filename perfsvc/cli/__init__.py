@@ -25,7 +25,7 @@ COMMANDS = {
     "nightly": "Run one unattended night as perfsvc.toml configures it.",
     "check": "Check the suite's kernels without a GPU.",
     "list": "List the cases of the suite.",
-    "runs": "List the runs in the database.",
+    "runs": "List the runs in the database, and exclude or delete bad ones.",
     "show": "Show a case's history.",
     "report": "Show measurements, or export them to a file.",
     "plot": "Draw the rate of each variant in a run.",

@@ -3,10 +3,9 @@
 import click
 
 from perfsvc.cli import options, output
-from perfsvc.cli.findings_command import ListByDefault
 
 
-@click.group("expect", cls=ListByDefault, invoke_without_command=True)
+@click.group("expect", cls=options.ListByDefault, invoke_without_command=True)
 def command() -> None:
     """List what nights are expected to have, because earlier nights had it, and forget what is gone for good.
 

@@ -21,19 +21,6 @@ else:
 _DAYS = {"d": 1, "w": 7}
 
 
-class ListByDefault(click.Group):
-    """A group whose default command is ``list``: ``perfsvc findings --all`` is ``perfsvc findings list --all``."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert ``list`` if no command is given."""
-        names_a_command = bool(args) and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
-        return super().parse_args(ctx, args if names_a_command else ["list", *args])
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of a finding's life."""
-        return list(self.commands)
-
-
 class Until(_ToMoment):
     """A future day (``2026-12-24``), or a time from now (``14d``, ``2w``)."""
 
@@ -67,7 +54,7 @@ def why(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option("--comment", "reason", default="", metavar="TEXT", help=what)
 
 
-@click.group("findings", cls=ListByDefault, invoke_without_command=True)
+@click.group("findings", cls=options.ListByDefault, invoke_without_command=True)
 def command() -> None:
     """List what needs attention, each cause with the cases that it moved, and accept, resolve or ignore it.
 

@@ -102,6 +102,19 @@ points = click.option(
 strict = click.option("--strict", is_flag=True, help="Exit with 3 if a verdict is inconclusive.")
 
 
+class ListByDefault(click.Group):
+    """A group whose default command is ``list``: ``perfsvc findings --all`` is ``perfsvc findings list --all``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Insert ``list`` if no command is given."""
+        names_a_command = bool(args) and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if names_a_command else ["list", *args])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they are defined."""
+        return list(self.commands)
+
+
 class Share(_ToFloat):
     """``3%`` or ``0.03``, as a fraction above zero.
 

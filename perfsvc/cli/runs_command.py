@@ -1,16 +1,32 @@
 """``perfsvc runs``."""
 
+from typing import TYPE_CHECKING
+
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
+
+if TYPE_CHECKING:
+    from perfsvc.service.exclusions import Changed
+
+number = click.argument("run", type=int, metavar="RUN")
+cases = click.argument("cases", nargs=-1, metavar="[CASE]...")
 
 
-@click.command("runs")
+@click.group("runs", cls=options.ListByDefault, invoke_without_command=True)
+def command() -> None:
+    """List the runs in the database, keep bad data out of judging, and delete runs.
+
+    What is excluded stays in the database and is shown struck through. No later run is compared with it.
+    """
+
+
+@command.command("list")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many, newest first.")
 @options.database
 @options.formats
-def command(last: int, database: str, output_format: str) -> None:
-    """List the runs in the database, newest first."""
+def list_(last: int, database: str, output_format: str) -> None:
+    """List the runs, newest first."""
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import runs_table
     from perfsvc.store import Store
@@ -21,3 +37,105 @@ def command(last: int, database: str, output_format: str) -> None:
         output.show_json(plain(rows))
     else:
         output.show(runs_table(rows))
+
+
+@command.command("exclude", short_help="Keep RUN, or CASEs of it, out of judging.")
+@number
+@cases
+@click.option("--reason", required=True, metavar="TEXT", help="Why the data is bad.")
+@options.database
+@options.formats
+def exclude(run: int, cases: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
+    """Keep RUN, a number, out of judging, or only its CASEs: ids or globs such as 'transpose/tiled*'.
+
+    The data stays. Later runs that were compared with it are judged again. A finding that only this data shows is
+    resolved.
+    """
+    from perfsvc.service import exclusions
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        changed = exclusions.exclude(store, run, cases, reason=reason, threshold=configuration.thresholds(None))
+    _report(changed, "excluded from judging", output_format)
+
+
+@command.command("include", short_help="Judge RUN, or CASEs of it, again.")
+@number
+@cases
+@options.database
+@options.formats
+def include(run: int, cases: tuple[str, ...], database: str, output_format: str) -> None:
+    """Judge what of RUN is excluded again, or only its CASEs. Findings that the exclusion resolved are reopened."""
+    from perfsvc.service import exclusions
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        changed = exclusions.include(store, run, cases, threshold=configuration.thresholds(None))
+    _report(changed, "judged again", output_format)
+
+
+@command.command("delete", short_help="Delete RUN with everything that belongs to it.")
+@number
+@click.option("--reason", default="", metavar="TEXT", help="Why you delete it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options.database
+@options.formats
+def delete(run: int, reason: str, yes: bool, database: str, output_format: str) -> None:
+    """Delete RUN with everything that it measured. Only the record of who deleted it, when and why is left.
+
+    A run that a pin or a finding needs is not deleted; the error names the cure.
+    """
+    from perfsvc.report.wording import moment
+    from perfsvc.service import exclusions
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        row = store.runs.get(run)
+        if not yes:
+            measured = f"{sum(row.counts.values())} measurements of {row.cases} cases"
+            began = moment(row.provenance.started)
+            click.confirm(f"delete run {run} of {began} UTC with {measured} for good?", abort=True, err=True)
+        changed = exclusions.delete(store, run, reason=reason, threshold=configuration.thresholds(None))
+    _report(changed, "deleted", output_format)
+
+
+@command.command("history", short_help="List what people excluded, included and deleted.")
+@options.database
+@options.formats
+def history(database: str, output_format: str) -> None:
+    """List what people excluded from judging, included again and deleted: who, when and why. Oldest first."""
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import exclusions_table
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        rows = store.exclusions.all()
+    if output_format == "json":
+        output.show_json(plain(rows))
+    elif rows:
+        output.show(exclusions_table(rows))
+    else:
+        click.echo("no run was excluded or deleted")
+
+
+def _report(changed: "Changed", what: str, output_format: str) -> None:
+    """Print what was changed, and the findings and runs that this changed too."""
+    from perfsvc import units
+    from perfsvc.report.export.objects import plain
+
+    if output_format == "json":
+        output.show_json(plain(changed))
+        return
+    some = f"{units.count(len(changed.cases), 'case')} of " if changed.cases else ""
+    click.echo(f"{some}run {changed.run} {'are' if len(changed.cases) > 1 else 'is'} {what}")
+    findings = (
+        ("resolved", changed.findings.resolved),
+        ("reopened", changed.findings.reopened),
+        ("deleted", changed.deleted_findings),
+    )
+    for word, numbers in findings:
+        for finding in numbers:
+            click.echo(f"finding {finding} is {word}")
+    if changed.judged_again:
+        runs = units.count(len(changed.judged_again), "later run")
+        click.echo(f"{runs} judged again: {', '.join(map(str, changed.judged_again))}")

@@ -11,15 +11,19 @@ from perfsvc.cli import options, output
 @options.database
 @options.formats
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
-    """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline."""
+    """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline.
+
+    A glob or a part of the name is enough if only one case has it; otherwise the cases that have it are listed.
+    """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.history import history_table
-    from perfsvc.service.results import history
+    from perfsvc.service.results import case_named, history
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        rows = history(store, case, device)
+        name = case_named(store, case)
+        rows = history(store, name, device)
     if output_format == "json":
         output.show_json(plain(rows))
     else:
-        output.show(history_table(case, rows))
+        output.show(history_table(name, rows))

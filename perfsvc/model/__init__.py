@@ -47,7 +47,7 @@ from perfsvc.model.profiles import (
     Reason,
     ReasonKind,
 )
-from perfsvc.model.runs import NightRow, OverBudget, Pin, RunRow, RunState, StageRow, StageState
+from perfsvc.model.runs import Exclusion, NightRow, OverBudget, Pin, RunRow, RunState, StageRow, StageState
 from perfsvc.model.static import (
     CheckedKernel,
     CheckVerdict,
@@ -109,6 +109,7 @@ __all__ = [
     "Estimate",
     "EventKind",
     "Evidence",
+    "Exclusion",
     "Expected",
     "ExpectedKind",
     "Explanation",

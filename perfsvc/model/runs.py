@@ -31,6 +31,29 @@ class StageState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Exclusion:
+    """What a person did to a run: excluded it, or a case of it, from judging, or deleted it.
+
+    Attributes:
+        case: the id of the excluded case; empty for the whole run.
+        reason: why.
+        by: the person.
+        included_by: the person who included it again; empty if it is still excluded.
+        included_at: when; None if it is still excluded.
+        deleted: whether the run was deleted.
+    """
+
+    run: int
+    case: str
+    reason: str
+    by: str
+    at: datetime
+    included_by: str = ""
+    included_at: datetime | None = None
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RunRow:
     """One run: where it came from and how much it measured.
 
@@ -38,6 +61,7 @@ class RunRow:
         counts: measurements (not cases) by status; a status without measurements is absent.
         cases: the number of distinct cases.
         devices: the UUIDs of the devices it measured on, sorted.
+        excluded: what of it is excluded from judging; empty if all of it is judged.
     """
 
     id: int
@@ -47,6 +71,12 @@ class RunRow:
     counts: Mapping[Status, int]
     cases: int
     devices: tuple[str, ...]
+    excluded: tuple[Exclusion, ...] = ()
+
+    @property
+    def why_excluded(self) -> str:
+        """Why the whole run is excluded from judging; empty if it is not."""
+        return next((exclusion.reason for exclusion in self.excluded if not exclusion.case), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,7 @@ def _row(
         noise_between=record["noise_between"],
         stopped=_sentences(record["stopped"]),
         notes=(*_rejections(batches), *_sentences(record["note"])),
+        excluded=record.get("excluded") or "",
     )
 
 

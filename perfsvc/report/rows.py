@@ -72,6 +72,7 @@ class ResultRow:
         noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
         stopped: why sampling stopped, each reason once.
         notes: what a reader of its time has to know, each note once.
+        excluded: why it is excluded from judging; empty if it is judged.
     """
 
     case: Case
@@ -99,6 +100,7 @@ class ResultRow:
     noise_between: float | None = None
     stopped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    excluded: str = ""
 
     @property
     def key(self) -> Key:
@@ -231,6 +233,8 @@ class HistoryRow:
         replicas: how many are ok.
         details: only for the newest run of a device and cache state.
         why: why the case became slower than its baseline; empty unless both were profiled.
+        metrics: the level of each metric that explains no time, by name.
+        excluded: why it is excluded from judging; empty if it is judged.
     """
 
     run: int
@@ -250,6 +254,8 @@ class HistoryRow:
     replicas: int
     details: RunDetails | None = None
     why: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

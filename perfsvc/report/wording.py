@@ -14,6 +14,7 @@ from perfsvc.model import (
     CacheState,
     Cause,
     Direction,
+    Exclusion,
     Finding,
     Judgement,
     MovedSeries,
@@ -171,6 +172,12 @@ def details(known: RunDetails) -> list[tuple[str, str]]:
 
 
 some = units.some
+
+
+def exclusion_sentence(exclusion: Exclusion) -> str:
+    """Return what is excluded from judging, by whom and why."""
+    what = f"{exclusion.case} in run {exclusion.run}" if exclusion.case else f"run {exclusion.run}"
+    return f"{what} is excluded from judging, by {exclusion.by} on {exclusion.at:%Y-%m-%d}: {exclusion.reason}"
 
 
 def cache_words(keys: Iterable[Key]) -> dict[Key, str]:

@@ -1,9 +1,9 @@
 """Pin and unpin baselines: ``perfsvc baseline``."""
 
-import getpass
-
 from perfsvc.errors import UsageError
 from perfsvc.model import MAX_ERROR, UNJUDGED, Status
+from perfsvc.service.findings.actions import user_name
+from perfsvc.service.revisions import require_judged
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
@@ -13,6 +13,7 @@ _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
     """Make a run the baseline of its selected series that have a right result; return how many were pinned."""
+    require_judged(store, run)
     levels = store.series.levels(run)
     right = [
         series for series, level in levels.items() if level.status is Status.OK and series.metric not in _NEVER_PINNED
@@ -23,7 +24,7 @@ def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
         raise UsageError(
             f"run {run} has no right result of a selected case", cure=f"see what it has: perfsvc report {run} --summary"
         )
-    store.baselines.pin(run, chosen, by=getpass.getuser(), comment=comment)
+    store.baselines.pin(run, chosen, by=user_name(), comment=comment)
     return len(chosen)
 
 

@@ -1,16 +1,23 @@
 """The stored results of a run (``perfsvc run``, ``perfsvc report``) and the history of a case (``perfsvc show``)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+
+import numpy as np
 
 from perfsvc import judge
-from perfsvc.errors import NotMeasuredError
-from perfsvc.model import Confirmation
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import AUXILIARY, Confirmation
 from perfsvc.report.export import frames
 from perfsvc.report.results import run_report
 from perfsvc.report.rows import HistoryRow, RunDetails, RunReport
 from perfsvc.report.wording import NO_FINDING
 from perfsvc.store import CaseInRun, Store
+from perfsvc.suite import Selection
+
+MOST_CANDIDATES = 20
+"""How many cases an error lists."""
 
 
 def stored_report(store: Store, run: int) -> RunReport:
@@ -30,6 +37,33 @@ def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]
     """Return why the confirmed changes of a run raised no finding; empty if none is confirmed, or they raised one."""
     confirmed = any(confirmation.confirmed for confirmation in confirmations)
     return NO_FINDING if confirmed and store.runs.get(run).provenance.dirty else ""
+
+
+def case_named(store: Store, text: str) -> str:
+    """Return the id of the stored case that the user names: by its id, or by a glob or a part that only one case has.
+
+    Raises:
+        NotMeasuredError: no case was measured that matches.
+        UsageError: several cases match; the cure lists them.
+    """
+    names = store.series.case_names()
+    if text in names:
+        return text
+    cases = {case.id: case for case in names.values()}
+    try:
+        found = sorted(case.id for case in Selection((text,)).filter(cases.values()))
+    except UsageError:  # no glob, but perhaps a part of a name
+        found = []
+    found = found or sorted(name for name in cases if text in name)
+    if not found:
+        near = get_close_matches(text, [*cases, *{case.benchmark for case in cases.values()}], n=3)
+        cure = f"did you mean {' or '.join(near)}?" if near else "see what was measured: perfsvc report --summary"
+        raise NotMeasuredError(f"{text} was never measured", cure=cure)
+    if len(found) > 1:
+        listed = "".join(f"\n    {name}" for name in found[:MOST_CANDIDATES])
+        more = f"\n    and {len(found) - MOST_CANDIDATES} more" if len(found) > MOST_CANDIDATES else ""
+        raise UsageError(f"{text!r} stands for {len(found)} cases", cure=f"name one of them:{listed}{more}")
+    return found[0]
 
 
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
@@ -71,7 +105,15 @@ def _row(run: CaseInRun, why: str) -> HistoryRow:
         high_s=level.high_s if level else None,
         replicas=run.replicas,
         why=why,
+        metrics={metric: _center(values) for metric, values in sorted(run.metrics.items()) if metric not in AUXILIARY},
+        excluded=run.excluded,
     )
+
+
+def _center(values: Sequence[float]) -> float:
+    """Return the level of a metric over the replicas of a run."""
+    (center,), _, _ = judge.levels_of(np.array([values]))
+    return float(center)
 
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:

@@ -74,6 +74,16 @@ def _why(runs: Sequence[RunRow]) -> str:
     return f"rather than run {newest.id}, which {reason}"
 
 
+def require_judged(store: Store, run: int) -> None:
+    """Raise ``UsageError`` if a run is excluded from judging as a whole."""
+    for exclusion in store.exclusions.of_runs([run]):
+        if not exclusion.case:
+            raise UsageError(
+                f"run {run} is excluded from judging, by {exclusion.by}: {exclusion.reason}",
+                cure=f"name another run, or judge it again: perfsvc runs include {run}",
+            )
+
+
 def _not_valid(text: str, folder: Path) -> UsageError:
     if git(folder, "rev-parse", "--git-dir"):
         return UsageError(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
     Executable,
@@ -23,16 +24,17 @@ from sqlalchemy import (
     or_,
     select,
     tuple_,
+    union,
     union_all,
 )
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, RunState, Series, Status
-from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, lineage_keys, own_name, series_keys, series_of
+from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, judged, lineage_keys, own_name, series_keys, series_of
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.judging_tables import ACCEPTED, FindingCases, Findings, Pins, Verdicts
+from perfsvc.store.schema.judging_tables import ACCEPTED, Exclusions, FindingCases, Findings, Pins, Verdicts
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, OverBudgetCases, Runs
 from perfsvc.store.series import levels_in
 
@@ -43,6 +45,7 @@ _ACCEPTING = (
     Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True)),
     or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_NOT_THE_CODE)),
     Runs.git_dirty.is_(False),
+    judged(Verdicts.run_id, Verdicts.case_id),
 )
 """The conditions under which a verdict accepts the level of its run."""
 
@@ -62,7 +65,8 @@ class BaselineStore:
         their verdict:
 
         - a run with uncommitted changes: a discarded experiment would be the bar for all later runs;
-        - an improvement of unchanged code, which comes from the environment or from noise.
+        - an improvement of unchanged code, which comes from the environment or from noise;
+        - a run that is excluded from judging, or in which the case is.
 
         If no run set a level, it is that of the earliest run with a correct result, and one without uncommitted
         changes goes first. A new environment begins a segment: levels of earlier segments count only for the first run
@@ -91,7 +95,8 @@ class BaselineStore:
         These are the series of which the previous run has a correct result. The previous run is the newest earlier run
         of the same scope that finished and measured on the device; runs without uncommitted changes go first. If a case
         was over budget in the previous run, the newest run before that measured the case takes its place. A case that
-        was over budget in ``run`` itself is not expected. Nothing is expected if the scope is unknown.
+        was over budget in ``run`` itself is not expected. Excluded runs are passed over, and an excluded case of a
+        run counts as over budget there. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
             return _expected(connection, run)
@@ -234,6 +239,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
         .where(Cases.lineage_id.in_(lineages), FindingCases.last_run_id < before_run)
+        .where(judged(FindingCases.last_run_id, FindingCases.case_id))
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
     )
@@ -270,7 +276,7 @@ def _first_runs(
 
     Nearly all series have one in the first run, so the other runs are searched only for the rest.
     """
-    between = (Runs.state.in_(ENDED), Runs.id > after, Runs.id < before_run)
+    between = (Runs.state.in_(ENDED), judged(Runs.id), Runs.id > after, Runs.id < before_run)
     first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
     if not keys:
         return {}
@@ -296,7 +302,7 @@ def _first_correct_runs(
             func.max(Measurements.max_error).label("max_error"),
         )
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(*runs)
+        .where(*runs, judged(Measurements.run_id, Measurements.case_id))
         .group_by(*measured)
         .having(func.count().filter(Measurements.status != Status.OK) == 0)
         .cte("correct")
@@ -356,7 +362,7 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
         .join(Measurements, Measurements.environment_id.in_(others))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.run_id < run)
+        .where(Measurements.run_id < run, judged(Measurements.run_id, Measurements.case_id))
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
         .group_by(*key, of_run.c.environment_id)
     )
@@ -376,7 +382,7 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
 def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
     """Return the last run before the present segment of every case, by lineage, device and cache state.
 
-    Only runs that have ended and had no uncommitted changes count. A case that was measured in one
+    Only runs that have ended, had no uncommitted changes and are not excluded count. A case that was measured in one
     environment only is absent.
     """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
@@ -384,7 +390,7 @@ def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
         select(*key, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
         .group_by(*key, Measurements.environment_id)
     )
     last: dict[CaseIds, list[int]] = defaultdict(list)
@@ -403,7 +409,7 @@ def _expected(connection: Connection, run: int) -> dict[Series, int]:
     """
     previous = _previous_runs(connection, run)
     earlier = measured_before_budget_ran_out(connection, previous)
-    excused = _over_budget(connection, run)
+    excused = _not_measured(connection, run)
     runs: dict[Series, int] = {}
     for source in sorted({*previous.values(), *earlier.values()}):
         for series, key in correct_series(connection, source).items():
@@ -428,6 +434,7 @@ def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
         return {}
     missing = _devices(connection, number)
     runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == RunState.FINISHED, Runs.id < number)
+    runs = runs.where(judged(Runs.id))
     clean: dict[int, int] = {}
     dirty: dict[int, int] = {}
     for run, is_dirty in connection.execute(runs.order_by(Runs.id.desc())).all():
@@ -446,24 +453,27 @@ def _devices(connection: Connection, run: int) -> set[int]:
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
     """Return the newest earlier run that measured each case that was over budget, by lineage, device and cache state.
 
-    ``runs`` names, for each device (id), the run that was over budget.
+    A case that is excluded from judging counts as over budget. ``runs`` names, for each device (id), the run that was
+    over budget.
     """
     skipped = aliased(Cases)
-    scope = select(Runs.scope).where(Runs.id == OverBudgetCases.run_id).correlate(OverBudgetCases).scalar_subquery()
+    without = _skipped(runs.values())
+    scope = select(Runs.scope).where(Runs.id == without.c.run_id).correlate(without).scalar_subquery()
     earlier = and_(
         Measurements.case_id == Cases.id,
-        Measurements.device_id == OverBudgetCases.device_id,
-        Measurements.cache == OverBudgetCases.cache,
-        Measurements.run_id < OverBudgetCases.run_id,
+        Measurements.device_id == without.c.device_id,
+        Measurements.cache == without.c.cache,
+        Measurements.run_id < without.c.run_id,
+        judged(Measurements.run_id, Measurements.case_id),
     )
     query = (
         select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
-        .select_from(OverBudgetCases)
-        .join(skipped, skipped.id == OverBudgetCases.case_id)
+        .select_from(without)
+        .join(skipped, skipped.id == without.c.case_id)
         .join(Cases, Cases.lineage_id == skipped.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(tuple_(OverBudgetCases.device_id, OverBudgetCases.run_id).in_(list(runs.items())))
+        .where(tuple_(without.c.device_id, without.c.run_id).in_(list(runs.items())))
         .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
         .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
     )
@@ -476,11 +486,22 @@ def newest_clean() -> ColumnElement[int]:
     return func.coalesce(clean, func.max(Measurements.run_id))
 
 
-def _over_budget(connection: Connection, run: int) -> set[CaseIds]:
-    """Return the cases that a run skipped because its budget was used up."""
-    query = (
-        select(Cases.lineage_id, OverBudgetCases.device_id, OverBudgetCases.cache)
-        .join(Cases, Cases.id == OverBudgetCases.case_id)
-        .where(OverBudgetCases.run_id == run)
+def _skipped(runs: Iterable[int]) -> CTE:
+    """Return a query of the cases that some runs have nothing to judge of: over budget, or excluded one by one."""
+    numbers = set(runs)
+    over_budget = select(
+        OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
+    ).where(OverBudgetCases.run_id.in_(numbers))
+    excluded = (
+        select(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
+        .join(Exclusions, and_(Exclusions.run_id == Measurements.run_id, Exclusions.case_id == Measurements.case_id))
+        .where(Measurements.run_id.in_(numbers), Exclusions.included_at.is_(None))
     )
+    return union(over_budget, excluded).cte("skipped")
+
+
+def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
+    """Return the cases that a run has nothing to judge of: over budget, or excluded one by one."""
+    without = _skipped([run])
+    query = select(Cases.lineage_id, without.c.device_id, without.c.cache).join(Cases, Cases.id == without.c.case_id)
     return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

@@ -36,7 +36,7 @@ from sqlalchemy.orm import aliased
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Environment, Series
 from perfsvc.store.schema.engine import POSTGRESQL, insert_new, new_id
-from perfsvc.store.schema.judging_tables import Pins
+from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
     Base,
     Cases,
@@ -300,6 +300,32 @@ def own_name(run: Any) -> ColumnElement[int]:
     zero: ColumnElement[int] = literal_column("0")  # no parameter: PostgreSQL could not group by the expression
     former = and_(Cases.former, shared.correlate_except(_ALSO_MEASURED, _OTHER_NAME))
     return sql_case((former, Cases.id), else_=zero).label("own_name")
+
+
+def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
+    """Return an SQL condition: no person has excluded a run, or a case in a run, from judging.
+
+    Args:
+        run: the column of the run.
+        case: the column of the case; None to ask for the whole run only.
+    """
+    whole = Exclusions.case_id.is_(None)
+    covered = whole if case is None else or_(whole, Exclusions.case_id == case)
+    excluded = exists().where(Exclusions.run_id == run, Exclusions.included_at.is_(None), covered)
+    return ~excluded.correlate_except(Exclusions)
+
+
+def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> dict[tuple[int, int | None], str]:
+    """Return why data of some runs, or of all, is excluded from judging, by run and case; case None is a whole run."""
+    query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
+    if runs is not None:
+        query = query.where(Exclusions.run_id.in_(set(runs)))
+    return {(run, case): reason for run, case, reason in connection.execute(query)}
+
+
+def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int, case: int) -> str:
+    """Return why a case is excluded in a run, by what ``reasons_of_exclusion`` returned; empty if it is judged."""
+    return reasons.get((run, None)) or reasons.get((run, case), "")
 
 
 class PresentNames:

@@ -27,7 +27,10 @@ from perfsvc.store.cases import (
     device_id,
     device_ids,
     environment_id,
+    judged,
     lineages_of,
+    reason_of_exclusion,
+    reasons_of_exclusion,
 )
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
@@ -100,7 +103,8 @@ class MeasurementStore:
 
         Besides the columns of the tables (docs/reference/database.md) there are ``axes`` (a dict), ``metrics`` (a dict
         of named values), ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None if the work or the time is unknown) and
-        ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run).
+        ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run), and ``excluded`` (why
+        the measurement is excluded from judging; empty if it is judged).
         """
         with self._database.reading() as connection:
             return _columns(connection, runs)
@@ -420,6 +424,7 @@ _SAME_VERDICT = and_(
     Verdicts.device_id == Measurements.device_id,
     Verdicts.cache == Measurements.cache,
     Verdicts.metric == TIME,
+    judged(Verdicts.run_id, Verdicts.case_id),
 )
 _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
@@ -428,7 +433,7 @@ def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, li
     """Return all columns of the measurements of some runs, or of all; see ``MeasurementStore.columns``."""
     of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
     query = (
-        select(Measurements.id, *_COLUMNS.values())
+        select(Measurements.id, *_COLUMNS.values(), Runs.id.label("run"), Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
@@ -440,7 +445,7 @@ def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, li
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.cache)
     )
-    rows = [tuple(row) for row in connection.execute(query)]
+    rows = connection.execute(query).all()
     table = {name: [_plain(row[index]) for row in rows] for index, name in enumerate(_COLUMNS, start=1)}
     _derive(table)
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
@@ -448,6 +453,8 @@ def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, li
     for measurement, name, value in connection.execute(values):
         metrics[measurement][name] = value
     table["metrics"] = [metrics.get(row[0], {}) for row in rows]
+    excluded = reasons_of_exclusion(connection, runs)
+    table["excluded"] = [reason_of_exclusion(excluded, row.run, row.case_id) for row in rows]
     return table
 
 

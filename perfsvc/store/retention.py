@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, exists, func, or_, select, text, upda
 
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines import levels_to_keep, measured_before_budget_ran_out, newest_clean
+from perfsvc.store.cases import judged
 from perfsvc.store.runs import ENDED, newest_of_scopes
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
@@ -213,7 +214,7 @@ def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int
     query = (
         select(Runs.scope, Measurements.device_id, newest_clean())
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.state == RunState.FINISHED)
+        .where(Runs.state == RunState.FINISHED, judged(Runs.id))
         .group_by(Runs.scope, Measurements.device_id)
     )
     last: dict[str, dict[int, int]] = {}

@@ -1,7 +1,7 @@
 """What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -112,6 +112,8 @@ class CaseInRun:
         reason: why the worst replica is not ok; empty if it is.
         replicas: the number of replicas that were ok.
         times: the median of each timed replica; empty if any replica is not ok.
+        metrics: the values of each named metric, one a replica; empty if any replica is not ok.
+        excluded: why it is excluded from judging; empty if it is judged.
     """
 
     run: int
@@ -127,6 +129,8 @@ class CaseInRun:
     reason: str
     replicas: int
     times: tuple[Estimate, ...]
+    metrics: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ class SeriesInRun:
         low: the lower end of the interval of the first replica's median, the only interval of a run of one replica;
             None if the metric has one value a replica.
         high: the upper end of the same interval.
+        excluded: why it is excluded from judging; empty if it is judged.
     """
 
     run: int
@@ -150,6 +155,7 @@ class SeriesInRun:
     values: tuple[float, ...]
     low: float | None = None
     high: float | None = None
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,18 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, union, update
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Provenance, RunRow, RunState, Status
-from perfsvc.store.cases import case_id, device_id, of_cases, present_cases
+from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
+from perfsvc.store.cases import case_id, device_id, judged, of_cases, present_cases
 from perfsvc.store.rows import CaseKey
 from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Devices, Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
 
-_COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id))
+_COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
 
 class RunStore:
@@ -96,7 +97,8 @@ class RunStore:
     def newest(self, n: int = 0) -> RunRow | None:
         """Return the newest run that has ended and measured anything, or the ``n``-th such run before it.
 
-        A run that was interrupted or failed counts like a finished one.
+        A run that was interrupted or failed counts like a finished one. An excluded run is passed over, here and when
+        a run is looked for by its label or its commit.
         """
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, offset=n)
@@ -137,16 +139,18 @@ class RunStore:
     def commits(self, run: int) -> dict[int, str]:
         """Return the commits of a run and of the earlier runs of its scope by run number, newest first.
 
-        Earlier runs count only if they have ended and had no uncommitted changes. A commit is empty outside git.
+        Earlier runs count only if they have ended, had no uncommitted changes and are not excluded. A commit is empty
+        outside git.
         """
         scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
-        earlier = and_(Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), Runs.id < run)
+        clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
+        earlier = and_(Runs.scope == scope, *clean, Runs.id < run)
         query = select(Runs.id, Runs.git_commit).where(or_(Runs.id == run, earlier)).order_by(Runs.id.desc())
         with self._database.reading() as connection:
             return dict(connection.execute(query).all())
 
     def last_of_scopes(self) -> list[int]:
-        """Return the newest run of each scope that has ended and had no uncommitted changes, oldest first."""
+        """Return the newest clean run of each scope that has ended and is not excluded, oldest first."""
         with self._database.reading() as connection:
             return sorted(newest_of_scopes(connection, 1))
 
@@ -192,12 +196,34 @@ def unknown_night(number: int) -> NotMeasuredError:
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:
-    """Return the newest ``count`` runs of each scope that have ended and had no uncommitted changes."""
+    """Return the newest ``count`` clean runs of each scope that have ended and are not excluded."""
     newest_first = func.row_number().over(partition_by=Runs.scope, order_by=Runs.id.desc())
-    ranked = (
-        select(Runs.id, newest_first.label("rank")).where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED)).subquery()
-    )
+    clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
+    ranked = select(Runs.id, newest_first.label("rank")).where(*clean).subquery()
     return set(connection.scalars(select(ranked.c.id).where(ranked.c.rank <= count)))
+
+
+def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list[Exclusion]:
+    """Return exclusions, oldest first; those of deleted runs and those that were taken back too."""
+    query = (
+        select(Exclusions, Cases.name)
+        .outerjoin(Cases, Cases.id == Exclusions.case_id)
+        .where(*where)
+        .order_by(Exclusions.id)
+    )
+    return [
+        Exclusion(
+            run=row.run_id,
+            case=row.name or "",
+            reason=row.reason,
+            by=row.excluded_by,
+            at=row.excluded_at,
+            included_by=row.included_by,
+            included_at=row.included_at,
+            deleted=row.deleted,
+        )
+        for row in connection.execute(query)
+    ]
 
 
 def _change(connection: Connection, run: int, **values: Any) -> None:
@@ -234,8 +260,12 @@ def _rows(
 ) -> list[RunRow]:
     query = select(Runs).where(*where).order_by(Runs.id.desc()).limit(limit).offset(offset)
     rows = connection.execute(query).all()
-    contents = _contents(connection, [row.id for row in rows])
-    return [_run_row(row, *contents[row.id]) for row in rows]
+    numbers = [row.id for row in rows]
+    contents = _contents(connection, numbers)
+    excluded: dict[int, list[Exclusion]] = defaultdict(list)
+    for exclusion in load_exclusions(connection, Exclusions.run_id.in_(numbers), Exclusions.included_at.is_(None)):
+        excluded[exclusion.run].append(exclusion)
+    return [_run_row(row, *contents[row.id], tuple(excluded[row.id])) for row in rows]
 
 
 def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Counter[Status], set[int], set[str]]]:
@@ -255,7 +285,9 @@ def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Co
     return contents
 
 
-def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[str]) -> RunRow:
+def _run_row(
+    row: Any, counts: Counter[Status], cases: set[int], devices: set[str], excluded: tuple[Exclusion, ...]
+) -> RunRow:
     provenance = Provenance(
         started=row.started_at,
         command_line=row.command_line,
@@ -273,7 +305,9 @@ def _run_row(row: Any, counts: Counter[Status], cases: set[int], devices: set[st
         label=row.label,
         scope=row.scope,
     )
-    return RunRow(row.id, row.state, provenance, row.finished_at, dict(counts), len(cases), tuple(sorted(devices)))
+    return RunRow(
+        row.id, row.state, provenance, row.finished_at, dict(counts), len(cases), tuple(sorted(devices)), excluded
+    )
 
 
 # --- the process of a run or a night ----------------------------------------------------------------------------------

@@ -3,21 +3,37 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
 from perfsvc.store.binaries import damaged
-from perfsvc.store.cases import PresentNames, lineage_of, namesakes_of, of_cases, own_name, present_cases
+from perfsvc.store.cases import (
+    CASE_COLUMNS,
+    PresentNames,
+    case_of,
+    judged,
+    lineage_of,
+    namesakes_of,
+    of_cases,
+    own_name,
+    present_cases,
+    reason_of_exclusion,
+    reasons_of_exclusion,
+)
 from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
+
+_NAMESAKES = aliased(Cases)
 
 _Ids = tuple[int, int, int, CacheState]
 """A case in the database: lineage, own name, device, cache state."""
@@ -34,7 +50,8 @@ class SeriesStore:
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
         value a replica. A case with a replica that is not ok has only a ``time`` level, which has the status and the
-        reason of the worst replica and no values. Raises ``NotMeasuredError`` if the run does not exist.
+        reason of the worst replica and no values. What is excluded from judging is absent. Raises ``NotMeasuredError``
+        if the run does not exist.
         """
         with self._database.reading() as connection:
             levels = levels_in(connection, run)
@@ -43,7 +60,7 @@ class SeriesStore:
             return levels
 
     def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
-        """Return the level of each series in its run, as ``levels`` does; absent if the run did not measure it."""
+        """Return the level of each series in its run, as ``levels`` does; absent if the run has none."""
         wanted: dict[int, set[Series]] = defaultdict(set)
         for series, run in runs.items():
             wanted[run].add(series)
@@ -55,15 +72,30 @@ class SeriesStore:
                 levels |= levels_in(connection, run, Measurements.case_id.in_(names), wanted=of_run)
         return {series: levels[series] for series in runs if series in levels}
 
+    def case_names(self) -> dict[str, Case]:
+        """Return all names of all measured cases, former names too, each with the case under its present name.
+
+        If several versions of a benchmark share a name, the newest version counts.
+        """
+        measured = exists().where(_NAMESAKES.lineage_id == Cases.lineage_id, Measurements.case_id == _NAMESAKES.id)
+        query = select(Cases.id, Cases.lineage_id, Cases.name, Cases.former, *CASE_COLUMNS).where(measured)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(Cases.version, Cases.former.desc(), Cases.id)).all()
+        present = {row.lineage_id: case_of(row.benchmark, row.variant, row.point, row.version) for row in rows}
+        return {row.name: present[row.lineage_id] for row in rows}
+
     def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
-        """Return what each run measured of a case on one device or all, oldest first, with the medians of its replicas.
+        """Return the medians and metrics of a case in each run, oldest first, on one device or all.
 
         ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if it is unknown.
         """
         with self._database.reading() as connection:
+            lineage = lineage_of(connection, case_id)
             query = (
                 select(
+                    Measurements.id,
                     Measurements.run_id,
+                    Measurements.case_id,
                     Measurements.cache,
                     Measurements.status,
                     Measurements.reason,
@@ -82,12 +114,16 @@ class SeriesStore:
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
                 .join(Runs, Runs.id == Measurements.run_id)
-                .where(Cases.lineage_id == lineage_of(connection, case_id))
+                .where(Cases.lineage_id == lineage)
                 .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Cases.id, Measurements.replica)
             )
             rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
+            names = select(Cases.id).where(Cases.lineage_id == lineage)
+            named = _named_values(connection, Measurements.case_id.in_(names))
+            excluded = reasons_of_exclusion(connection, None)
         return [
-            _case_in_run(list(replicas)) for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
+            _case_in_run(list(replicas), named, excluded)
+            for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
         ]
 
     def histories(self, runs: Collection[int], *, errors: bool = False) -> dict[Series, list[SeriesInRun]]:
@@ -96,7 +132,7 @@ class SeriesStore:
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
         worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
-        are as many as times.
+        are as many as times. What is excluded from judging is here too, and says why.
         """
         with self._database.reading() as connection:
             return _histories(connection, runs, errors=errors)
@@ -105,8 +141,8 @@ class SeriesStore:
         """Return the histories of all judged series of the cases that a run measured, up to and including the run.
 
         The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes,
-        and begin with the first that measured anything in an environment of the run. They follow cases through
-        renames, and lack the runs that did not measure the series.
+        without what is excluded from judging, and begin with the first that measured anything in an environment of the
+        run. They follow cases through renames, and lack the runs that did not measure the series.
         """
         with self._database.reading() as connection:
             histories = _array_histories(connection, _runs_until(connection, run, last))
@@ -114,9 +150,14 @@ class SeriesStore:
         return {series: history for series, history in histories.items() if _key(series) in measured}
 
     def samples(self, runs: Collection[int]) -> dict[Series, dict[int, tuple[tuple[float, ...], ...]]]:
-        """Return the samples of each time series in some runs, in seconds: one tuple for each replica that is ok."""
+        """Return the samples of each time series in some runs, in seconds: one tuple for each replica that is ok.
+
+        Samples that are excluded from judging are left out.
+        """
         query = _measured(runs, Measurements.samples).where(
-            Measurements.samples.is_not(None), Measurements.status == Status.OK
+            Measurements.samples.is_not(None),
+            Measurements.status == Status.OK,
+            judged(Measurements.run_id, Measurements.case_id),
         )
         samples: dict[Series, dict[int, tuple[tuple[float, ...], ...]]] = defaultdict(dict)
         with self._database.reading() as connection:
@@ -135,7 +176,7 @@ def levels_in(
     connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
 ) -> dict[Series, Level]:
     """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read."""
-    measured = (Measurements.run_id == run, *where)
+    measured = (Measurements.run_id == run, judged(Measurements.run_id, Measurements.case_id), *where)
     columns = (
         Measurements.id,
         Measurements.status,
@@ -204,10 +245,19 @@ def _samples_of(blob: bytes, case: Case) -> tuple[float, ...]:
 # --- histories -------------------------------------------------------------------------------------------------------
 
 
-def _case_in_run(replicas: Sequence[Any]) -> CaseInRun:
+def _case_in_run(
+    replicas: Sequence[Any],
+    named: Mapping[int, Sequence[tuple[str, float]]],
+    excluded: Mapping[tuple[int, int | None], str],
+) -> CaseInRun:
     first = replicas[0]
     worst = max(replicas, key=lambda row: row.status.severity)
-    timed = [row for row in replicas if row.median_s is not None] if worst.status is Status.OK else []
+    good = replicas if worst.status is Status.OK else []
+    timed = [row for row in good if row.median_s is not None]
+    metrics: dict[str, list[float]] = defaultdict(list)
+    for row in good:
+        for metric, value in named.get(row.id, ()):
+            metrics[metric].append(value)
     return CaseInRun(
         run=first.run_id,
         started=first.started_at,
@@ -222,6 +272,8 @@ def _case_in_run(replicas: Sequence[Any]) -> CaseInRun:
         reason="" if worst.status is Status.OK else worst.reason,
         replicas=sum(row.status is Status.OK for row in replicas),
         times=tuple(Estimate(row.median_s, row.low_s, row.high_s, row.sample_count) for row in timed),
+        metrics={metric: tuple(values) for metric, values in metrics.items()},
+        excluded=reason_of_exclusion(excluded, first.run_id, first.case_id),
     )
 
 
@@ -255,8 +307,10 @@ def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -
         Measurements.high_s,
         Measurements.max_error,
         Measurements.environment_id,
+        Measurements.case_id,
     )
     named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
+    excluded = reasons_of_exclusion(connection, runs)
     histories: dict[tuple[_Ids, str], list[SeriesInRun]] = defaultdict(list)
     rows = connection.execute(_measured(runs, *columns)).yield_per(1000)
     for run, of_run in groupby(rows, attrgetter("run_id")):
@@ -264,8 +318,9 @@ def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -
         for row in of_run:
             cases[row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
         for ids, replicas in cases.items():
+            why = reason_of_exclusion(excluded, run, replicas[0].case_id)
             for metric, measured in _metrics_in_run(run, replicas, named, errors=errors).items():
-                histories[ids, metric].append(measured)
+                histories[ids, metric].append(replace(measured, excluded=why) if why else measured)
     names = PresentNames(connection)
     return {
         names.series(lineage, own, device, metric, cache): history
@@ -301,13 +356,15 @@ def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
     Runs before the first one that measured in an environment of this run belong to other segments.
     """
     scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
-    earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+    earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
     newest = select(Runs.id).where(*earlier).order_by(Runs.id.desc()).limit(last - 1)
     runs = [*sorted(connection.scalars(newest)), run]
     environments = select(Measurements.environment_id).where(Measurements.run_id == run).distinct()
     first = connection.scalar(
         select(func.min(Measurements.run_id)).where(
-            Measurements.environment_id.in_(connection.scalars(environments).all()), Measurements.run_id.in_(runs)
+            Measurements.environment_id.in_(connection.scalars(environments).all()),
+            Measurements.run_id.in_(runs),
+            judged(Measurements.run_id, Measurements.case_id),
         )
     )
     return runs[runs.index(first or run) :]
@@ -333,7 +390,7 @@ def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Seri
     values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # by series and run, a value a replica
     environments: dict[tuple[_Ids, int], int] = {}
     bad: set[tuple[_Ids, int]] = set()
-    rows = connection.execute(_measured(runs, *columns))
+    rows = connection.execute(_measured(runs, *columns).where(judged(Measurements.run_id, Measurements.case_id)))
     for run, lineage, own, device, cache, status, measurement, environment, time, error in rows:
         ids = lineage, own, device, cache
         environments.setdefault((ids, run), environment)

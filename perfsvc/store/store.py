@@ -12,6 +12,7 @@ from perfsvc.store.baselines import BaselineStore
 from perfsvc.store.binaries import BinaryStore
 from perfsvc.store.checks import CheckStore
 from perfsvc.store.devices import DeviceStore
+from perfsvc.store.exclusions import ExclusionStore
 from perfsvc.store.expectations import ExpectationStore
 from perfsvc.store.findings import FindingStore
 from perfsvc.store.measurements import MeasurementStore
@@ -43,6 +44,7 @@ class Store:
         baselines: the runs that series are compared with, and pins.
         verdicts: the verdicts on the series of runs.
         confirmations: suspects that were measured again.
+        exclusions: the data that people keep out of judging, and the runs that they deleted.
         findings: what people should look at, and what they decided.
         expectations: the hosts, GPUs and cases that nights are expected to have.
         profiles: profiles of binaries and explanations of changes.
@@ -62,6 +64,7 @@ class Store:
         self.baselines = BaselineStore(database)
         self.verdicts = VerdictStore(database)
         self.confirmations = ConfirmationStore(database)
+        self.exclusions = ExclusionStore(database)
         self.findings = FindingStore(database)
         self.expectations = ExpectationStore(database)
         self.profiles = ProfileStore(database)

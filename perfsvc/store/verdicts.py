@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, delete, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
-from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, series_of, with_case, with_series
+from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged, series_of, with_case, with_series
 from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
@@ -60,10 +60,10 @@ class VerdictStore:
                 connection.execute(insert(Verdicts), rows)
 
     def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run's series, under the names that their cases had."""
+        """Return the verdicts on a run's series, under the names that their cases had, without excluded ones."""
         query = (
             with_case(Verdicts)
-            .where(Verdicts.run_id == run)
+            .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
         with self._database.reading() as connection:
@@ -88,10 +88,14 @@ class VerdictStore:
             ]
 
     def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
-        """Return the verdicts of some runs that are events, oldest first, under the present names of their cases."""
+        """Return the verdicts of some runs that are events, oldest first, under the present names of their cases.
+
+        Verdicts on what is excluded from judging are left out.
+        """
         query = (
             with_series(Verdicts, Verdicts.run_id)
             .where(Verdicts.run_id.in_(runs), Verdicts.verdict.not_in(QUIET))
+            .where(judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.run_id)
         )
         events: dict[Series, list[VerdictEvent]] = defaultdict(list)

@@ -14,7 +14,7 @@ from perfsvc.report.tables.run import CPU_NOTE
 
 BAD = frozenset({Status.FAILED.value, Status.WRONG.value})
 
-ABSENT = {"verdict": "", "cause": None, "ratio": None, "relative_to": "", "relative_speed": None}
+ABSENT = {"verdict": "", "cause": None, "ratio": None, "relative_to": "", "relative_speed": None, "excluded": ""}
 """The values of columns that only some summaries have."""
 
 

@@ -33,6 +33,7 @@ class RunPoint:
         level: in seconds, or in the metric's own unit.
         replicas: the number of replicas behind the level.
         verdict: only if the chart marks the run as an event; else None. The cause instead if no code is to blame.
+        excluded: why it is excluded from judging; empty if it is judged.
     """
 
     run: int
@@ -44,6 +45,7 @@ class RunPoint:
     high: float | None = None
     replicas: int = 0
     verdict: Outcome | None = None
+    excluded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class SeriesView:
     """A series through the runs, oldest first.
 
     Attributes:
-        levels: separated by the change points; runs with uncommitted changes are ignored.
+        levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored.
         samples: of the newest runs, a tuple a replica, in seconds; only for times.
         tonight: the verdict of tonight's run; None without one.
     """
@@ -103,7 +105,7 @@ class Site:
     Attributes:
         made: when the pages were made, in UTC.
         runs: by number, oldest first.
-        tonight: the newest run that has ended; None if there is none.
+        tonight: the newest run that has ended and is judged; None if there is none.
         series: every series that the runs measured.
         findings: every finding in the database, newest first.
         verdicts: the verdicts of tonight's run.

@@ -176,7 +176,8 @@ class Views:
     @property
     def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
         run = self.site.tonight.id if self.site.tonight else None
-        return ((view, view.points[-1]) for view in self.site.series if view.points[-1].run == run)
+        newest = ((view, view.points[-1]) for view in self.site.series)
+        return ((view, point) for view, point in newest if point.run == run and not point.excluded)
 
     @property
     def inconclusive(self) -> int:
@@ -215,7 +216,7 @@ class Views:
             return Markup("")
         rule = next((at for at, point in enumerate(view.points) if since is not None and point.run >= since), None)
         label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
-        return spark([point.level for point in view.points], rule, label=label)
+        return spark([None if point.excluded else point.level for point in view.points], rule, label=label)
 
     def levels(self, view: SeriesView) -> list[LevelRow]:
         """Return the levels of a series, newest first; none if it never had a correct result."""
@@ -248,6 +249,7 @@ class Views:
             "started": [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in runs],
             "commits": [commit(run) for run in runs],
             "dirty": [at for at, run in enumerate(runs) if run.provenance.dirty],
+            "excluded": [at for at, point in enumerate(view.points) if point.excluded],
             "level": [_digits(point.level, factor) for point in view.points],
             "low": [_digits(point.low, factor) for point in view.points],
             "high": [_digits(point.high, factor) for point in view.points],
@@ -323,7 +325,9 @@ def has_failed(view: SeriesView) -> bool:
 
 
 def _event(point: RunPoint) -> str:
-    """Return the status and reason of a run that is not ok, else the verdict that marks an event."""
+    """Return why a run is excluded, else the status and reason of one not ok, else the verdict that marks an event."""
+    if point.excluded:
+        return f"excluded: {point.excluded}"
     if point.status is not Status.OK:
         return f"{point.status.value}: {point.reason}" if point.reason else point.status.value
     return point.verdict.value if point.verdict else ""

@@ -21,6 +21,9 @@ STATUS_MARKS: Mapping[Status, tuple[str, str]] = {
 }
 """Mark and style. The status is also written as a word unless the mark is ✓."""
 
+EXCLUDED = "dim strike"
+"""The style of what is excluded from judging; the word "excluded" stands beside it."""
+
 UNBOUNDED = 10_000
 """More columns than any table needs."""
 

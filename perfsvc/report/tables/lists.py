@@ -8,10 +8,21 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import DeviceInfo, Expected, ExpectedKind, NightRow, Pin, RunRow, StageRow, StageState, Status
+from perfsvc.model import (
+    DeviceInfo,
+    Exclusion,
+    Expected,
+    ExpectedKind,
+    NightRow,
+    Pin,
+    RunRow,
+    StageRow,
+    StageState,
+    Status,
+)
 from perfsvc.report import wording
 from perfsvc.report.rows import CheckRow
-from perfsvc.report.tables.layout import grid, properties
+from perfsvc.report.tables.layout import EXCLUDED, grid, properties
 from perfsvc.report.wording import DASH, moment
 
 CHECK_MARKS = {True: ("✓ ok", "green"), None: ("! optional", "yellow"), False: ("✗ missing", "bold red")}
@@ -94,12 +105,36 @@ def runs_table(runs: Sequence[RunRow]) -> RenderableType:
             moment(provenance.started),
             Text(provenance.label or DASH),
             Text(wording.commit_text(provenance.commit, dirty=provenance.dirty)),
-            Text(str(run.state)),
+            Text(str(run.state) + (", excluded" if run.why_excluded else "")),
             str(run.cases),
             Text(", ".join(f"{run.counts[status]} {status.value}" for status in Status if run.counts.get(status))),
             str(len(run.devices)),
+            style=EXCLUDED if run.why_excluded else "",
         )
-    return Group(table, Text(), Text(units.count(len(runs), "run")))
+    reasons = [Text(wording.exclusion_sentence(exclusion)) for run in runs for exclusion in run.excluded]
+    return Group(table, Text(), *reasons, Text(units.count(len(runs), "run")))
+
+
+def exclusions_table(exclusions: Sequence[Exclusion]) -> RenderableType:
+    """Return a row for each time that a person excluded data, included it again, or deleted a run, in time's order."""
+    table = grid()
+    table.add_column("when (UTC)", no_wrap=True)
+    table.add_column("by", overflow="fold")
+    table.add_column("what", overflow="fold")
+    table.add_column("reason", overflow="fold")
+    acts = [
+        (exclusion.at, exclusion.by, "deleted" if exclusion.deleted else "excluded", exclusion)
+        for exclusion in exclusions
+    ]
+    acts += [
+        (exclusion.included_at, exclusion.included_by, "included", exclusion)
+        for exclusion in exclusions
+        if exclusion.included_at
+    ]
+    for at, by, word, exclusion in sorted(acts, key=lambda act: act[0]):
+        what = f"{word} {exclusion.case} in run {exclusion.run}" if exclusion.case else f"{word} run {exclusion.run}"
+        table.add_row(moment(at), Text(by), Text(what), Text("" if word == "included" else exclusion.reason))
+    return table
 
 
 def pins_table(pins: Sequence[Pin]) -> RenderableType:

@@ -13,7 +13,7 @@ from perfsvc.model import AUXILIARY, Judgement, OverBudget, Peak, Status
 from perfsvc.report import wording
 from perfsvc.report.rows import Doubt, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.confirmations import confirmations_table
-from perfsvc.report.tables.layout import Responsive, grid, mark
+from perfsvc.report.tables.layout import EXCLUDED, Responsive, grid, mark
 from perfsvc.report.tables.profiles import explanation_lines
 from perfsvc.report.wording import DASH, NAMED, cache_words, or_dash, some
 
@@ -111,6 +111,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
             _case_cell(row, caches[row.key], room),
             *(_cell(row, column) for column in columns),
             *([_verdict_cell(row.judgement, stacked=stacked)] if judged else []),
+            style=EXCLUDED if row.excluded else "",
         )
         for metric in row.metrics:
             if metric.metric in AUXILIARY:  # it explains the time; perfsvc show has it
@@ -201,6 +202,11 @@ def _notes(rows: Sequence[ResultRow]) -> list[Text]:
     lines += [
         Text.assemble(mark(Status.SKIPPED), " ", (some(cases), "bold"), f" skipped: {reason}")
         for reason, cases in skips.items()
+    ]
+    excluded = _sharing(rows, lambda row: [row.excluded] if row.excluded else [])
+    lines += [
+        Text.assemble(mark(None), " ", (some(cases), "bold"), f" excluded from judging: {reason}")
+        for reason, cases in excluded.items()
     ]
     if rows[0].device_kind == "cpu":
         lines.append(Text(CPU_NOTE, "italic"))

@@ -30,7 +30,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.rows import ComparedRun
-from perfsvc.service.revisions import BASELINE, choose, resolve
+from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
 from perfsvc.suite import Selection
 from perfsvc.suite.selection import parse
@@ -190,6 +190,7 @@ def compare(
         UsageError: a name is not understood, both names mean the same run, or nothing is selected.
     """
     candidate, why_new = choose(new, store, folder)
+    require_judged(store, candidate.id)
     thresholds = _threshold_of(store, threshold)
     if base == BASELINE:
         run = run_to_compare_with(store, against, candidate.id, folder)
@@ -201,7 +202,12 @@ def compare(
         if chosen.id == candidate.id:
             cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
             raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
-        levels = store.series.levels(chosen.id), store.series.levels(candidate.id)
+        require_judged(store, chosen.id)
+        excluded = {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}
+        levels = (
+            {series: level for series, level in store.series.levels(run).items() if series.case.id not in excluded}
+            for run in (chosen.id, candidate.id)
+        )
         judgements = _with_causes(store, judge.verdicts(*levels, threshold=thresholds), thresholds)
     judgements = _with_answers_of_other_runs(store, judgements, thresholds)
     over_budget = _over_budget(store, candidate, judgements)
@@ -318,6 +324,7 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
     if number == run:
         cure = "name an earlier run in baseline.against: by its number, or by a label that no other run has"
         raise UsageError(f"run {run} is to be compared with {text!r}, which is itself", cure=cure)
+    require_judged(store, number)
     return number
 
 

@@ -103,12 +103,15 @@ def gather(store: Store, last: int, now: datetime) -> Site:
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
-    """Return the run of the first page: that of the newest night, else the newest run, preferably a clean one."""
-    by_number = {row.id: row for row in rows}
+    """Return the run of the first page: that of the newest night, else the newest run, preferably a clean one.
+
+    An excluded run is no such run.
+    """
+    by_number = {row.id: row for row in rows if not row.why_excluded}
     if night and night.run in by_number:
         return by_number[night.run]
-    clean = (row for row in rows if not row.provenance.dirty)
-    return next(clean, next(iter(rows), None))
+    clean = (row for row in by_number.values() if not row.provenance.dirty)
+    return next(clean, next(iter(by_number.values()), None))
 
 
 def _series(
@@ -239,7 +242,8 @@ def series_views(
     for series in ordered:
         verdicts = {event.run: outcome(event) for event in events.get(series, ())}
         points = _points(histories[series], verdicts)
-        levels = tuple(_levels([point for point in points if point.run not in dirty], breaks.get(series, ())))
+        judged = [point for point in points if point.run not in dirty and not point.excluded]
+        levels = tuple(_levels(judged, breaks.get(series, ())))
         views.append(SeriesView(series, points, levels, samples.get(series, {}), tonight.get(series)))
     return tuple(views)
 
@@ -257,6 +261,7 @@ def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Outcome]) -> 
             high=_end(high, in_run.high, in_run.values),
             replicas=len(in_run.values),
             verdict=verdicts.get(in_run.run),
+            excluded=in_run.excluded,
         )
         for in_run, center, low, high in zip(history, centers, lows, highs, strict=True)
     )

@@ -1,18 +1,20 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
-``update`` loads findings and applies what a run shows, ``actions`` applies what a person does.
+``update`` loads findings and applies what a run shows, ``actions`` applies what a person does,
+``excluded`` applies that a person keeps a run out of judging.
 """
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series
 from perfsvc.store.findings import actions, update
 from perfsvc.store.findings.actions import Action
-from perfsvc.store.schema.engine import POSTGRESQL, Database
+from perfsvc.store.findings.excluded import lock
+from perfsvc.store.schema.engine import Database
 
 
 class FindingStore:
@@ -131,11 +133,7 @@ class FindingStore:
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
-        """Run a transaction that changes findings; such transactions run one at a time.
-
-        Otherwise runs on two hosts could each raise a finding for the same root cause.
-        """
+        """Run a transaction that changes findings; such transactions run one at a time."""
         with self._database.writing() as connection:
-            if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
-                connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
+            lock(connection)
             yield connection

@@ -67,6 +67,27 @@ class Pins(Base):
     comment: Mapped[Free]
 
 
+class Exclusions(Base):
+    """What a person did to a run: excluded it, or one case of it, from judging; took that back; or deleted the run.
+
+    It counts while ``included_at`` is NULL. ``case_id`` is NULL for a whole run. ``run_id`` refers to no row, because
+    the record of a deleted run stays.
+    """
+
+    __tablename__ = "exclusions"
+    __table_args__ = (Index(None, "run_id", "case_id"),)
+
+    id: Mapped[Key]
+    run_id: Mapped[int]
+    case_id: Mapped[int | None] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), index=True)
+    reason: Mapped[Free]
+    excluded_by: Mapped[str]
+    excluded_at: Mapped[datetime]
+    included_by: Mapped[str] = mapped_column(server_default="")
+    included_at: Mapped[datetime | None]
+    deleted: Mapped[bool]
+
+
 class Confirmations(Base):
     """A suspect of a run that was measured again; ``judged`` and ``judged_…`` hold the verdict of the run itself."""
 

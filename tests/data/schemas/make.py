@@ -153,6 +153,8 @@ def fill(store: Store) -> None:
     put_check(store, origin)
     put_night(store, night, started)
     put_absence(store, night, started)
+    store.exclusions.exclude(first, [NAIVE], reason="the GPU was shared", by="ann")
+    store.exclusions.include(first, [NAIVE], by="bob")
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:

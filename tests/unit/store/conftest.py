@@ -365,3 +365,9 @@ class Story:
 @pytest.fixture
 def story(store: Store) -> Story:
     return Story(store)
+
+
+@pytest.fixture
+def new_story() -> Callable[[Store], Story]:
+    """Return a function that begins a story in another database."""
+    return Story

@@ -129,6 +129,8 @@ def test_runs_and_levels_are_read(upgraded):
     assert upgraded.baselines.expected(second).keys() == {renamed}
     assert upgraded.verdicts.of_run(second)[-1].verdict is Verdict.UNCHANGED
     assert [pin.comment for pin in upgraded.baselines.pins()] == ["release"]
+    (exclusion,) = upgraded.exclusions.all()
+    assert (exclusion.run, exclusion.by, exclusion.included_by) == (first, "ann", "bob")
     record, modules, bench = upgraded.binaries.replay("transpose/tiled[n=64]", first)
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
     assert upgraded.binaries.python_modules("transpose/tiled[n=64]", first) == {"helpers": "# helpers.py"}

@@ -1,0 +1,185 @@
+"""Exclusions: bad runs and cases that people keep out of judging, and runs that people delete."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, delete, insert, or_, select, update
+
+from perfsvc.errors import UsageError
+from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunState
+from perfsvc.store.cases import of_cases, present_cases
+from perfsvc.store.findings import excluded
+from perfsvc.store.findings.excluded import Act
+from perfsvc.store.findings.update import ACTIVE
+from perfsvc.store.runs import load_exclusions, unknown
+from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.judging_tables import Exclusions, Pins
+from perfsvc.store.schema.tables import Cases, Measurements, Runs
+
+
+class ExclusionStore:
+    """Exclusions; each method is one transaction.
+
+    What is excluded stays in the database and is judged nowhere: not as a candidate, a baseline, a level, a part of a
+    history or of a segment, nor as something that later runs should have (``perfsvc.store.cases.judged``).
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> list[Exclusion]:
+        """Return what people excluded, included again and deleted, oldest first."""
+        with self._database.reading() as connection:
+            return load_exclusions(connection)
+
+    def of_runs(self, runs: Collection[int]) -> list[Exclusion]:
+        """Return the exclusions of some runs that count now, oldest first."""
+        with self._database.reading() as connection:
+            return load_exclusions(connection, Exclusions.run_id.in_(runs), Exclusions.included_at.is_(None))
+
+    def cases(self, run: int) -> list[Case]:
+        """Return the cases that a run measured, under their present names; raises ``NotMeasuredError`` for no run."""
+        with self._database.reading() as connection:
+            _state(connection, run)
+            return list(_measured(connection, run))
+
+    def exclude(self, run: int, cases: Iterable[Case] | None, *, reason: str, by: str) -> FindingUpdates:
+        """Keep a run, or some of its cases, out of judging until it is included again; return what findings change.
+
+        Args:
+            run: the run.
+            cases: the cases, under their present names; None for the whole run.
+            reason: why.
+            by: the person.
+
+        Raises:
+            NotMeasuredError: there is no such run.
+            UsageError: the run has not ended, is excluded already, lacks one of the cases, or is a level that a person
+                fixed: by a pin, or by accepting a finding.
+        """
+        now = datetime.now(UTC)
+        with self._database.writing() as connection:
+            excluded.lock(connection)
+            if _state(connection, run) is RunState.RUNNING:
+                raise UsageError(f"run {run} has not ended", cure="wait for its end, or stop it")
+            ids = None if cases is None else _ids(connection, run, cases)
+            _refuse_if_excluded(connection, run, ids)
+            _refuse_if_pinned(connection, run, ids)
+            for finding in excluded.needing(connection, run, ids, FindingState.ACCEPTED):
+                if finding.last_run_id == run:
+                    raise UsageError(
+                        f"finding {finding.id} accepted run {run} as the level of {finding.name}",
+                        cure=f"reopen it first: perfsvc findings reopen {finding.id}",
+                    )
+            row = {"run_id": run, "reason": reason, "excluded_by": by, "excluded_at": now, "deleted": False}
+            connection.execute(
+                insert(Exclusions), [{**row, "case_id": each} for each in ([None] if ids is None else ids)]
+            )
+            return excluded.release(connection, Act(run, ids, by, now), reason)
+
+    def include(self, run: int, cases: Iterable[Case] | None, *, by: str) -> FindingUpdates:
+        """Judge a run, or some of its cases, again; return what findings change.
+
+        Args:
+            run: the run.
+            cases: excluded cases, under their present names; None for everything of the run that is excluded.
+            by: the person.
+
+        Raises:
+            NotMeasuredError: there is no such run.
+            UsageError: nothing of this is excluded, or only the whole run is.
+        """
+        now = datetime.now(UTC)
+        with self._database.writing() as connection:
+            excluded.lock(connection)
+            _state(connection, run)
+            ids = None if cases is None else _ids(connection, run, cases)
+            standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
+            wanted = standing if ids is None else (*standing, Exclusions.case_id.in_(ids))
+            taken_back = update(Exclusions).where(*wanted).values(included_by=by, included_at=now)
+            if connection.execute(taken_back).rowcount == 0:
+                whole = ids and load_exclusions(connection, *standing, Exclusions.case_id.is_(None))
+                if whole:
+                    cure = f"include the run: perfsvc runs include {run}"
+                    raise UsageError(f"run {run} is excluded as a whole", cure=cure)
+                what = "nothing of this" if ids else "it"
+                raise UsageError(f"run {run} is judged: {what} is not excluded", cure="perfsvc runs history")
+            return excluded.restore(connection, Act(run, ids, by, now))
+
+    def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:
+        """Delete a run with everything that belongs to it; return the findings that are deleted with it.
+
+        What is left is the record of who deleted it, when and why (``all``).
+
+        Raises:
+            NotMeasuredError: there is no such run.
+            UsageError: the run has not ended, or a pin or an active or accepted finding needs it.
+        """
+        with self._database.writing() as connection:
+            excluded.lock(connection)
+            if _state(connection, run) is RunState.RUNNING:
+                raise UsageError(f"run {run} has not ended", cure="wait for its end, or stop it")
+            _refuse_if_pinned(connection, run, None)
+            for finding in excluded.needing(connection, run, None, *ACTIVE, FindingState.ACCEPTED):
+                accepted = finding.state is FindingState.ACCEPTED
+                first = f"perfsvc findings reopen {finding.id}, then " if accepted else ""
+                raise UsageError(
+                    f"finding {finding.id} ({finding.state.value}) is about run {run}: {finding.name}",
+                    cure=f"{first}perfsvc runs exclude {run} --reason … takes the run out of the finding",
+                )
+            deleted = excluded.forget(connection, run)
+            connection.execute(delete(Runs).where(Runs.id == run))
+            row = {"run_id": run, "case_id": None, "reason": reason, "excluded_by": by, "deleted": True}
+            connection.execute(insert(Exclusions).values(**row, excluded_at=datetime.now(UTC)))
+            return deleted
+
+
+def _state(connection: Connection, run: int) -> RunState:
+    """Return the state of a run; raises ``NotMeasuredError`` if it does not exist."""
+    state = connection.scalar(select(Runs.state).where(Runs.id == run))
+    if state is None:
+        raise unknown(run)
+    return state
+
+
+def _measured(connection: Connection, run: int) -> dict[Case, int]:
+    """Return the cases that a run measured, under their present names, each with its id."""
+    rows = connection.execute(of_cases(Measurements).where(Measurements.run_id == run)).all()
+    cases = present_cases(rows)
+    return {case: number for number, case in cases.items()}
+
+
+def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
+    measured = _measured(connection, run)
+    wanted = list(dict.fromkeys(cases))
+    missing = [case.id for case in wanted if case not in measured]
+    if missing or not wanted:
+        raise UsageError(f"run {run} did not measure {', '.join(missing) or 'such a case'}", cure="perfsvc report")
+    return [measured[case] for case in wanted]
+
+
+def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
+    standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
+    covered = or_(Exclusions.case_id.is_(None), Exclusions.case_id.in_(cases or ()))
+    for exclusion in load_exclusions(connection, *standing, covered):
+        what = f"{exclusion.case} of run {run}" if exclusion.case else f"run {run}"
+        raise UsageError(
+            f"{what} is excluded already, by {exclusion.by}: {exclusion.reason}",
+            cure=f"to judge it again: perfsvc runs include {run}",
+        )
+
+
+def _refuse_if_pinned(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
+    """Raise ``UsageError`` if a pin makes a run the baseline of one of the cases."""
+    query = select(Cases.name).join(Pins, Pins.lineage_id == Cases.lineage_id).where(Pins.run_id == run)
+    query = query.where(Cases.former.is_(False)).order_by(Cases.id)
+    if cases is not None:
+        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(Cases.id.in_(cases))))
+    pinned = list(dict.fromkeys(connection.scalars(query)))
+    if pinned:
+        more = f" and {len(pinned) - 1} more" if len(pinned) > 1 else ""
+        select_it = f" --select '{pinned[0]}'" if len(pinned) == 1 else ""
+        raise UsageError(
+            f"a pin makes run {run} the baseline of {pinned[0]}{more}",
+            cure=f"remove the pin, or pin another run: perfsvc baseline clear{select_it}",
+        )

@@ -1,0 +1,224 @@
+"""What becomes of findings when a person excludes data from judging, takes that back, or deletes a run."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, select, text, update
+
+from perfsvc.model import ChangeKind, Direction, EventKind, FindingState, FindingUpdates, Verdict
+from perfsvc.store.cases import judged
+from perfsvc.store.findings.update import ACTIVE, KEY, put_event
+from perfsvc.store.schema.engine import POSTGRESQL
+from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Verdicts
+from perfsvc.store.schema.tables import Cases
+
+_SHOWN_BY = {Direction.SLOWER: Verdict.REGRESSION, Direction.FASTER: Verdict.IMPROVEMENT}
+
+
+def lock(connection: Connection) -> None:
+    """Let only this transaction change findings until it ends.
+
+    Otherwise runs on two hosts could each raise a finding for the same root cause.
+    """
+    if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
+        connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Who excludes or includes which data of a run: some cases by their ids, or with None the whole run."""
+
+    run: int
+    cases: Collection[int] | None
+    by: str
+    at: datetime
+
+
+def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
+    """Take data that has just been excluded out of the active findings, and return what this changes.
+
+    - A series whose newest evidence was excluded shows in the newest run before that still shows it. Without such a
+      run, or if its baseline was excluded, the series leaves the finding as if the excluded run had shown it recovered.
+    - A finding without any series left is resolved with the reason of the exclusion.
+    - A series that recovered in the excluded run has not recovered; a finding that this resolved is reopened.
+    """
+    run, cases = act.run, act.cases
+    excluded = f"run {run} is excluded: {reason}"
+    reopened = _unrecover(connection, act, f"it had recovered in run {run}, which is excluded: {reason}")
+    touched: set[int] = set()
+    evidence = (FindingCases.baseline_run_id == run) | (FindingCases.last_run_id == run)
+    active = (Findings.state.in_(ACTIVE), FindingCases.recovered_run_id.is_(None))
+    for row in _rows(connection, cases, evidence, *active):
+        earlier = None if row.baseline_run_id == run else _newest_showing(connection, row)
+        values = {"recovered_run_id": run} if earlier is None else _as_shown(earlier)
+        _change(connection, row, **values)
+        touched.add(row.finding_id)
+    for finding in touched:
+        shown = select(func.max(FindingCases.last_run_id)).where(
+            FindingCases.finding_id == finding, FindingCases.recovered_run_id.is_(None)
+        )
+        last = connection.scalar(shown)
+        if last is not None:
+            connection.execute(update(Findings).where(Findings.id == finding).values(last_run_id=last))
+            put_event(connection, finding, EventKind.COMMENTED, excluded, by=act.by, at=act.at)
+        else:
+            _set_state(connection, finding, FindingState.RESOLVED, excluded, act)
+    resolved = {finding for finding in touched if _state(connection, finding) is FindingState.RESOLVED}
+    return FindingUpdates(resolved=tuple(sorted(resolved)), reopened=tuple(sorted(reopened - resolved)))
+
+
+def restore(connection: Connection, act: Act) -> FindingUpdates:
+    """Put data that is included again back into the findings that it had left, and return what this changes."""
+    reopened = _unrecover(connection, act, f"run {act.run} is included again")
+    return FindingUpdates(reopened=tuple(sorted(reopened)))
+
+
+def forget(connection: Connection, run: int) -> tuple[int, ...]:
+    """Remove a run from the findings that do not need it, and return the findings that this deletes.
+
+    A series that only this run showed is removed, and a finding without any series left is deleted.
+    """
+    connection.execute(delete(FindingCases).where(FindingCases.last_run_id == run))
+    numbers = connection.scalars(
+        select(Findings.id).where((Findings.first_run_id == run) | (Findings.last_run_id == run))
+    ).all()
+    deleted = []
+    for finding in sorted(numbers):
+        last = connection.scalar(select(func.max(FindingCases.last_run_id)).where(FindingCases.finding_id == finding))
+        if last is None:
+            connection.execute(delete(Findings).where(Findings.id == finding))
+            deleted.append(finding)
+            continue
+        first = connection.scalar(
+            select(func.min(FindingEvents.run_id)).where(
+                FindingEvents.finding_id == finding, FindingEvents.run_id != run
+            )
+        )
+        values = {"last_run_id": last}
+        if connection.scalar(select(Findings.first_run_id).where(Findings.id == finding)) == run:
+            values["first_run_id"] = last if first is None else min(first, last)
+        connection.execute(update(Findings).where(Findings.id == finding).values(values))
+    return tuple(deleted)
+
+
+def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) -> list[Any]:
+    query = (
+        select(FindingCases, Findings.state, Findings.first_run_id, Findings.set_by)
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .where(*where)
+        .order_by(FindingCases.finding_id, FindingCases.case_id)
+    )
+    if cases is not None:
+        lineages = select(Cases.lineage_id).where(Cases.id.in_(cases))
+        query = query.where(FindingCases.case_id.in_(select(Cases.id).where(Cases.lineage_id.in_(lineages))))
+    return list(connection.execute(query))
+
+
+def _newest_showing(connection: Connection, row: Any) -> Any | None:
+    """Return the newest verdict before a row's run that shows the row's change and is not excluded; None without one.
+
+    A change that a history showed has a verdict that does not report it: then any verdict since the first run counts.
+    """
+    lineage = select(Cases.lineage_id).where(Cases.id == row.case_id)
+    query = (
+        select(Verdicts)
+        .where(Verdicts.case_id.in_(select(Cases.id).where(Cases.lineage_id.in_(lineage))))
+        .where(
+            Verdicts.device_id == row.device_id,
+            Verdicts.metric == row.metric,
+            Verdicts.cache == row.cache,
+            Verdicts.run_id >= row.first_run_id,
+            Verdicts.run_id < row.last_run_id,
+            judged(Verdicts.run_id, Verdicts.case_id),
+        )
+        .order_by(Verdicts.run_id.desc())
+        .limit(1)
+    )
+    if row.change is ChangeKind.REGRESSION:
+        query = query.where(Verdicts.verdict == _SHOWN_BY[row.direction])
+    return connection.execute(query).first()
+
+
+def _as_shown(verdict: Any) -> dict[str, Any]:
+    """Return the columns of a finding's series as an earlier verdict shows it."""
+    names = ("ratio", "low", "high", "candidate_s")
+    return {"last_run_id": verdict.run_id, **{name: getattr(verdict, name) for name in names}}
+
+
+def _change(connection: Connection, row: Any, **values: Any) -> None:
+    key = {name: getattr(row, name) for name in KEY}
+    connection.execute(update(FindingCases).filter_by(**key).values(values))
+
+
+def _unrecover(connection: Connection, act: Act, text: str) -> set[int]:
+    """Mark the series that recovered in a run as not recovered; return the resolved findings that this reopens.
+
+    A series that another active finding holds by now stays recovered, and so does one of a finding that a person
+    resolved or accepted.
+    """
+    reopened: set[int] = set()
+    for row in _rows(connection, act.cases, FindingCases.recovered_run_id == act.run):
+        by_person = row.state not in ACTIVE and not _by_run_or_exclusion(connection, row, act.run)
+        if by_person or _is_held_elsewhere(connection, row):
+            continue
+        _change(connection, row, recovered_run_id=None)
+        if row.state is FindingState.RESOLVED:
+            reopened.add(row.finding_id)
+    for finding in reopened:
+        _set_state(connection, finding, FindingState.OPEN, text, act)
+    return reopened
+
+
+def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
+    """Return whether a run resolved the finding of a row, or the exclusion of the run did."""
+    if row.state is not FindingState.RESOLVED:
+        return False
+    reason = connection.scalar(select(Findings.reason).where(Findings.id == row.finding_id)) or ""
+    return not row.set_by or reason.startswith(f"run {run} is excluded: ")
+
+
+def _is_held_elsewhere(connection: Connection, row: Any) -> bool:
+    same = {name: getattr(row, name) for name in ("case_id", "device_id", "metric", "cache", "direction")}
+    others = (
+        select(FindingCases.finding_id)
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .filter_by(**same)
+        .where(FindingCases.finding_id != row.finding_id, Findings.state.in_(ACTIVE))
+    )
+    return connection.execute(others).first() is not None
+
+
+def _state(connection: Connection, finding: int) -> FindingState:
+    return connection.execute(select(Findings.state).where(Findings.id == finding)).scalar_one()
+
+
+def _set_state(connection: Connection, finding: int, state: FindingState, text: str, act: Act) -> None:
+    """Resolve or reopen a finding because of an exclusion; an open finding keeps no reason."""
+    resolved = state is FindingState.RESOLVED
+    values = {
+        "state": state,
+        "reason": text if resolved else "",
+        "set_by": act.by,
+        "set_at": act.at,
+        "ignored_until": None,
+    }
+    connection.execute(update(Findings).where(Findings.id == finding).values(values))
+    put_event(connection, finding, EventKind.RESOLVED if resolved else EventKind.REOPENED, text, by=act.by, at=act.at)
+
+
+def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
+    """Return the finding number, state and case name of each series in some states that has a run on either side."""
+    on_a_side = (FindingCases.last_run_id == run) | (FindingCases.baseline_run_id == run)
+    query = (
+        select(Findings.id, Findings.state, Cases.name, FindingCases.last_run_id)
+        .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(on_a_side, Findings.state.in_(states), FindingCases.recovered_run_id.is_(None))
+        .order_by(Findings.id, Cases.id)
+    )
+    if cases is not None:
+        lineages = select(Cases.lineage_id).where(Cases.id.in_(list(cases)))
+        query = query.where(Cases.lineage_id.in_(lineages))
+    return list(connection.execute(query))

@@ -1,0 +1,110 @@
+"""A bad run is excluded, shown struck through and judged nowhere; a run is deleted with its record left."""
+
+import json
+
+import pytest
+
+USUAL = {"*": {"seconds": 1e-4}}
+SLOW = {"*": {"seconds": 1.05e-4}}
+WHY = "a training job shared the GPU"
+CASE = "scale/beta[n=1000]"
+
+
+@pytest.fixture
+def measured(perfsvc):
+    """Two usual runs, a slow one of the same code, and a usual one."""
+    suite = perfsvc.own("scale")
+
+    def run(cases, code=0):
+        perfsvc.play(cases)
+        perfsvc.fake("--points", "full", suite=suite, code=code)
+
+    for cases in (USUAL, USUAL, SLOW):
+        run(cases)
+    perfsvc.measure = run
+    return perfsvc
+
+
+def findings(perfsvc):
+    return [(found["id"], found["state"]) for found in perfsvc("findings", "--all", "--format", "json", code=0).json]
+
+
+def test_a_run_is_excluded_shown_struck_through_and_included_again(measured):
+    assert findings(measured) == [(1, "open")]
+    out = measured("runs", "exclude", "3", "--reason", WHY, code=0).out
+    assert out.splitlines() == ["run 3 is excluded from judging", "finding 1 is resolved"]
+    assert findings(measured) == [(1, "resolved")]
+    listed = measured("runs", code=0).out
+    assert "finished, excluded" in listed
+    assert f": {WHY}" in listed
+    (row, *_) = measured("runs", "--format", "json", code=0).json
+    assert row["excluded"][0]["reason"] == WHY
+    history = measured("show", CASE, code=0).out
+    assert f"run 3 is excluded from judging: {WHY}" in history
+    assert f"excluded from judging: {WHY}" in " ".join(measured("report", "3", code=0).out.split())
+    export = measured("report", "--all", "--format", "json", code=0).json
+    assert {(line["run"], line["excluded"]) for line in export} == {(1, ""), (2, ""), (3, WHY)}
+    measured("runs", "include", "3", code=0)
+    assert findings(measured) == [(1, "open")]
+    acts = measured("runs", "history", "--format", "json", code=0).json
+    assert [(act["run"], act["reason"], bool(act["included_at"])) for act in acts] == [(3, WHY, True)]
+    assert "included run 3" in measured("runs", "history", code=0).out
+
+
+def test_an_excluded_run_is_compared_with_nothing(measured):
+    measured("runs", "exclude", "3", "--reason", WHY, code=0)
+    refused = measured("compare", "1", "3", code=2)
+    assert "run 3 is excluded from judging" in refused.err
+    assert "perfsvc runs include 3" in refused.err
+    assert measured("compare", "1", "latest", "--format", "json", code=0).json["new"] == 2
+    assert "excluded" in measured("baseline", "set", "3", code=2).err
+    measured.measure(USUAL)
+    judged = measured("compare", "@baseline", "4", "--format", "json", code=0).json
+    assert {verdict["verdict"] for verdict in judged["verdicts"]} == {"unchanged"}
+
+
+def test_later_runs_are_judged_again_without_the_excluded_level(perfsvc):
+    suite = perfsvc.own("scale")
+    times = (1e-4, 0.5e-4, 1e-4)
+    for number, seconds in enumerate(times, start=1):  # the second run is faster by a mistake
+        perfsvc.play({"*": {"seconds": seconds}})
+        perfsvc.rebuild(suite)
+        perfsvc.fake("--select", "scale/beta", suite=suite, code=1 if number == 3 else 0)
+    out = perfsvc("runs", "exclude", "2", "--reason", "a wrong clock", code=0).out
+    assert "1 later run judged again: 3" in out
+    export = perfsvc("report", "3", "--format", "json", code=0).json
+    assert {(line["verdict"], line["baseline_run"]) for line in export} == {("unchanged", 1)}
+
+
+def test_a_case_is_excluded_alone(measured):
+    out = measured("runs", "exclude", "3", "scale/beta", "--reason", WHY, code=0).out
+    assert out.startswith("2 cases of run 3 are excluded from judging")
+    export = measured("report", "3", "--format", "json", code=0).json
+    assert {line["variant"] for line in export if line["excluded"]} == {"beta"}
+    judged = measured("compare", "2", "3", "--format", "json", code=0).json["verdicts"]
+    assert "beta" not in json.dumps([verdict["case"] for verdict in judged])
+    unknown = measured("runs", "exclude", "3", "scale/omega", "--reason", WHY, code=2)
+    assert "run 3 did not measure scale/omega" in unknown.err
+
+
+def test_a_pin_keeps_its_run(measured):
+    measured("baseline", "set", "2", "--select", CASE, code=0)
+    refused = measured("runs", "exclude", "2", "--reason", WHY, code=2).err
+    assert f"a pin makes run 2 the baseline of {CASE}" in refused
+    assert "a pin makes run 2" in measured("runs", "delete", "2", "--yes", code=2).err
+
+
+def test_a_run_is_deleted_and_the_record_stays(measured):
+    refused = measured("runs", "delete", "3", "--yes", code=2).err
+    assert "finding 1 (open) is about run 3" in refused
+    measured("runs", "exclude", "3", "--reason", WHY, code=0)
+    out = measured("runs", "delete", "3", "--yes", "--reason", "no use", code=0).out
+    assert out.splitlines() == ["run 3 is deleted", "finding 1 is deleted"]
+    assert [row["id"] for row in measured("runs", "--format", "json", code=0).json] == [2, 1]
+    assert "deleted run 3" in measured("runs", "history", code=0).out
+
+
+def test_deleting_asks_first(measured):
+    ended = measured("runs", "delete", "2")
+    assert ended.code != 0
+    assert len(measured("runs", "--format", "json", code=0).json) == 3

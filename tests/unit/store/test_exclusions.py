@@ -1,0 +1,357 @@
+"""Excluded data: it stays, is judged nowhere, and leaves the findings; and deleted runs."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.model import (
+    Cause,
+    ChangeKind,
+    Direction,
+    Environment,
+    FindingState,
+    Judgement,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.exclusions import exclude, include
+from perfsvc.store import RunState, Store
+
+WHY = "the GPU was shared"
+
+
+@pytest.fixture
+def tiled(story):
+    return story.series(story.tiled)
+
+
+def excluded(story, run, *cases):
+    return story.store.exclusions.exclude(run, cases or None, reason=WHY, by="ann")
+
+
+def regression(series, run, baseline, cause=Cause.KERNEL, ratio=2.0):
+    judgement = Judgement(
+        series, Verdict.REGRESSION, "", ratio, 1.9, 2.1, baseline, run, 1e-3, ratio * 1e-3, cause=cause
+    )
+    return Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER)
+
+
+# --- what is excluded is judged nowhere ------------------------------------------------------------------------------
+
+
+def test_an_excluded_run_sets_no_level_by_being_first(story, tiled):
+    first, second = story.run(), story.run()
+    excluded(story, first)
+    assert story.store.baselines.get([tiled], before_run=9) == {tiled: second}
+
+
+def test_an_excluded_run_sets_no_level_by_its_verdict(story, tiled):
+    first, lucky = story.run(), story.run()
+    story.judge(first, story.tiled, Verdict.NEW)
+    story.judge(lucky, story.tiled, Verdict.IMPROVEMENT)
+    assert story.store.baselines.get([tiled], before_run=9) == {tiled: lucky}
+    excluded(story, lucky)
+    assert story.store.baselines.get([tiled], before_run=9) == {tiled: first}
+    story.store.exclusions.include(lucky, None, by="bob")
+    assert story.store.baselines.get([tiled], before_run=9) == {tiled: lucky}
+
+
+def test_an_excluded_run_ends_no_segment(story, tiled):
+    first = story.run()
+    other = type(story)(story.store, environment=Environment(driver="590", toolkit="nvcc 13.0.88", power_limit_w=700.0))
+    elsewhere = other.run()
+    third, fourth = story.run(), story.run()
+    assert story.store.baselines.get([tiled], before_run=fourth) == {tiled: third}
+    excluded(story, elsewhere)
+    assert story.store.baselines.get([tiled], before_run=fourth) == {tiled: first}
+
+
+def test_an_excluded_run_is_no_part_of_a_history_and_no_run_that_a_name_resolves_to(story, tiled):
+    first, second, third = (story.run(label="nightly", commit="abc", scope="all") for _ in range(3))
+    excluded(story, second)
+    assert story.store.series.histories_until(third, 9)[tiled].runs.tolist() == [first, third]
+    assert list(story.store.runs.commits(third)) == [third, first]
+    excluded(story, third)
+    store = story.store
+    assert [run.id for run in store.runs.of_commit("abc")] == [first]
+    assert store.runs.newest().id == store.runs.labelled("nightly").id == first
+    assert store.runs.last_of_scopes() == [first]
+
+
+def test_the_data_of_an_excluded_run_stays_and_says_why(story, tiled):
+    first, second = story.run(), story.run()
+    story.judge(second, story.tiled, Verdict.REGRESSION)
+    excluded(story, second)
+    store = story.store
+    assert store.series.levels(second) == {}
+    assert store.verdicts.of_run(second) == []
+    assert store.verdicts.events([first, second]) == {}
+    assert [row.excluded for row in store.series.case_history(story.tiled.id)] == ["", WHY]
+    assert [row.excluded for row in store.series.histories([first, second])[tiled]] == ["", WHY]
+    columns = store.measurements.columns()
+    assert (columns["excluded"], columns["verdict"]) == (["", WHY], [None, None])
+    assert columns["median_s"] == [2e-3, 2e-3]
+    assert [row.why_excluded for row in store.runs.list()] == [WHY, ""]
+
+
+def test_a_case_alone_can_be_excluded(story, tiled):
+    naive = story.series(story.naive)
+    first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
+    excluded(story, first, story.tiled)
+    assert story.store.baselines.get([tiled, naive], before_run=9) == {tiled: second, naive: first}
+    assert story.store.series.levels(first).keys() == {naive}
+    assert story.store.runs.newest(1).id == first
+    assert story.store.runs.get(first).why_excluded == ""
+    (exclusion,) = story.store.runs.get(first).excluded
+    assert (exclusion.case, exclusion.reason) == (story.tiled.id, WHY)
+
+
+def test_a_run_expects_what_the_run_before_the_excluded_one_had(story, tiled):
+    naive = story.series(story.naive)
+    first = story.run(story.tiled, story.naive, scope="all")
+    second = story.run(story.tiled, scope="all")
+    third = story.run(story.tiled, scope="all")
+    assert story.store.baselines.expected(third) == {tiled: second}
+    excluded(story, second)
+    assert story.store.baselines.expected(third) == {tiled: first, naive: first}
+
+
+def test_an_excluded_case_is_expected_from_the_run_before_and_missed_nowhere_else(story, tiled):
+    naive = story.series(story.naive)
+    first, second, third = (story.run(story.tiled, story.naive, scope="all") for _ in range(3))
+    excluded(story, second, story.tiled)
+    assert story.store.baselines.expected(third) == {tiled: first, naive: second}
+    excluded(story, third, story.naive)
+    assert story.store.baselines.expected(third) == {tiled: first}
+
+
+def test_a_renamed_case_is_excluded_under_the_name_it_had(story):
+    first = story.run(story.tiled)
+    renamed = story.series(type(story.tiled)("transpose", "shared", story.tiled.point, formerly=("tiled",)))
+    second = story.run(renamed.case)
+    assert story.store.exclusions.cases(first) == [renamed.case]
+    excluded(story, first, renamed.case)
+    assert story.store.baselines.get([renamed], before_run=9) == {renamed: second}
+
+
+# --- what cannot be excluded -----------------------------------------------------------------------------------------
+
+
+def test_a_pinned_run_is_not_excluded_and_an_excluded_run_not_pinned(story, tiled):
+    pinned, bad = story.run(), story.run()
+    story.store.baselines.pin(pinned, [tiled])
+    with pytest.raises(UsageError, match=r"a pin makes run 1 the baseline of transpose/tiled\[") as refused:
+        excluded(story, pinned)
+    assert f"perfsvc baseline clear --select '{story.tiled.id}'" in refused.value.cure
+    excluded(story, bad)
+    with pytest.raises(NotMeasuredError):
+        story.store.baselines.pin(bad, [tiled])
+
+
+def test_a_level_that_a_person_accepted_is_not_excluded(story, tiled):
+    first, second = story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    story.store.findings.set_state(finding, FindingState.ACCEPTED, reason="wanted")
+    with pytest.raises(UsageError, match=f"finding {finding} accepted run {second}") as refused:
+        excluded(story, second)
+    assert f"perfsvc findings reopen {finding}" in refused.value.cure
+
+
+def test_what_is_excluded_or_included_already_and_what_does_not_exist_is_refused(story):
+    run, running = story.run(), story.begin()
+    with pytest.raises(UsageError, match="has not ended"):
+        excluded(story, running)
+    with pytest.raises(NotMeasuredError, match="no run 77"):
+        excluded(story, 77)
+    with pytest.raises(UsageError, match="not excluded"):
+        story.store.exclusions.include(run, None, by="ann")
+    with pytest.raises(UsageError, match="did not measure transpose/naive"):
+        excluded(story, run, story.naive)
+    excluded(story, run)
+    with pytest.raises(UsageError, match="excluded already, by ann: the GPU was shared"):
+        excluded(story, run, story.tiled)
+    with pytest.raises(UsageError, match="as a whole"):
+        story.store.exclusions.include(run, [story.tiled], by="ann")
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
+def test_a_finding_that_only_excluded_data_shows_is_resolved_with_the_reason_and_comes_back_with_it(story, tiled):
+    first, second = story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    assert excluded(story, second).resolved == (finding,)
+    resolved = story.store.findings.get(finding)
+    assert (resolved.state, resolved.reason, resolved.by) == (FindingState.RESOLVED, f"run 2 is excluded: {WHY}", "ann")
+    assert story.store.exclusions.include(second, None, by="bob").reopened == (finding,)
+    (moved,) = story.store.findings.get(finding).standing
+    assert moved.last_run == second
+    texts = [(event.kind.value, event.by) for event in story.store.findings.events(finding=finding)]
+    assert texts == [("raised", ""), ("resolved", "ann"), ("reopened", "bob")]
+
+
+def test_a_finding_that_earlier_data_shows_too_stands_at_that_data(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    for run, ratio in ((second, 2.0), (third, 3.0)):
+        suspect = regression(tiled, run, first, ratio=ratio)
+        story.store.verdicts.put(run, [suspect.judgement])
+        (finding,) = story.raise_finding(run, [suspect])
+    updates = excluded(story, third)
+    assert (updates.resolved, updates.reopened) == ((), ())
+    (moved,) = story.store.findings.get(finding).standing
+    assert (moved.last_run, moved.ratio, moved.candidate_s) == (second, 2.0, 2e-3)
+    assert story.store.findings.get(finding).last_run == second
+
+
+def test_a_finding_against_an_excluded_baseline_is_resolved(story, tiled):
+    first, second = story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    assert excluded(story, first).resolved == (finding,)
+
+
+def test_a_finding_stays_for_the_series_that_other_data_shows(story, tiled):
+    naive = story.series(story.naive)
+    first, second = story.run(story.tiled, story.naive), story.run(story.tiled, story.naive)
+    suspects = [regression(tiled, second, first), regression(naive, second, first)]
+    (finding,) = story.raise_finding(second, suspects)
+    assert excluded(story, second, story.tiled).resolved == ()
+    assert [moved.series for moved in story.store.findings.get(finding).standing] == [naive]
+
+
+def test_a_finding_that_recovered_in_an_excluded_run_is_open_again(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    assert story.recover(third, [(finding, tiled)]) == [finding]
+    assert excluded(story, third).reopened == (finding,)
+    assert story.store.findings.get(finding).state is FindingState.OPEN
+
+
+def test_a_finding_that_a_person_resolved_stays_resolved(story, tiled):
+    first, second = story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    story.store.findings.set_state(finding, FindingState.RESOLVED, by="bob")
+    excluded(story, second)
+    story.store.exclusions.include(second, None, by="ann")
+    assert story.store.findings.get(finding).state is FindingState.RESOLVED
+
+
+# --- deleting --------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_run_is_gone_with_all_that_belongs_to_it_and_its_record_stays(story, tiled):
+    first, second = story.run(), story.run()
+    story.judge(second, story.tiled, Verdict.REGRESSION)
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    with pytest.raises(UsageError, match=rf"finding {finding} \(open\) is about run {second}") as refused:
+        story.store.exclusions.delete(second, reason="", by="ann")
+    assert f"perfsvc runs exclude {second}" in refused.value.cure
+    excluded(story, second)
+    assert story.store.exclusions.delete(second, reason="no use", by="bob") == (finding,)
+    assert [row.id for row in story.store.runs.list()] == [first]
+    assert story.store.findings.all() == []
+    assert story.execute("SELECT COUNT(*) FROM measurements WHERE run_id = :run", run=second) == [(0,)]
+    assert story.execute("SELECT COUNT(*) FROM verdicts WHERE run_id = :run", run=second) == [(0,)]
+    acts = [(act.run, act.reason, act.by, act.deleted) for act in story.store.exclusions.all()]
+    assert acts == [(second, WHY, "ann", False), (second, "no use", "bob", True)]
+    assert story.run() > second
+
+
+def test_a_run_that_a_pin_needs_or_that_still_runs_is_not_deleted(story, tiled):
+    pinned, running = story.run(), story.begin()
+    story.store.baselines.pin(pinned, [tiled])
+    with pytest.raises(UsageError, match="a pin makes run 1 the baseline"):
+        story.store.exclusions.delete(pinned, reason="", by="ann")
+    with pytest.raises(UsageError, match="has not ended"):
+        story.store.exclusions.delete(running, reason="", by="ann")
+
+
+def test_a_finding_that_other_runs_show_survives_the_run_that_raised_it(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    for run in (second, third):
+        (finding,) = story.raise_finding(run, [regression(tiled, run, first)])
+    story.store.exclusions.delete(second, reason="", by="ann")
+    stored = story.store.findings.get(finding)
+    assert (stored.first_run, stored.last_run) == (third, third)
+
+
+# --- as if it had never been -----------------------------------------------------------------------------------------
+
+OTHER = Environment(driver="590.1", toolkit="nvcc 13.0.88", power_limit_w=700.0)
+runs = st.fixed_dictionaries(
+    {
+        "tiled": st.sampled_from([None, "failed", 1.0, 1.0, 1.5, 2.0, 0.5]),
+        "naive": st.sampled_from([None, 1.0, 1.0, 3.0]),
+        "dirty": st.sampled_from([False, False, False, True]),
+        "elsewhere": st.sampled_from([False, False, False, True]),
+    }
+)
+
+
+def lived(story, nights, left_out=()):
+    """Store and judge nights, except some, under the numbers that they have with all; return the numbers."""
+    numbers = []
+    elsewhere = type(story)(story.store, environment=OTHER)
+    for number, night in enumerate(nights):
+        run = story.begin(scope="all", dirty=night["dirty"], commit=f"c{number}")
+        numbers.append(run)
+        if number in left_out:
+            story.execute("DELETE FROM runs WHERE id = :run", run=run)
+            continue
+        for case in (story.tiled, story.naive):
+            level = night[case.variant]
+            for replica, spread in enumerate((0.99, 1.0, 1.01)):
+                here = elsewhere if night["elsewhere"] else story
+                if level == "failed":
+                    here.put(run, case, replica=replica, status=Status.FAILED, reason="refused")
+                elif level is not None:
+                    here.put(
+                        run, case, replica=replica, samples=tuple(1e-3 * level * spread * s for s in (0.999, 1, 1.001))
+                    )
+        story.store.runs.end(run, RunState.FINISHED)
+        story.store.verdicts.put(run, judge_run(story.store, run, threshold=0.01))
+    return numbers
+
+
+def told(story, numbers):
+    """What judging makes of the last run, and what each run's stored verdicts are."""
+    store, last = story.store, numbers[-1]
+    history = store.series.histories_until(last, 99)
+    return {
+        "judged": judge_run(store, last, threshold=0.01),
+        "stored": {run: sorted(map(repr, store.verdicts.of_run(run))) for run in numbers},
+        "expected": store.baselines.expected(last),
+        "histories": {series: (of.runs.tolist(), str(of.values.tolist())) for series, of in history.items()},
+        "commits": store.runs.commits(last),
+        "scopes": store.runs.last_of_scopes(),
+    }
+
+
+@pytest.mark.slow
+@given(nights=st.lists(runs, min_size=3, max_size=7), data=st.data())
+@settings(
+    max_examples=15,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_judging_with_an_excluded_run_is_judging_as_if_the_run_had_never_been_made(
+    new_database, new_story, nights, data
+):
+    bad = data.draw(st.integers(0, len(nights) - 2))
+    results = []
+    after = None
+    for is_excluded in (True, False):
+        with Store.open(new_database(False)) as store:
+            story = new_story(store)
+            numbers = lived(story, nights, () if is_excluded else (bad,))
+            if is_excluded:
+                before = told(story, numbers)
+                exclude(store, numbers[bad], (), reason=WHY, threshold=0.01)
+                after = told(story, numbers)
+                include(store, numbers[bad], (), threshold=0.01)
+                assert told(story, numbers)["judged"] == before["judged"]
+            results.append(after if is_excluded else told(story, numbers))
+    assert results[0] == results[1]
