@@ -419,8 +419,15 @@ def finding_title(finding: Finding) -> str:
     return variants[0] + (f" and {len(variants) - 1} more" if len(variants) > 1 else "")
 
 
+def explanations(finding: Finding) -> list[str]:
+    """Return a line for each explanation of a finding: the cases that share it, and what their code does."""
+    sharing: dict[str, list[str]] = defaultdict(list)
+    for moved in finding.moved:
+        if moved.why:
+            sharing[moved.why].append(series_name(moved.series))
+    return [f"{some(cases)}: {text}" for text, cases in sharing.items()]
+
+
 def why(finding: Finding) -> str:
-    """Return the explanation of the series that a finding is shown with, after its case if the finding has several."""
-    has_several_cases = len({moved.series.case for moved in finding.moved}) > 1
-    case = f"{finding.worst.series.case.id}: " if finding.worst and has_several_cases else ""
-    return f"{case}{finding.why}" if finding.why else ""
+    """Return the explanation of the series that a finding is shown with, after its case; empty without one."""
+    return f"{finding.worst.series.case.id}: {finding.why}" if finding.worst and finding.why else ""

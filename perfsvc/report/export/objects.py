@@ -230,7 +230,8 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
         **_fields(finding),
-        **_values(finding, ("direction", "changes", "devices", "why")),
+        **_values(finding, ("direction", "changes", "devices")),
+        "why": wording.why(finding),
         "moved": [{**plain(moved), "sentence": wording.moved_sentence(finding, moved)} for moved in finding.moved],
     }
 

@@ -39,7 +39,9 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
     """Return a finding with all its series and its history."""
     history = [Text(), Text("history", "bold"), _history(events)] if events else []
     series = [_series(finding, finding.moved)] if finding.moved else []
-    return Group(_heading(finding), *series, *history)
+    explained = wording.explanations(finding)
+    why = [Text(), Text("why", "bold"), *(Text(f"  {line}") for line in explained)] if len(explained) > 1 else []
+    return Group(_heading(finding), *series, *why, *history)
 
 
 def _heading(finding: Finding) -> RenderableType:

@@ -1,0 +1,299 @@
+"""Every sentence that a reader sees names the case that its numbers belong to, whatever the nights were like."""
+
+import contextlib
+import io
+import json
+import platform
+import re
+from collections import defaultdict
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from statistics import median
+from unittest import mock
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from perfsvc.model import (
+    Case,
+    CaseExplanation,
+    Cause,
+    Confirmation,
+    DeviceInfo,
+    Direction,
+    Environment,
+    Estimate,
+    Kind,
+    Measurement,
+    Provenance,
+    ReplayRecord,
+    Status,
+    Work,
+    digest,
+)
+from perfsvc.report import wording
+from perfsvc.report.export.comparison_formats import comparison_junit, comparison_markdown
+from perfsvc.report.export.objects import comparison_json, finding_json, run_json
+from perfsvc.report.pages import render
+from perfsvc.report.tables.comparison import comparison_table
+from perfsvc.report.tables.findings import finding_table, findings_table
+from perfsvc.report.tables.run import run_table
+from perfsvc.service.compare.compare import compare, judge_run
+from perfsvc.service.confirm.confirm import with_causes
+from perfsvc.service.dashboard.build import gather
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.findings.update import update_findings
+from perfsvc.service.notify import words
+from perfsvc.service.notify.news import news_of
+from perfsvc.service.results import stored_report
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+
+pytestmark = pytest.mark.slow
+
+GPU = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
+ENVIRONMENT = Environment("580.1", "nvcc 13.0", 700.0)
+CASES = [
+    Case(benchmark, variant, (("n", n),))
+    for benchmark, variant, n in (("dot", "tree", 64), ("dot", "tree", 128), ("dot", "warp", 64), ("scan", "naive", 64))
+]
+BASE_S = (1.113e-4, 2.371e-5, 5.477e-3, 8.919e-6)
+BENCH = b"# bench.py"
+SPREADS = ((1.0, 1.0003, 0.9998), (1.0, 1.4, 0.7), (1.0, 3.1, 0.4))
+"""Quiet replicas, noisy ones, and wild ones."""
+
+CHANGES = st.sampled_from([1.0] * 6) | st.floats(0.3, 8.0, allow_nan=False).map(lambda factor: round(factor, 3))
+
+
+@st.composite
+def planned(draw):
+    """A plan of nights: for each case its factor, its spread and its code, and what a confirmation answers."""
+    nights = draw(st.integers(2, 4))
+    return [
+        [
+            {
+                "factor": draw(CHANGES),
+                "spread": draw(st.sampled_from([0, 0, 0, 0, 1, 2])),
+                "edit": draw(st.booleans()),
+                "answer": draw(st.sampled_from([Cause.KERNEL, Cause.KERNEL, Cause.NOISE, Cause.UNCONFIRMED])),
+                "explained": draw(st.booleans()),
+                "measured": draw(st.sampled_from([True] * 9 + [False])),
+            }
+            for _ in CASES
+        ]
+        for _ in range(nights)
+    ]
+
+
+class World:
+    """A database with nights, and everything that is printed, built and sent about the last of them."""
+
+    def __init__(self, store):
+        self.store = store
+        self.level = list(BASE_S)
+        self.code = [0] * len(CASES)
+
+    def night(self, number, plan):
+        store = self.store
+        provenance = Provenance(
+            datetime.now(UTC), "perfsvc run", "kernels", f"{number:040d}", host=platform.node(), scope="kernels"
+        )
+        night = store.nights.begin(
+            host=platform.node(), started=datetime.now(UTC), suite="kernels", command_line="", settings={}
+        )
+        run = store.runs.begin(provenance, night=night)
+        store.devices.put(GPU)
+        for place, (case, how) in enumerate(zip(CASES, plan, strict=True)):
+            if how["measured"] or not number:
+                self._measure(run, place, case, how if number else {**how, "factor": 1.0, "edit": False, "spread": 0})
+        store.runs.end(run, RunState.FINISHED)
+        store.verdicts.put(run, judge_run(store, run, threshold=None))
+        for suspect in suspects_of(store, run):
+            self._confirm(suspect, plan[CASES.index(suspect.series.case)])
+        confirmations = store.confirmations.of_run(run)
+        store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
+        update_findings(store, run)
+        return night, run
+
+    def _measure(self, run, place, case, how):
+        self.level[place] *= how["factor"]
+        self.code[place] += how["edit"]
+        code = f"{place} {self.code[place]}".encode()
+        record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(BENCH), seed=7)
+        (binary,) = self.store.binaries.put([CaseCode(record, {digest(code): code}, BENCH, {"dot.cu": code})])
+        for replica, spread in enumerate(SPREADS[how["spread"]]):
+            samples = (self.level[place] * spread,) * 5
+            self.store.measurements.put(
+                run,
+                [
+                    MeasurementEntry(
+                        Measurement(case, GPU.uuid, replica, Status.OK, samples_s=samples, max_error=1e-7),
+                        ENVIRONMENT,
+                        Work(4000, 2000),
+                        Estimate(median(samples), min(samples), max(samples), len(samples)),
+                        binary,
+                    )
+                ],
+            )
+
+    def _confirm(self, suspect, how):
+        ratio = (suspect.judgement.ratio or 1.0) * 1.0037
+        slower = suspect.direction is Direction.SLOWER
+        change = f"{100 * abs(ratio - 1):.1f} % {'slower' if slower else 'faster'}"
+        reasons = {
+            Cause.KERNEL: f"measured in turn, its code is {change} than the baseline's",
+            Cause.NOISE: "beside the baseline's code it is the same: the difference did not stay",
+            Cause.UNCONFIRMED: f"inconclusive: measured in turn it seems {change}, and noise could be why",
+        }
+        measured = {"ratio": ratio, "low": ratio * 0.99, "high": ratio * 1.01, "verdict": suspect.judgement.verdict}
+        self.store.confirmations.put(
+            Confirmation(suspect, how["answer"], reasons[how["answer"]], 0.01, seed=1, budget_s=20.0, **measured)
+        )
+        judgement = suspect.judgement
+        if how["answer"] is Cause.KERNEL and slower and how["explained"]:
+            self.store.profiles.put_explanation(
+                CaseExplanation(
+                    judgement.series.case,
+                    GPU.uuid,
+                    GPU.model,
+                    judgement.baseline_run,
+                    judgement.candidate_run,
+                    f"{ratio * 1.0071:.3f} times as long: bank conflicts",
+                    ("bank conflicts",),
+                    ratio,
+                )
+            )
+
+
+NUMBER = re.compile(r"(?<!±)\b\d[\d.]*(?: %| [µmn]?s\b| times)")
+"""A change, a level or a factor; the spread of a level is too often that of another case."""
+
+
+def numbers(text):
+    return set(NUMBER.findall(text))
+
+
+class Sentences(HTMLParser):
+    """The sentences of a page: the text of each row, item, paragraph and heading."""
+
+    BLOCKS = frozenset({"tr", "li", "p", "h1", "h2", "h3", "div", "section", "caption", "figcaption"})
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self._text, self._silent = [], [], False
+        self.feed(html)
+        self._end()
+
+    def handle_starttag(self, tag, attrs):
+        self._silent |= tag in {"script", "style", "svg"}
+        if tag in self.BLOCKS:
+            self._end()
+
+    def handle_endtag(self, tag):
+        self._silent &= tag not in {"script", "style", "svg"}
+        if tag in self.BLOCKS:
+            self._end()
+
+    def handle_data(self, data):
+        if not self._silent:
+            self._text.append(data)
+
+    def _end(self):
+        if text := " ".join(" ".join(self._text).split()):
+            self.found.append(text)
+        self._text = []
+
+
+def drawn(renderable):
+    out = io.StringIO()
+    Console(file=out, width=1000, no_color=True, highlight=False, _environ={}).print(renderable)
+    return out.getvalue().splitlines()
+
+
+def of_json(value, about=""):
+    """Yield each text in a JSON value, with the case of the object that it is in."""
+    if isinstance(value, dict):
+        case = value.get("case") or (value.get("series") or {}).get("case") or about
+        case = case if isinstance(case, str) else f"{case['benchmark']}/{case['variant']}[n={case['point'][0][1]}]"
+        for item in value.values():
+            yield from of_json(item, case)
+    elif isinstance(value, list):
+        for item in value:
+            yield from of_json(item, about)
+    elif isinstance(value, str):
+        yield f"{about} {value}"
+
+
+def sentences(store, night, run):
+    """Yield every sentence that perfsvc writes about a night."""
+    report = stored_report(store, run)
+    yield from drawn(run_table(report))
+    yield from of_json(run_json(report))
+    findings = store.findings.all()
+    yield from drawn(findings_table(findings))
+    for finding in findings:
+        events = store.findings.events(finding=finding.id)
+        yield from drawn(finding_table(finding, events))
+        yield from of_json(json.loads(json.dumps(finding_json(finding, events))))
+    for base in ("1", "@baseline"):
+        with contextlib.suppress(LookupError):
+            compared = compare(store, base, str(run), folder=None, threshold=None)
+            shown = (compared.base, compared.new, compared.judgements)
+            yield from drawn(comparison_table(*shown))
+            yield from of_json(comparison_json(*shown))
+            yield from comparison_markdown(*shown).replace("&#91;", "[").replace("&#93;", "]").splitlines()
+            for test in ET.fromstring(comparison_junit(compared.judgements)).iter("testcase"):  # noqa: S314 - our own
+                yield f"{test.get('name')} {''.join(test.itertext())}"
+    for path, html in render.pages(gather(store, 100, datetime.now(UTC)), "plotly.js"):
+        found = Sentences(html).found
+        about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
+        yield from (f"{about} {sentence}" for sentence in found)
+    if news := news_of(store, night, ("new", "resolved", "failed")):
+        yield words.title(news)
+        yield from words.body(news, "https://perf.example.org").splitlines()
+
+
+def owners(store, runs):
+    """Return the cases that each number belongs to, by what the database holds about each case."""
+    cases = defaultdict(set)
+
+    def own(case, *texts):
+        for number in numbers(" ".join(filter(None, texts))):
+            cases[number].add(case.id)
+
+    for run in runs:
+        for judgement in store.verdicts.of_run(run):
+            columns = ("baseline", "candidate", "change", "interval", "smallest")
+            values = [wording.comparison_value(judgement, column) for column in columns]
+            own(judgement.series.case, wording.verdict_sentence(judgement), *values)
+        for confirmation in store.confirmations.of_run(run):
+            change = wording.change_and_interval(confirmation.ratio, confirmation.low, confirmation.high)
+            own(confirmation.suspect.series.case, confirmation.reason, change)
+        for explanation in store.profiles.explanations(run):
+            own(explanation.case, explanation.sentence)
+    return {number: found for number, found in cases.items() if len(found) == 1}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("worlds")
+
+
+@settings(max_examples=15, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@given(plan=planned())
+def test_no_sentence_contains_a_number_of_another_case(folder, plan):
+    database = folder / "perfsvc.db"
+    for path in folder.glob("perfsvc.db*"):
+        path.unlink()
+    with Store.open(database) as store, mock.patch("perfsvc.service.compare.compare.code_digest", digest):
+        world = World(store)
+        nights = [world.night(number, how) for number, how in enumerate(plan)]
+        own = owners(store, [run for _, run in nights])
+        checked = 0
+        for sentence in sentences(store, *nights[-1]):
+            for number in numbers(sentence) & own.keys():
+                checked += 1
+                assert any(case in sentence for case in own[number]), (number, own[number], sentence)
+        assert checked
