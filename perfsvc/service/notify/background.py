@@ -61,9 +61,10 @@ class Backgrounds:
         return Background(commits, count, series, self._levels(series) if series else ())
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:
-        """Return the levels of a series in the newest clean nights of the suite that measured it."""
+        """Return the levels of a series in the newest clean nights of the suite, without what is excluded."""
         history = self._store.series.case_history(series.case.id, series.device)
-        runs = tuple(sorted({in_run.run for in_run in history if in_run.run in self._runs})[-NIGHTS:])
+        judged = {in_run.run for in_run in history if in_run.run in self._runs and not in_run.excluded}
+        runs = tuple(sorted(judged)[-NIGHTS:])
         if not runs:
             return ()
         return tuple(map(_level, self._histories(runs, errors=series.metric == MAX_ERROR).get(series, [])))

@@ -41,7 +41,7 @@ class Digest:
     Attributes:
         since: when the week began.
         nights: the nights of all hosts since then, newest first.
-        runs: the newest run of each host.
+        runs: the newest run of each host that is not excluded.
         judgements: the verdicts of these runs.
         open: the number of open findings.
     """
@@ -110,10 +110,12 @@ def digest(store: Store, night: NightRow, since: datetime) -> Digest:
         for other in store.nights.list()
         if other.suite == night.suite and since < other.started <= night.started and other.id <= night.id
     )
+    measured = {other.run: other.host for other in nights if other.run is not None}
+    excluded = {exclusion.run for exclusion in store.exclusions.of_runs(measured) if exclusion.case is None}
     runs: dict[str, int] = {}
-    for other in nights:
-        if other.run is not None:
-            runs.setdefault(other.host, other.run)
+    for run, host in measured.items():
+        if run not in excluded:
+            runs.setdefault(host, run)
     judgements = tuple(judgement for run in runs.values() for judgement in store.verdicts.of_run(run))
     is_open = [finding for finding in store.findings.active() if finding.state is FindingState.OPEN]
     return Digest(since, nights, tuple(sorted(runs.values())), judgements, len(is_open))

@@ -74,6 +74,13 @@ def test_the_levels_are_those_of_the_clean_nights_of_the_suite_with_gaps_for_fai
     assert len(Backgrounds(store, later).of(finding()).levels) == 5
 
 
+def test_an_excluded_night_is_no_level(store):
+    for seconds in (1e-4, 9e-4, 2e-4):
+        last = night(store, seconds)
+    store.exclusions.exclude(2, None, reason="the GPU was shared", by="jane")
+    assert Backgrounds(store, last).of(finding()).levels == (pytest.approx(1e-4), pytest.approx(2e-4))
+
+
 def test_any_metric_has_levels(store):
     for seconds in (1e-4, 2e-4):
         last = night(store, seconds)

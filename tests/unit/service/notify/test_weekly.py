@@ -24,6 +24,7 @@ from perfsvc.model import (
 )
 from perfsvc.notify.fake import FakeNotifier
 from perfsvc.service.notify.notify import notify
+from perfsvc.service.notify.weekly import digest as week
 from perfsvc.service.notify.weekly import quiet_targets, reminders
 from perfsvc.store import Store
 
@@ -176,6 +177,14 @@ def test_a_quiet_week_has_a_digest(nights):
     }
     assert "7 nights on 1 host, all without a failed stage" in nights.body()
     assert "2 series in the newest run 15" in nights.body()
+
+
+def test_a_digest_leaves_out_an_excluded_run(nights):
+    for day in range(3):
+        nights.night(day)
+    nights.store.exclusions.exclude(3, None, reason="the GPU was shared", by="jane")
+    digest = week(nights.store, nights.store.nights.get(3), FIRST - WEEK)
+    assert (len(digest.nights), digest.runs) == (3, (2,))
 
 
 def test_a_week_with_a_message_has_no_digest(nights):
