@@ -111,7 +111,7 @@ def digest(store: Store, night: NightRow, since: datetime) -> Digest:
         if other.suite == night.suite and since < other.started <= night.started and other.id <= night.id
     )
     measured = {other.run: other.host for other in nights if other.run is not None}
-    excluded = {exclusion.run for exclusion in store.exclusions.of_runs(measured) if exclusion.case is None}
+    excluded = {exclusion.run for exclusion in store.exclusions.of_runs(measured) if not exclusion.case}
     runs: dict[str, int] = {}
     for run, host in measured.items():
         if run not in excluded:

@@ -23,9 +23,8 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.notify.fake import FakeNotifier
+from perfsvc.service.notify import weekly
 from perfsvc.service.notify.notify import notify
-from perfsvc.service.notify.weekly import digest as week
-from perfsvc.service.notify.weekly import quiet_targets, reminders
 from perfsvc.store import Store
 
 FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -153,7 +152,7 @@ def test_a_reminder_is_sent_once_however_often_the_stage_is_repeated(nights):
     nights.night(0, slow=CASES[:1])
     nights.night(7)
     night, now = nights.store.nights.get(2), FIRST + WEEK
-    assert reminders(nights.store, night, WEEK, now) == ()
+    assert weekly.reminders(nights.store, night, WEEK, now) == ()
 
 
 def test_a_reminder_goes_the_routes_of_its_finding(nights):
@@ -183,7 +182,7 @@ def test_a_digest_leaves_out_an_excluded_run(nights):
     for day in range(3):
         nights.night(day)
     nights.store.exclusions.exclude(3, None, reason="the GPU was shared", by="jane")
-    digest = week(nights.store, nights.store.nights.get(3), FIRST - WEEK)
+    digest = weekly.digest(nights.store, nights.store.nights.get(3), FIRST - WEEK)
     assert (len(digest.nights), digest.runs) == (3, (2,))
 
 
@@ -220,7 +219,7 @@ def test_each_target_has_quiet_weeks_of_its_own(nights):
 def test_a_target_without_any_message_counts_from_the_first_night(nights):
     nights.night(0, slow=CASES[:1])
     night = nights.store.nights.get(1)
-    assert quiet_targets(nights.store, night, ["new"], FIRST + timedelta(days=6)) == {}
+    assert weekly.quiet_targets(nights.store, night, ["new"], FIRST + timedelta(days=6)) == {}
     for day in (7, 30):
         now = FIRST + timedelta(days=day)
-        assert quiet_targets(nights.store, night, ["new"], now) == {"new": now - WEEK}
+        assert weekly.quiet_targets(nights.store, night, ["new"], now) == {"new": now - WEEK}
