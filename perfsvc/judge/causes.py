@@ -40,16 +40,20 @@ class SameOnBothSides:
     """Whether code, source, toolkit and device are the same for baseline and candidate of a series.
 
     Attributes:
-        code: the instructions and all that a launch passes to them.
-        source: what the code was compiled from.
+        code: the instructions and all that a launch passes to them; of Python functions the source and the packages.
+        source: what the code was compiled from, and how it is launched.
         toolkit: the compiler and its version.
         device: the driver and the power limit.
+        launch: which options of launches differ, if nothing else does: ``block 128 → 256``; else empty.
+        packages: which Python packages differ, ``triton 3.4.0 → 3.5.0``; empty if none does.
     """
 
     code: bool
     source: bool
     toolkit: bool
     device: bool
+    launch: str = ""
+    packages: str = ""
 
 
 def with_causes(
@@ -61,7 +65,7 @@ def with_causes(
 
     - The same code on both sides is never to blame. The environment is, if most series of the device moved with it, or
       the driver or the power limit changed, or the clock did and the cycles did not. Otherwise it is noise.
-    - Different code from equal source by another compiler: toolchain.
+    - Different code from equal source by another compiler, or equal source with other Python packages: toolchain.
     - Everything else is unconfirmed until both sides are measured again. The clock alone does not clear different code,
       because that code may draw so much power that the device lowers its clock.
 
@@ -135,8 +139,9 @@ def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tupl
         if clock:
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and {clock}"
         return Cause.NOISE, SAME_CODE
-    if sides and sides.source and not sides.toolkit:
-        return Cause.TOOLCHAIN, "another compiler made other code of the same source"
+    if sides and sides.source and (sides.packages or not sides.toolkit):
+        packages = f"its source is the same, and its packages are not: {sides.packages}"
+        return Cause.TOOLCHAIN, packages if sides.packages else "another compiler made other code of the same source"
     return Cause.UNCONFIRMED, clock
 
 

@@ -17,15 +17,13 @@ _TUNERS = frozenset({"autotune", "Config", "heuristics"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def same_source(old: str, new: str, functions: Collection[str]) -> bool:
-    """Return whether two texts of a benchmark file have the same functions and inputs, with all that these reach."""
-    return old == new or source_digest(old, frozenset(functions)) == source_digest(new, frozenset(functions))
+def same_source(old: str, new: str, functions: Collection[str], *, outline: bool = False) -> bool:
+    """Return whether two texts of a benchmark file have the same functions and inputs, with all that these reach.
 
-
-def same_outline(old: str, new: str, functions: Collection[str]) -> bool:
-    """Return whether two texts are the same source but for the options and numbers of launches (``_Outliner``)."""
+    With ``outline``, the options and numbers of launches may differ (``_Outliner``).
+    """
     names = frozenset(functions)
-    return old == new or source_digest(old, names, outline=True) == source_digest(new, names, outline=True)
+    return old == new or source_digest(old, names, outline=outline) == source_digest(new, names, outline=outline)
 
 
 @lru_cache(maxsize=512)

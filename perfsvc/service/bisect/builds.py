@@ -12,7 +12,7 @@ from perfsvc.build import Binary
 from perfsvc.elf import code_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
-from perfsvc.service.compare.compare import launch_of
+from perfsvc.service.compare.sides import launch_of
 from perfsvc.service.git import Worktree, checked_out, git, move_to, objects
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.prepare import Binaries, Target, compile_units, modules_of, replay_record

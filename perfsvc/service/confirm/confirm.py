@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from perfsvc import judge
+from perfsvc import judge, units
 from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
-from perfsvc.judge import Comparison
+from perfsvc.judge import Comparison, SameOnBothSides
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, FindingState, Judgement, Suspect
-from perfsvc.service.compare.compare import sides_of
+from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs, replay_task, stored_case
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
@@ -93,6 +93,7 @@ class Confirmer:
     def __init__(self, store: Store, settings: PairSettings) -> None:
         self._store = store
         self._settings = settings
+        self._verdicts = cache(store.verdicts.of_run)
 
     def confirm(self, suspect: Suspect) -> Confirmation:
         """Measure a suspect again until the answer is known or the budget ends.
@@ -150,7 +151,8 @@ class Confirmer:
         )
         side, why = results.fault
         if side:
-            return replace(measured, reason=f"the {side}'s binary has no right result any more: {why}")
+            packages = f" with the packages of today ({code.packages})" if code and code.packages else ""
+            return replace(measured, reason=f"the {side}'s binary has no right result any more{packages}: {why}")
         runs = (*results.baseline, *results.candidate)
         if lacking := next((run for run in runs if not run.values_of(metric)), None):
             return replace(
@@ -160,6 +162,8 @@ class Confirmer:
         if comparison is None:
             ended = f"the budget of {measured.budget_s:g} s ended after {results.pairs} pairs, too few to tell"
             return replace(measured, reason=f"inconclusive: {ended}")
+        if stale := self._stale_packages(suspect, results):
+            return replace(measured, reason=f"the packages that it ran with are not here any more: {stale}")
         drift = self._drift(unconfirmed, results)
         device_kind = self._settings.devices[suspect.series.device].kind
         cause, reason = judge.cause_of(
@@ -168,11 +172,16 @@ class Confirmer:
             direction=suspect.direction,
             threshold=measured.threshold,
             usual=relevant_change(suspect, device_kind, judge.without_override(self._settings.threshold)),
-            same_code=bool(measured.same_code),
+            same_code=bool(measured.same_code) or bool(code and code.source and code.packages),
             metric=metric,
         )
-        if cause is Cause.KERNEL and suspect.judgement.cause is Cause.TOOLCHAIN:
+        if cause is Cause.KERNEL and code and code.launch:
+            cause, reason = Cause.LAUNCH, f"{reason}, and only the options of its launches differ: {code.launch}"
+        elif cause is Cause.KERNEL and suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
+        elif cause is Cause.ENVIRONMENT and code and code.packages and drift:
+            comparison = drift  # both sides ran with the packages of today, so only the stored level shows the others
+            cause, reason = self._by_packages(suspect, code, drift)
         settled = judge.is_decided(comparison, suspect.direction, measured.threshold)
         if cause is Cause.UNCONFIRMED and not settled and results.pairs < judge.LOOKS[-1]:
             reason += f"; the budget of {measured.budget_s:g} s ended after {results.pairs} pairs"
@@ -186,6 +195,31 @@ class Confirmer:
             high=comparison.high,
             drift=drift.ratio if drift else None,
         )
+
+    def _by_packages(self, suspect: Suspect, code: SameOnBothSides, drift: Comparison) -> tuple[Cause, str]:
+        """Return the cause of a change that the baseline's source shows too with the packages of today, and why."""
+        moved = f"with the packages of today the baseline's source is {units.percent(drift.ratio)} against its level"
+        if not code.device:
+            return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or the driver or the power limit"
+        run = suspect.judgement.candidate_run
+        if run is not None and any(
+            judgement.series.device == suspect.series.device
+            and judgement.cause is Cause.ENVIRONMENT
+            and judge.MOVES.get(judgement.verdict) is suspect.direction
+            for judgement in self._verdicts(run)
+        ):
+            return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or what moved other cases of the GPU"
+        not_in_turn = "the packages of then are not here, so the two cannot be measured in turn"
+        return Cause.TOOLCHAIN, f"{moved}: {code.packages} ({not_in_turn})"
+
+    def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:
+        """Return which packages differ between the candidate's run and today; empty if none does."""
+        series, run = suspect.series, suspect.judgement.candidate_run
+        if run is None or not results.candidate or results.candidate[0].python is None:
+            return ""
+        key = (run, (series.device, series.case, series.cache))
+        used = self._store.binaries.of_cases([key]).get(key)
+        return changed_packages(used.python, results.candidate[0].python) if used else ""
 
     def _drift(self, unconfirmed: Confirmation, results: PairResults) -> Comparison | None:
         """Compare the baseline's binary now with its stored level on this GPU; None if there is no such level."""

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from perfsvc import judge, suite
-from perfsvc.errors import UnsupportedError
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import TIME, Call, DeviceInfo, Kind, Measurement, OverBudget, ReplayRecord, Series, Status
+from perfsvc.model import TIME, Call, DeviceInfo, Measurement, OverBudget, ReplayRecord, Series, Status
 from perfsvc.store import Store
 
 BUDGET_S = 20.0
@@ -145,15 +144,17 @@ class StoredCase:
     Attributes:
         modules: its binaries, in the order of ``record.modules``.
         bench: the text of its benchmark file.
+        python_modules: names and texts of the modules that the file imports and that no package has installed.
     """
 
     record: ReplayRecord
     modules: tuple[bytes, ...]
     bench: str
+    python_modules: tuple[tuple[str, str], ...] = ()
 
 
 def stored_case(store: Store, series: Series, run: int, device: str | None) -> StoredCase:
-    """Return the case of a series as it ran in a run.
+    """Return the case of a series as it ran in a run. Its Python functions will find the packages of today.
 
     Args:
         store: holds the run.
@@ -164,15 +165,17 @@ def stored_case(store: Store, series: Series, run: int, device: str | None) -> S
     Raises:
         NotMeasuredError: the run holds no binary of the case.
         UsageError: the run holds several binaries of the case, and ``device`` does not choose one.
-        UnsupportedError: the case ran Python code that is not in the database.
     """
     record, modules, bench = store.binaries.replay(series.case.id, run, device=device)
-    if not modules or record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in record.steps):
-        raise UnsupportedError(
-            f"{series.case.id} runs Python, and the packages that it called in run {run} are not stored",
-            cure="check the old revision out and measure it there",
-        )
-    return StoredCase(record, tuple(modules[name] for name in record.modules), bench.decode())
+    python_modules = store.binaries.python_modules(series.case.id, run, device=device) if calls_python(record) else {}
+    return StoredCase(
+        record, tuple(modules[name] for name in record.modules), bench.decode(), tuple(sorted(python_modules.items()))
+    )
+
+
+def calls_python(record: ReplayRecord) -> bool:
+    """Return whether a step of the case is a Python function."""
+    return any(isinstance(step, Call) for step in record.steps)
 
 
 def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
@@ -182,7 +185,7 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         SuiteError: its benchmark file cannot be used.
     """
     record = case.record
-    file = suite.load_text(case.bench, record.case.benchmark)
+    file = suite.load_text(case.bench, record.case.benchmark, dict(case.python_modules))
     arrays = partial(suite.replay_arrays, file, record.case.point, record.seed, record.case.variant)
     return Task(
         device=series.device,
@@ -192,5 +195,6 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         sampling=sampling,
         tolerance=suite.replay_tolerance(file, record.case.point),
         arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays),
-        bench=case.bench if any(isinstance(step, Call) for step in record.steps) else "",
+        bench=case.bench if calls_python(record) else "",
+        python_modules=case.python_modules,
     )

@@ -12,7 +12,7 @@ import numpy as np
 from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
 from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Judgement, Series, Suspect, Verdict
-from perfsvc.service.compare.compare import sides_of
+from perfsvc.service.compare.sides import sides_of
 from perfsvc.store import SeriesHistory, Store
 
 HISTORY_RUNS = 200

@@ -18,7 +18,8 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.compare.compare import cycles_of, judge_series, sides_of
+from perfsvc.service.compare.compare import cycles_of, judge_series
+from perfsvc.service.compare.sides import sides_of
 from perfsvc.service.findings.alerts import alerts, is_nearer
 from perfsvc.store import Store
 

@@ -22,7 +22,7 @@ from perfsvc.model import (
     Suspect,
     evidence_of,
 )
-from perfsvc.service.compare.compare import sides_of
+from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.findings.suspects import (
     Recovered,
     RunChanges,
@@ -31,7 +31,7 @@ from perfsvc.service.findings.suspects import (
     size_of_change,
     without_recoveries,
 )
-from perfsvc.store import CaseKey, Store
+from perfsvc.store import CaseBinary, CaseKey, Store
 
 RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that raise a finding."""
@@ -133,7 +133,7 @@ class RootCauses:
         - A series in a standing finding with this cause: the root cause of that finding.
         - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had
           begun before them, the commits of a standing finding of the same benchmark.
-        - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``.
+        - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
         - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known
           to have changed, ``GPU GPU-1``.
         """
@@ -143,11 +143,15 @@ class RootCauses:
         if cause in {Cause.KERNEL, Cause.LAUNCH}:
             since = self._first_run_with_this_code(suspect)
             return self._begun_by_finding(suspect, since) or self._commits_of(since)
-        before, after = self._environments(suspect)
+        old, new = self._used(suspect)
         if cause is Cause.TOOLCHAIN:
-            changed = _changed("", before.toolkit, after.toolkit) if before and after else ""
+            changed = ""
+            if old and new:
+                toolkit = _changed("", old.environment.toolkit, new.environment.toolkit)
+                changed = changed_packages(old.python, new.python) or toolkit
             return changed or f"the code of run {self._run}"
-        return ", ".join(_changed_environment(before, after)) or f"GPU {suspect.series.device}"
+        changes = _changed_environment(old.environment, new.environment) if old and new else ()
+        return ", ".join(changes) or f"GPU {suspect.series.device}"
 
     # --- the code ----------------------------------------------------------------------------------------------------
 
@@ -170,7 +174,7 @@ class RootCauses:
         then, now = self._built(run).get(case), self._built(self._run).get(case)
         if then is None or now is None or then.binary is None:
             return None
-        if then.binary == now.binary:
+        if (then.binary, then.python) == (now.binary, now.python):
             return True
         sides = sides_of(self._store, [replace(suspect.judgement, baseline_run=run)]).get(suspect.series)
         return sides is not None and sides.code
@@ -224,26 +228,25 @@ class RootCauses:
 
     # --- the environment ---------------------------------------------------------------------------------------------
 
-    def _environments(self, suspect: Suspect) -> tuple[Environment | None, Environment | None]:
-        """Return the environments of the baseline and of the suspect's run."""
+    def _used(self, suspect: Suspect) -> tuple[CaseBinary | None, CaseBinary | None]:
+        """Return what the suspect's case used in the baseline's run and in its own."""
         case, baseline_run = _case_of(suspect.series), suspect.judgement.baseline_run
         before = None if baseline_run is None else self._built(baseline_run).get(case)
         after = self._built(self._run).get(case)
-        return before.environment if before else None, after.environment if after else None
+        return before, after
 
 
 def _case_of(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
 
 
-def _changed_environment(before: Environment | None, after: Environment | None) -> Iterator[str]:
+def _changed_environment(before: Environment, after: Environment) -> Iterator[str]:
     """Yield a text for each of driver and power limit that changed: ``driver 580.1 → 590.1``."""
-    if before and after:
-        changes = (
-            _changed("driver ", before.driver, after.driver),
-            _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
-        )
-        yield from filter(None, changes)
+    changes = (
+        _changed("driver ", before.driver, after.driver),
+        _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
+    )
+    yield from filter(None, changes)
 
 
 def _changed(name: str, before: str, after: str) -> str:

@@ -12,11 +12,19 @@ from typing import Literal
 
 from perfsvc import suite
 from perfsvc.device.find import find
-from perfsvc.errors import LaunchError, NoProfilerError, NotMeasuredError, PerfsvcError, ProfileError, UsageError
+from perfsvc.errors import (
+    LaunchError,
+    NoProfilerError,
+    NotMeasuredError,
+    PerfsvcError,
+    ProfileError,
+    UnsupportedError,
+    UsageError,
+)
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.shared_arrays import Arrays
-from perfsvc.model import Case, DeviceInfo, Launch, Profile, ProfileResult, Series
+from perfsvc.model import Call, Case, DeviceInfo, Kind, Launch, Profile, ProfileResult, Series
 from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
 from perfsvc.profile.profiler import Profiler, profiler_for
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
@@ -232,6 +240,11 @@ class CaseProfiler:
         """Prepare a folder with everything that a profiling launch needs, and hold the GPU's lock during the block."""
         series = Series(subject.case, subject.ran_on, "")
         case = stored_case(self._store, series, subject.run, subject.ran_on)
+        if case.record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in case.record.steps):
+            raise UnsupportedError(
+                f"{series.case.id} runs Python, and only kernels that perfsvc itself launches can be profiled",
+                cure="profile the program that calls it: ncu python ...",
+            )
         with tempfile.TemporaryDirectory(prefix="perfsvc-profile-") as name, self._locked(subject.device.uuid):
             profiling_folder.write(
                 Path(name),

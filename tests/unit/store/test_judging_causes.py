@@ -16,12 +16,17 @@ from perfsvc.model import (
     FindingState,
     Judgement,
     Kind,
+    Launch,
     MovedSeries,
+    Package,
+    PythonCode,
     ReplayRecord,
+    TritonKernel,
     Verdict,
     digest,
 )
 from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.findings import actions, update
 from perfsvc.service.findings.suspects import recovered, suspects_of
 from perfsvc.store import RunState
@@ -53,6 +58,7 @@ def night(story):
         joules=None,
         error=1e-7,
         threshold=None,
+        python=None,
         **provenance,
     ):
         in_environment = replace(story, environment=replace(story.environment, **(environment or {})))
@@ -62,7 +68,7 @@ def night(story):
             record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(bench), seed=7)
             binary = story.put_binary(record, {digest(code): code}, bench, {"tiled.cu": source})
             for replica in range(replicas):
-                metrics = {} if joules is None else {"metrics": {"energy_j": joules}}
+                metrics = {"python": python} | ({} if joules is None else {"metrics": {"energy_j": joules}})
                 in_environment.put(
                     number, case, replica=replica, samples=(value,) * 5, binary=binary, max_error=error, **metrics
                 )
@@ -109,6 +115,14 @@ def test_an_edit_of_the_benchmark_file_is_a_change_of_code(night, cases):
     assert causes(judged) == {"v0": Cause.UNCONFIRMED}
 
 
+def test_a_launch_with_other_options_is_no_other_source_and_has_to_be_measured_again(night, cases):
+    steps = (Launch(0, "sum", (8, 1, 1), (128, 1, 1), ()),)
+    night(times(cases), steps=steps)
+    judged, (suspect,) = night(times(cases, "v0"), steps=(replace(steps[0], block=(256, 1, 1)),))
+    assert causes(judged) == {"v0": Cause.UNCONFIRMED}
+    assert suspect.series.case.variant == "v0"
+
+
 def test_a_renamed_variant_runs_the_same_code(night, cases):
     night(times(cases))
     renamed = replace(cases[0], variant="renamed", formerly=("v0",))
@@ -132,7 +146,59 @@ def test_a_new_driver_with_unchanged_code_is_the_environment(night, cases):
     assert (causes(judged), suspects) == ({"v0": Cause.ENVIRONMENT}, [])
 
 
-def test_python_variants_remain_unconfirmed(night, cases):
+TRITON = PythonCode((Package("python", "3.12.3"), Package("torch", "2.8.0", "aa"), Package("triton", "3.4.0", "bb")))
+NEWER = PythonCode((Package("python", "3.12.3"), Package("torch", "2.9.0", "cc"), Package("triton", "3.5.0", "dd")))
+CALLS = (Call("run"),)
+
+
+def test_a_python_variant_of_the_same_source_and_packages_is_noise(night, cases):
+    night(times(cases), steps=CALLS, python=TRITON)
+    judged, suspects = night(times(cases, "v0"), steps=CALLS, python=TRITON)
+    assert (causes(judged), suspects) == ({"v0": Cause.NOISE}, [])
+
+
+def test_a_comment_in_the_benchmark_file_changes_no_python_variant(night, cases):
+    night(times(cases), steps=CALLS, python=TRITON)
+    judged, suspects = night(times(cases, "v0"), steps=CALLS, python=TRITON, bench=b"# another bench.py")
+    assert (causes(judged), suspects) == ({"v0": Cause.NOISE}, [])
+
+
+def test_a_python_variant_of_other_packages_is_the_toolchain(night, cases):
+    night(times(cases), steps=CALLS, python=TRITON)
+    judged, (suspect,) = night(times(cases, "v0"), steps=CALLS, python=NEWER)
+    assert causes(judged) == {"v0": Cause.TOOLCHAIN}
+    assert "its packages are not: triton 3.4.0 → 3.5.0, torch 2.8.0 → 2.9.0" in suspect.judgement.reason
+
+
+def test_a_python_variant_of_another_source_has_to_be_measured_again(night, cases):
+    night(times(cases), steps=CALLS, python=TRITON)
+    judged, suspects = night(times(cases, "v0"), steps=CALLS, python=NEWER, bench=b"N = 7")
+    assert (causes(judged), len(suspects)) == ({"v0": Cause.UNCONFIRMED}, 1)
+
+
+def test_what_only_one_side_has_loaded_differs_in_no_package_and_a_variable_does():
+    loaded = replace(TRITON, packages=(*TRITON.packages, Package("libcublas", "13.0")))
+    assert changed_packages(TRITON, loaded) == changed_packages(loaded, TRITON) == ""
+    assert changed_packages(None, TRITON) == ""
+    variable = replace(TRITON, variables=(("TRITON_F32_DEFAULT", "ieee"),))
+    assert changed_packages(TRITON, variable) == "TRITON_F32_DEFAULT unset → ieee"
+    rebuilt = replace(TRITON, packages=(*TRITON.packages[:2], Package("triton", "3.4.0", "ee")))
+    assert changed_packages(TRITON, rebuilt) == "triton 3.4.0, built anew"
+    assert changed_packages(TRITON, replace(NEWER, variables=variable.variables)).endswith(" and 1 other package")
+
+
+def test_other_options_of_a_triton_kernel_are_found(night, cases, story):
+    def with_warps(warps):
+        kernel = TritonKernel("dot", "source", (("num_warps", warps),), f"code {warps}", "", "{}")
+        return replace(TRITON, kernels=(kernel,))
+
+    night(times(cases), steps=CALLS, python=with_warps("4"))
+    _, (suspect,) = night(times(cases, "v0"), steps=CALLS, python=with_warps("16"))
+    (sides,) = sides_of(story.store, [suspect.judgement]).values()
+    assert (sides.code, sides.source, sides.launch) == (False, False, "num_warps 4 → 16")
+
+
+def test_python_variants_whose_packages_are_unknown_remain_unconfirmed(night, cases):
     steps = (Call("run"),)
     night(times(cases), steps=steps)
     judged, suspects = night(times(cases, "v0"), steps=steps)

@@ -1,0 +1,287 @@
+"""Whether both runs of a judgement share code, source, compiler, packages and device, which decides its cause."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from perfsvc import units
+from perfsvc.elf import code_digest
+from perfsvc.judge import COMPARED, SameOnBothSides
+from perfsvc.model import Call, Judgement, Launch, PythonCode, ReplayRecord, Series, Step, TritonKernel
+from perfsvc.store import BinaryRow, CaseBinary, Store
+from perfsvc.suite.python_source import same_source, source_digest
+
+MODULES_AT_ONCE = 64
+"""How many compiled modules are held in memory at once: a module may have megabytes."""
+
+Pair = tuple[CaseBinary, CaseBinary]
+"""What a case used in the baseline's run and in the candidate's."""
+UsedCode = tuple[int | None, PythonCode | None]
+"""The id of a binary, and what its Python functions ran with."""
+CodeOfPair = tuple[UsedCode, UsedCode]
+
+
+def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
+    """Return what is the same in both runs of each judgement of two levels.
+
+    A series is absent if this cannot be known: its level was borrowed from another device, its case has no binary, or
+    what its Python functions ran with is not stored.
+
+    Args:
+        store: the database, with the runs, all of which have ended.
+        judgements: the judgements, at most one for each series.
+    """
+    cases = {
+        series: [(run, (series.device, series.case, series.cache)) for run in (baseline_run, candidate_run)]
+        for series, baseline_run, candidate_run in _compared(judgements)
+    }
+    built = store.binaries.of_cases({case for both in cases.values() for case in both}) if cases else {}
+    pairs = {
+        series: (built[baseline], built[candidate])
+        for series, (baseline, candidate) in cases.items()
+        if baseline in built and candidate in built
+    }
+    compared = compare_code(store, {_only_code(pair) for pair in pairs.values()})
+    return {
+        series: replace(
+            compared[_only_code(pair)],
+            toolkit=pair[0].environment.toolkit == pair[1].environment.toolkit,
+            device=_device(pair[0]) == _device(pair[1]),
+        )
+        for series, pair in pairs.items()
+        if _only_code(pair) in compared
+    }
+
+
+def launch_of(record: ReplayRecord) -> ReplayRecord:
+    """Return a replay record without its modules and variant name: all but the compiled code."""
+    return replace(record, case=replace(record.case, variant=""), modules=())
+
+
+def called(record: ReplayRecord) -> frozenset[str]:
+    """Return the names of the Python functions that a case calls."""
+    return frozenset(step.function for step in record.steps if isinstance(step, Call))
+
+
+def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
+    """Return which packages and variables differ, ``triton 3.4.0 → 3.5.0``; empty if none does, or if it is unknown.
+
+    Only packages that both sides have can differ: one of them may have loaded more for another case.
+    """
+    if before is None or after is None:
+        return ""
+    changes = list(_changes_of_packages(before, after))
+    more = f" and {units.count(len(changes) - 2, 'other package')}" if len(changes) > 2 else ""  # noqa: PLR2004
+    return ", ".join(changes[:2]) + more
+
+
+FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python")
+"""The packages that are named first if several differ."""
+
+
+def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]:
+    old = {package.name: package for package in before.packages}
+    new = {package.name: package for package in after.packages}
+    changed = [name for name in old if name in new and old[name] != new[name]]
+    for name in sorted(changed, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)):
+        if old[name].version != new[name].version:
+            yield f"{name} {old[name].version} → {new[name].version}"
+        elif old[name].digest and new[name].digest:
+            yield f"{name} {new[name].version}, built anew"
+    was, now = dict(before.variables), dict(after.variables)
+    for name in sorted(was.keys() | now.keys()):
+        if was.get(name) != now.get(name):
+            yield f"{name} {was.get(name, 'unset')} → {now.get(name, 'unset')}"
+
+
+def _compared(judgements: Iterable[Judgement]) -> Iterable[tuple[Series, int, int]]:
+    """Yield the series, baseline run and candidate run of each judgement that compares two levels."""
+    for judgement in judgements:
+        if judgement.verdict in COMPARED and judgement.baseline_run is not None and judgement.candidate_run is not None:
+            yield judgement.series, judgement.baseline_run, judgement.candidate_run
+
+
+def _only_code(pair: Pair) -> CodeOfPair:
+    old, new = pair
+    return (old.binary, old.python), (new.binary, new.python)
+
+
+def _device(used: CaseBinary) -> tuple[str, float]:
+    return used.environment.driver, used.environment.power_limit_w
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The code of one side."""
+
+    row: BinaryRow
+    python: PythonCode | None
+
+    @property
+    def record(self) -> ReplayRecord:
+        return self.row.record
+
+    @property
+    def is_known(self) -> bool:
+        return self.python is not None or not called(self.record)
+
+
+def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair, SameOnBothSides]:
+    """Compare the code of each pair; toolkit and device are left to the caller. A pair without known code is absent."""
+    numbers = {number for pair in pairs for number, _ in pair if number is not None}
+    rows = store.binaries.get(numbers) if numbers else {}
+    known: dict[CodeOfPair, tuple[_Code, _Code]] = {}
+    for pair in pairs:
+        sides = [_Code(rows[number], python) for number, python in pair if number in rows]
+        if len(sides) == len(pair) and all(side.is_known for side in sides):
+            known[pair] = (sides[0], sides[1])
+    comparer = _Comparer(store, known.values())
+    return {pair: comparer.compare(*both) for pair, both in known.items()}
+
+
+class _Comparer:
+    """Compares the code of pairs, for which it reads texts and modules once.
+
+    Args:
+        store: holds them.
+        pairs: all pairs that will be compared.
+    """
+
+    def __init__(self, store: Store, pairs: Collection[tuple[_Code, _Code]]) -> None:
+        self._store = store
+        texts: set[str] = set()
+        modules: set[str] = set()
+        for old, new in pairs:
+            if old.record.bench != new.record.bench:
+                texts |= {old.record.bench, new.record.bench}
+            if old.python and new.python and old.python.modules != new.python.modules:
+                texts |= {sha256 for _, sha256 in (*old.python.modules, *new.python.modules)}
+            if old.record.modules != new.record.modules and _shape(old.record) == _shape(new.record):
+                modules |= {*old.record.modules, *new.record.modules}
+        self._texts = {name: text.decode() for name, text in store.binaries.modules(texts).items()} if texts else {}
+        self._digests = self._code_digests(modules)
+
+    def compare(self, old: _Code, new: _Code) -> SameOnBothSides:
+        """Return what is the same in two sides; see ``SameOnBothSides``.
+
+        The code is the same if the replay records differ in nothing but the case's name, and the modules are equal in
+        all that runs (``elf.code_digest``). The text of the benchmark file is part of a record. If the case calls
+        Python, only the functions that it calls or that make its inputs have to be equal, with all that they use.
+        """
+        same_launch = _without_text(old.record) == _without_text(new.record)
+        same_text, same_kernels, same_options, packages = self._same_text(old, new), True, True, ""
+        if old.python and new.python:
+            packages = changed_packages(old.python, new.python)
+            same_kernels = _behaviour(old.python.kernels) == _behaviour(new.python.kernels)
+            same_options = _options(old.python.kernels) == _options(new.python.kernels)
+        same_modules = self._same_modules(old.record, new.record)
+        launch = ""
+        same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)
+        differs_in_options = not (same_launch and same_options and (same_text or not called(new.record)))
+        if same_but_options and differs_in_options and self._same_text(old, new, outline=True):
+            launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
+        return SameOnBothSides(
+            code=same_modules and same_launch and same_text and same_kernels and same_options and not packages,
+            source=old.row.sources == new.row.sources and same_launch and same_text and same_options,
+            toolkit=True,
+            device=True,
+            launch=launch,
+            packages=packages,
+        )
+
+    def _same_modules(self, old: ReplayRecord, new: ReplayRecord) -> bool:
+        if old.modules == new.modules:
+            return True
+        digests = self._digests
+        return all(name in digests for name in (*old.modules, *new.modules)) and (
+            [digests[name] for name in old.modules] == [digests[name] for name in new.modules]
+        )
+
+    def _same_text(self, old: _Code, new: _Code, *, outline: bool = False) -> bool:
+        """Return whether what a case uses of its benchmark file, and of modules that it imports, is the same source."""
+        if old.record.bench != new.record.bench:
+            if not (outline or called(new.record)):
+                return False
+            before, after = (self._texts.get(code.record.bench) for code in (old, new))
+            functions = called(old.record) | called(new.record)
+            if before is None or after is None or not same_source(before, after, functions, outline=outline):
+                return False
+        was, now = (dict(code.python.modules) if code.python else {} for code in (old, new))
+        return was == now or (
+            was.keys() == now.keys()
+            and all(
+                self._module_source(was[name], outline=outline) == self._module_source(now[name], outline=outline)
+                for name in was
+            )
+        )
+
+    def _module_source(self, sha256: str, *, outline: bool) -> str:
+        return source_digest(self._texts[sha256], None, outline=outline) if sha256 in self._texts else sha256
+
+    def _code_digests(self, modules: Collection[str]) -> dict[str, str]:
+        """Return the digest of the code in each module."""
+        digests: dict[str, str] = {}
+        names = iter(modules)
+        while some := list(islice(names, MODULES_AT_ONCE)):
+            digests |= {name: code_digest(code) for name, code in self._store.binaries.modules(some).items()}
+        return digests
+
+
+def _without_text(record: ReplayRecord) -> ReplayRecord:
+    return replace(launch_of(record), bench="")
+
+
+def _shape(record: ReplayRecord) -> ReplayRecord:
+    """Return a record without the options of its launches: grid, block and dynamic shared memory."""
+
+    def plain(step: Step) -> Step:
+        return replace(step, grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0) if isinstance(step, Launch) else step
+
+    return replace(_without_text(record), steps=tuple(map(plain, record.steps)))
+
+
+def _behaviour(kernels: Iterable[TritonKernel]) -> set[tuple[str, str]]:
+    return {(kernel.name, kernel.code) for kernel in kernels}
+
+
+def _options(kernels: Iterable[TritonKernel]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    return {(kernel.name, kernel.options) for kernel in kernels}
+
+
+def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
+    """Yield what differs in the launches of two sides, each change once: ``block 128 → 256``, ``num_warps 4 → 16``."""
+    changes: dict[str, None] = {}
+    for before, after in zip(old.record.steps, new.record.steps, strict=False):
+        if isinstance(before, Launch) and isinstance(after, Launch):
+            pairs = (
+                ("grid", _extent(before.grid), _extent(after.grid)),
+                ("block", _extent(before.block), _extent(after.block)),
+                ("dynamic shared memory", f"{before.shared_bytes} B", f"{after.shared_bytes} B"),
+            )
+            changes |= {f"{name} {was} → {now}": None for name, was, now in pairs if was != now}
+    if old.python and new.python:
+        first = _unique(old.python.kernels)
+        second = _unique(new.python.kernels)
+        for name in sorted(first.keys() & second.keys()):
+            was, now = dict(first[name].options), dict(second[name].options)
+            for option in dict.fromkeys(chain(was, now)):
+                if was.get(option) != now.get(option):
+                    changes[f"{option} {was.get(option, 'unset')} → {now.get(option, 'unset')}"] = None
+    yield from changes
+
+
+def _unique(kernels: Iterable[TritonKernel]) -> Mapping[str, TritonKernel]:
+    """Return the kernels, by name, of which there is only one of that name."""
+    by_name: dict[str, list[TritonKernel]] = {}
+    for kernel in kernels:
+        by_name.setdefault(kernel.name, []).append(kernel)
+    return {name: same[0] for name, same in by_name.items() if len(same) == 1}
+
+
+def _extent(extent: tuple[int, int, int]) -> str:
+    """Return the extent of a grid or block without the dimensions of 1 at its end: ``128``, ``32 x 8``."""
+    x, y, z = extent
+    return " x ".join(map(str, (x, y, z) if z > 1 else (x, y) if y > 1 else (x,)))
