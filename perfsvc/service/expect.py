@@ -1,7 +1,6 @@
 """What nights are expected to have because earlier nights had it: hosts, GPUs, cases. What is missing is a finding."""
 
 import contextlib
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -248,7 +247,8 @@ def _compare_cases(
 ) -> _Comparison:
     """Compare the cases that a night's run measured with those of earlier nights of its scope.
 
-    A case is not missing if the GPUs that measured it are: one lost GPU is one finding.
+    A case is not missing if the GPUs that measured it are: one lost GPU is one finding. Nor is one that only runs had
+    which a person excluded since, or whose name another one took over.
     """
     if night.run is None:
         return _Comparison()
@@ -265,16 +265,21 @@ def _compare_cases(
         if name in rows or name in found.correct
     ]
     nights = store.expectations.nights_of(night.host, scope)
+    last_runs = {row.run for row in rows.values() if row.run is not None}
+    excluded = {exclusion.run for exclusion in store.exclusions.of_runs(last_runs) if not exclusion.case}
     devices_here = {device for devices in found.measured.values() for device in devices}
     renamed, missing = [], []
     for name, row in rows.items():
         if name in found.measured:
             continue
-        before = None if row.run is None else cases_of(row.run)
-        if before and name not in before.measured:
+        last_run = row.run
+        if last_run in excluded:
+            last_run = max((run for run in nights.values() if row.run and run < row.run), default=None)
+        before = None if last_run is None else cases_of(last_run)
+        if row.run is not None and (before is None or name not in before.measured):
             renamed.append(row)
             continue
-        waits = name in found.over_budget and len(nights) - bisect_right(nights, row.night) < OVER_BUDGET_NIGHTS
+        waits = name in found.over_budget and sum(number > row.night for number in nights) < OVER_BUDGET_NIGHTS
         elsewhere = before and devices_here.isdisjoint(before.measured[name])
         if not waits and not elsewhere:
             missing.append(row)

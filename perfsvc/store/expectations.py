@@ -4,12 +4,13 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
 from perfsvc.model import Absence, Cause, EventKind, Expected, FindingState, FindingUpdates, RunState, Status
+from perfsvc.store.findings import excluded
 from perfsvc.store.findings.update import ACTIVE, put_event
-from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id
-from perfsvc.store.schema.judging_tables import Expectations, Findings
+from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
 
@@ -71,7 +72,7 @@ class ExpectationStore:
         """
         now = now or datetime.now(UTC)
         with self._database.writing() as connection:
-            _lock_findings(connection)
+            excluded.lock(connection)
             _see(connection, seen)
             _forget(connection, renamed)
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
@@ -87,7 +88,7 @@ class ExpectationStore:
     def forget(self, forgotten: Collection[Expected], *, by: str, reason: str = "") -> list[int]:
         """Expect some things no longer, and return the findings that this resolves, on behalf of a person."""
         with self._database.writing() as connection:
-            _lock_findings(connection)
+            excluded.lock(connection)
             _forget(connection, forgotten)
             return _resolve_unlinked(connection, reason or "no longer expected", by=by, now=datetime.now(UTC))
 
@@ -144,16 +145,23 @@ class ExpectationStore:
             references={f"{row.benchmark}/{row.relative_to}" for row in rows if row.relative_to},
         )
 
-    def nights_of(self, host: str, scope: str) -> list[int]:
-        """Return the nights of a host whose runs have a scope and finished, oldest first."""
+    def nights_of(self, host: str, scope: str) -> dict[int, int]:
+        """Return the nights of a host whose runs have a scope, finished and are not excluded, oldest first.
+
+        Returns:
+            The run of each night.
+        """
+        is_excluded = exists().where(
+            Exclusions.run_id == Runs.id, Exclusions.case_id.is_(None), Exclusions.included_at.is_(None)
+        )
         query = (
-            select(Nights.id)
+            select(Nights.id, Runs.id)
             .join(Runs, Runs.id == Nights.run_id)
-            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED)
+            .where(Nights.host == host, Runs.scope == scope, Runs.state == RunState.FINISHED, ~is_excluded)
             .order_by(Nights.id)
         )
         with self._database.reading() as connection:
-            return list(connection.scalars(query))
+            return dict(connection.execute(query).all())
 
     def last_nights(self) -> dict[str, tuple[int, datetime]]:
         """Return the newest night of each host and when it began."""
@@ -280,9 +288,3 @@ def _set_state(
     connection.execute(update(Findings).where(Findings.id == finding).values(values))
     kind = EventKind.RESOLVED if resolved else EventKind.REOPENED
     put_event(connection, finding, kind, text, night=night, by=by, at=now)
-
-
-def _lock_findings(connection: Connection) -> None:
-    """Let no other transaction change findings meanwhile, so that two hosts do not raise one finding each."""
-    if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time anyway
-        connection.execute(text("LOCK TABLE findings IN SHARE ROW EXCLUSIVE MODE"))

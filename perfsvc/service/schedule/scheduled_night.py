@@ -91,7 +91,8 @@ def scheduled_night(
         if re.search(r"[\x00-\x1f\x7f]", text):
             raise UsageError(f"{text!r} holds a line break or the like, which no scheduler takes", cure="rename it")
     used = {origin for origin in loaded.origins.values() if origin.startswith("PERFSVC_")}
-    secret = (used | set(loaded.settings.notify.targets.values())) - plain.keys() - {VARIABLE}
+    addresses = {*loaded.settings.notify.targets.values(), loaded.settings.nightly.heartbeat} - {""}
+    secret = (used | addresses) - plain.keys() - {VARIABLE}
     return ScheduledNight(
         at=at,
         zone=zone,

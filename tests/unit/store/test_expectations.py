@@ -1,0 +1,308 @@
+"""What nights expect, on both databases: what was there, what is missing, and what is forgotten."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import NoDeviceError, UsageError
+from perfsvc.model import (
+    CacheState,
+    Case,
+    Cause,
+    Direction,
+    EventKind,
+    Expected,
+    ExpectedKind,
+    FindingState,
+    RootCause,
+    RunState,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.model.findings import ChangeKind
+from perfsvc.service import expect
+from tests.unit.store.conftest import GPU
+
+AT = datetime(2026, 1, 1, 2, tzinfo=UTC)
+DOT = Case("dot", "tree", (("n", 64),))
+OTHER = replace(GPU, uuid="GPU-2", spec="cuda:GPU-2")
+
+
+class Host:
+    """Nights of a host: which GPUs the driver lists, and which cases each GPU measures."""
+
+    def __init__(self, story, monkeypatch, name="a"):
+        self.story, self.store, self.name = story, story.store, name
+        self.gpus = [GPU, OTHER]
+        monkeypatch.setattr(expect, "find", self._find)
+
+    def _find(self, specs):
+        listed = [gpu for gpu in self.gpus if {gpu.spec, "cuda"} & set(specs)]
+        if not listed or not {"cuda", *(gpu.spec for gpu in listed)} >= set(specs):
+            raise NoDeviceError("there is none", cure="")
+        return listed
+
+    def night(self, *cases, specs=("cuda",), over_budget=(), skipped=(), every_s=0.0, host="", **given):
+        """Return what a night finds that measures some cases on all its GPUs."""
+        host = host or self.name
+        night = self.store.nights.begin(host=host, started=AT, suite="kernels", command_line="", settings={})
+        provenance = self.story.provenance(host=host, **{"scope": "kernels", **given})
+        run = self.store.runs.begin(provenance, night=night)
+        for gpu in self._find(specs):
+            for case in cases:
+                self.story.put(run, case, device=gpu.uuid)
+            for case in skipped:
+                self.story.put(run, case, device=gpu.uuid, status=Status.SKIPPED, reason="needs torch")
+        self.store.runs.put_over_budget(run, [(GPU.uuid, case, CacheState.COLD) for case in over_budget])
+        self.store.runs.end(run, RunState.FINISHED)
+        self.store.nights.end(night, RunState.FINISHED, 0)
+        return self.check(night, specs, every_s)
+
+    def check(self, night, specs=("cuda",), every_s=0.0):
+        row = self.store.nights.get(night)
+        folder = Path("/no/such/suite")
+        return expect.check_night(self.store, row, scope="kernels", specs=specs, suite_folder=folder, every_s=every_s)
+
+    def subjects(self):
+        return [(finding.root_cause, finding.state) for finding in reversed(self.store.findings.all())]
+
+
+@pytest.fixture
+def host(story, monkeypatch):
+    return Host(story, monkeypatch)
+
+
+# --- GPUs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_gpu_is_one_finding_and_its_cases_are_none(host, story):
+    assert host.night(story.tiled, DOT).exit_code == 0
+    host.gpus = [GPU]
+    missed = host.night(story.tiled)  # and DOT is gone from the suite: it was measured on GPU-1 too
+    assert [finding.root_cause for finding in missed.missing] == [
+        "GPU-2 (NVIDIA H100) on host a",
+        "benchmark dot",
+    ]
+    assert missed.exit_code == 5
+
+
+def test_the_cases_that_only_a_missing_gpu_measured_are_not_missing(host, story):
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    story.execute("DELETE FROM measurements WHERE device_id = (SELECT id FROM devices WHERE uuid = 'GPU-1')")
+    assert [finding.root_cause for finding in host.night(DOT).missing] == ["GPU-2 (NVIDIA H100) on host a"]
+
+
+def test_nights_that_ask_for_different_gpus_in_turn_do_not_miss_each_others(host, story):
+    host.night(story.tiled, specs=("cuda:GPU-1",))
+    assert host.night(story.tiled, specs=("cuda:GPU-2",)).exit_code == 5  # the settings may have changed
+    assert host.night(story.tiled, specs=("cuda:GPU-1",)).exit_code == 0
+    for spec in ("cuda:GPU-2", "cuda:GPU-1"):
+        assert host.night(story.tiled, specs=(spec,)).exit_code == 0
+    assert host.subjects() == [("GPU-1 (NVIDIA H100) on host a", FindingState.RESOLVED)]
+
+
+def test_a_night_measures_on_the_named_gpus_that_are_left(host, story):
+    host.night(story.tiled, specs=("cuda:GPU-1", "cuda:GPU-2"))
+    host.gpus = [OTHER]
+    here = expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
+    assert (here.devices, here.specs) == ((OTHER,), ("cuda:GPU-2",))
+    host.gpus = []
+    with pytest.raises(NoDeviceError):
+        expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
+
+
+def test_a_gpu_that_was_never_here_is_no_lost_gpu(host, monkeypatch):
+    def find(specs):
+        if "cuda:7" in specs:
+            raise UsageError("there is no device cuda:7", cure="name another")
+        return [GPU]
+
+    monkeypatch.setattr(expect, "find", find)
+    with pytest.raises(UsageError, match="cuda:7"):
+        expect.devices_here(host.store, "a", "kernels", ("cuda:0", "cuda:7"))
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gone", "subject"),
+    [
+        (lambda case: case.benchmark == "dot", "benchmark dot"),
+        (lambda case: case.variant == "tree", "variant dot/tree"),
+        (lambda case: case.point == (("n", 64),), "point n=64 of dot"),
+        (lambda case: case == DOT, "case dot/tree[n=64]"),
+    ],
+)
+def test_what_is_gone_together_is_one_finding(host, story, gone, subject):
+    cases = [Case("dot", variant, (("n", n),)) for variant in ("tree", "atomic") for n in (64, 128)]
+    host.night(story.tiled, *cases)
+    missed = host.night(story.tiled, *(case for case in cases if not gone(case)))
+    assert [finding.root_cause for finding in missed.missing] == [subject]
+    assert missed.exit_code == 4
+    assert host.night(story.tiled, *cases).exit_code == 0
+    assert host.subjects() == [(subject, FindingState.RESOLVED)]
+
+
+def test_a_case_that_never_had_a_correct_result_is_not_missed(host, story):
+    host.night(story.tiled, skipped=[DOT])
+    assert host.night(story.tiled).exit_code == 0
+
+
+def test_a_case_that_is_skipped_from_now_on_is_missing_with_the_reason(host, story):
+    host.night(story.tiled, DOT)
+    (finding,) = host.night(story.tiled, skipped=[DOT]).missing
+    assert finding.evidence.startswith("1 case, last seen in night 1, ")
+    assert finding.evidence.endswith("; skipped: needs torch")
+
+
+def test_a_renamed_case_is_not_missing(host, story):
+    host.night(story.tiled, DOT)
+    assert host.night(story.tiled, replace(DOT, variant="warp", formerly=("tree",))).exit_code == 0
+    names = [row.name for row in host.store.expectations.of_host("a") if row.kind is ExpectedKind.CASE]
+    assert "dot/tree[n=64]" not in names
+
+
+def test_a_case_over_budget_is_missing_only_after_many_nights(host, story):
+    host.night(story.tiled, DOT)
+    for _ in range(expect.OVER_BUDGET_NIGHTS - 1):
+        assert host.night(story.tiled, over_budget=[DOT]).exit_code == 0
+    (finding,) = host.night(story.tiled, over_budget=[DOT]).missing
+    assert finding.evidence.endswith("; over budget ever since")
+    assert host.night(story.tiled, DOT).exit_code == 0
+
+
+def test_a_run_with_uncommitted_changes_and_another_scope_expect_nothing_of_cases(host, story):
+    host.night(story.tiled, DOT)
+    assert host.night(story.tiled, dirty=True).exit_code == 0
+    assert host.night(story.tiled, scope="kernels --select=transpose").exit_code == 0
+    assert host.night(story.tiled).exit_code == 4
+
+
+def test_what_only_an_excluded_run_had_is_not_missed_but_what_runs_before_it_had_is(host, story):
+    extra = replace(DOT, variant="experiment")
+    host.night(story.tiled, DOT)
+    host.night(story.tiled, DOT, extra)
+    host.store.exclusions.exclude(2, None, reason="the wrong branch", by="ann")
+    missed = host.night(story.tiled)
+    assert [finding.root_cause for finding in missed.missing] == ["benchmark dot"]
+
+
+def test_a_run_that_was_deleted_does_not_hide_what_is_missing(host, story):
+    host.night(story.tiled, DOT)
+    story.execute("DELETE FROM runs WHERE id = 1")
+    assert [finding.root_cause for finding in host.night(story.tiled).missing] == ["benchmark dot"]
+
+
+def test_hosts_that_miss_the_same_benchmark_share_a_finding(host, story):
+    host.night(story.tiled, DOT)
+    host.night(story.tiled, DOT, host="b")
+    assert host.night(story.tiled).exit_code == 4
+    assert host.night(story.tiled, host="b").exit_code == 4
+    assert host.subjects() == [("benchmark dot", FindingState.OPEN)]
+    assert host.night(story.tiled, DOT).exit_code == 0
+    assert host.subjects() == [("benchmark dot", FindingState.OPEN)]
+    host.night(story.tiled, DOT, host="b")
+    assert host.subjects() == [("benchmark dot", FindingState.RESOLVED)]
+
+
+# --- a finding about something missing -------------------------------------------------------------------------------
+
+
+def test_looking_again_in_the_same_night_changes_nothing(host, story):
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    first = host.night(story.tiled)
+    events = host.store.findings.events()
+    assert host.check(2) == first
+    assert host.store.findings.events() == events
+    (event,) = events
+    assert (event.kind, event.night, event.run, event.by) == (EventKind.RAISED, 2, None, "")
+
+
+def test_a_run_that_updates_findings_leaves_what_is_missing(host, story):
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    host.night(story.tiled)
+    run = story.run()
+    slow = replace(story.judgement(story.tiled, Verdict.REGRESSION), cause=Cause.KERNEL, candidate_run=run, ratio=2.0)
+    suspect = Suspect(slow, ChangeKind.REGRESSION, Direction.SLOWER)
+    updates = host.store.findings.update(run, [], [RootCause("abc", "", (suspect,))])
+    assert (updates.resolved, len(updates.raised)) == ((), 1)
+    missing = host.store.findings.get(1)
+    assert (missing.state, missing.moved, missing.direction, missing.first_run) == (FindingState.OPEN, (), None, None)
+
+
+def test_what_a_person_resolved_is_reopened_by_the_next_night_that_misses_it(host, story):
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    host.night(story.tiled)
+    host.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
+    assert host.night(story.tiled).exit_code == 5
+    assert [event.kind for event in host.store.findings.events(night=3)] == [EventKind.REOPENED]
+    assert host.subjects() == [("GPU-2 (NVIDIA H100) on host a", FindingState.OPEN)]
+
+
+def test_what_a_person_accepted_or_forgot_is_expected_no_more_until_it_returns(host, story):
+    host.night(story.tiled, DOT)
+    host.gpus = [GPU]
+    host.night(story.tiled)
+    host.store.findings.set_state(1, FindingState.ACCEPTED, by="ann", reason="sold")
+    forgotten, resolved = expect.forget(host.store, ["dot/*"], by="ann", reason="merged")
+    assert [row.name for row in forgotten] == ["dot/tree[n=64]"]
+    assert resolved == [2]
+    assert host.night(story.tiled).exit_code == 0
+    host.gpus = [GPU, OTHER]
+    assert host.night(story.tiled, DOT).exit_code == 0
+    host.gpus = [GPU]
+    assert host.night(story.tiled).exit_code == 5
+    assert [state for _, state in host.subjects()] == [
+        FindingState.ACCEPTED,
+        FindingState.RESOLVED,
+        FindingState.OPEN,
+        FindingState.OPEN,
+    ]
+
+
+def test_forgetting_a_host_forgets_all_that_is_on_it_and_a_wrong_name_is_refused(host, story):
+    host.night(story.tiled)
+    host.night(story.tiled, host="b")
+    with pytest.raises(UsageError, match="nothing that is expected is named 'GPU-7'"):
+        expect.forget(host.store, ["b", "GPU-7"], by="ann", reason="")
+    forgotten, _ = expect.forget(host.store, ["b"], by="ann", reason="")
+    assert {row.kind for row in forgotten} == set(ExpectedKind)
+    assert {row.host for row in host.store.expectations.of_host(None)} == {"a"}
+
+
+# --- hosts -----------------------------------------------------------------------------------------------------------
+
+
+def overdue(store):
+    return [finding.root_cause for finding in expect.check_hosts(store, 86400.0).missing]
+
+
+def test_a_host_is_overdue_one_and_a_half_intervals_after_its_last_night(story):
+    store, now = story.store, datetime.now(UTC)
+    for name, hours in (("late", 37), ("grace", 35)):
+        night = store.nights.begin(host=name, started=now, suite="", command_line="", settings={})
+        store.nights.end(night, RunState.FINISHED, 0)
+        seen = now - timedelta(hours=hours)
+        store.expectations.update([Expected(ExpectedKind.HOST, name, name, night, seen)], [])
+        story.execute("UPDATE nights SET started_at = :at WHERE id = :id", at=stored(story, seen), id=night)
+    assert expect.check_hosts(store, 0.0).missing == ()
+    assert overdue(store) == ["host late"]
+    assert overdue(store) == ["host late"]
+    assert len(store.findings.events()) == 1
+    store.nights.begin(host="late", started=now, suite="", command_line="", settings={})
+    assert overdue(store) == []
+    assert [event.kind for event in store.findings.events()] == [EventKind.RAISED, EventKind.RESOLVED]
+
+
+def stored(story, moment):
+    """A moment as the database stores it."""
+    is_sqlite = story.store.database.engine.dialect.name == "sqlite"
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}" if is_sqlite else moment
