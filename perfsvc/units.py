@@ -93,7 +93,12 @@ _DOUBLE = 0.995
 
 def change(fraction: float) -> str:
     """Return the size of a change with two digits: ``3.1 %``; ``a factor of 12`` if the value at least doubles."""
-    return f"{100 * fraction:.2g} %" if fraction < _DOUBLE else f"a factor of {1 + fraction:.2g}"
+    return f"{100 * fraction:.2g} %" if fraction < _DOUBLE else f"a factor of {factor(1 + fraction)}"
+
+
+def factor(value: float) -> str:
+    """Return a factor with two digits: ``1.7``, ``19``, ``480``."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def share(fraction: float) -> str:

@@ -364,13 +364,20 @@ def possible_change(judgement: Judgement) -> str:
     is_time = judgement.series.metric == TIME
     more, less, multiple = ("slower", "faster", "long") if is_time else ("higher", "lower", "high")
     parts = [
-        f"{high:.2g} times as {multiple}" if high >= TWICE else f"{_percent(high - 1)} {more}" if high > 1 else "",
+        f"{units.factor(high)} times as {multiple}"
+        if high >= TWICE
+        else f"{_percent(high - 1)} {more}"
+        if high > 1
+        else "",
         f"{_percent(1 - low)} {less}" if low < 1 else "",
     ]
     return f"up to {' or '.join(filter(None, parts))}" if any(parts) else ""
 
 
 TOO_NOISY = "too noisy to tell"
+
+ALL = 0.995
+"""The smallest fraction that rounds to 100 %: no level falls by that much."""
 
 
 def _sentence(word: Outcome, cases: Sequence[str], predicate: str) -> Text:
@@ -396,7 +403,7 @@ def _predicate(judgement: Judgement, *, figures: bool = True) -> str:
 
 
 def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2g} %"
+    return f"{100 * fraction:.2g} %" if fraction < ALL else "more than 99 %"
 
 
 def _width(judgement: Judgement) -> float:

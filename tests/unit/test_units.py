@@ -102,7 +102,14 @@ def test_a_sparkline_is_as_long_as_its_history_and_rises_with_it(values: list[fl
 
 @pytest.mark.parametrize(
     ("fraction", "shown"),
-    [(0.0312, "3.1 %"), (0.5, "50 %"), (0.994, "99 %"), (0.999, "a factor of 2"), (54.0, "a factor of 55")],
+    [
+        (0.0312, "3.1 %"),
+        (0.5, "50 %"),
+        (0.994, "99 %"),
+        (0.999, "a factor of 2"),
+        (54.0, "a factor of 55"),
+        (479, "a factor of 480"),
+    ],
 )
 def test_a_change_that_doubles_is_a_factor(fraction, shown):
     assert units.change(fraction) == shown

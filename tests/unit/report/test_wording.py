@@ -95,6 +95,8 @@ def test_a_bound_is_the_far_end_of_the_interval() -> None:
 def test_a_bound_beyond_twice_as_long_is_a_multiple() -> None:
     wild = replace(DOUBTFUL, low=0.6, high=19.2)
     assert possible_change(wild) == "up to 19 times as long or 40 % faster"
+    wilder = replace(wild, low=0.002, high=378.65)
+    assert possible_change(wilder) == "up to 380 times as long or more than 99 % faster"
     energy = replace(wild, series=replace(SERIES, metric="energy_j"))
     assert possible_change(energy) == "up to 19 times as high or 40 % lower"
     assert verdict_sentence(wild) == (
