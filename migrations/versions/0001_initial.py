@@ -388,6 +388,8 @@ def upgrade() -> None:
         sa.Column("device_id", sa.Integer(), nullable=False),
         sa.Column("metric", sa.Text(), nullable=False),
         sa.Column("cache", sa.String(16), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
         sa.Column("change", sa.String(16), nullable=False),
         sa.Column("direction", sa.String(16), nullable=False),
         sa.Column("ratio", sa.Double(), nullable=True),
@@ -396,6 +398,8 @@ def upgrade() -> None:
         sa.Column("baseline_run_id", sa.Integer(), nullable=True),
         sa.Column("baseline_s", sa.Double(), nullable=True),
         sa.Column("candidate_s", sa.Double(), nullable=True),
+        sa.Column("first_run_id", sa.Integer(), nullable=True),
+        sa.Column("level_run_id", sa.Integer(), nullable=True),
         sa.Column("last_run_id", sa.Integer(), nullable=False),
         sa.Column("recovered_run_id", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(
@@ -409,12 +413,20 @@ def upgrade() -> None:
             ["finding_id"], ["findings.id"], name="fk_finding_cases_finding_id_findings", ondelete="CASCADE"
         ),
         sa.ForeignKeyConstraint(
+            ["first_run_id"], ["runs.id"], name="fk_finding_cases_first_run_id_runs", ondelete="SET NULL"
+        ),
+        sa.ForeignKeyConstraint(
             ["last_run_id"], ["runs.id"], name="fk_finding_cases_last_run_id_runs", ondelete="RESTRICT"
+        ),
+        sa.ForeignKeyConstraint(
+            ["level_run_id"], ["runs.id"], name="fk_finding_cases_level_run_id_runs", ondelete="SET NULL"
         ),
         sa.ForeignKeyConstraint(
             ["recovered_run_id"], ["runs.id"], name="fk_finding_cases_recovered_run_id_runs", ondelete="SET NULL"
         ),
-        sa.PrimaryKeyConstraint("finding_id", "case_id", "device_id", "metric", "cache", name="pk_finding_cases"),
+        sa.PrimaryKeyConstraint(
+            "finding_id", "case_id", "device_id", "metric", "cache", "step", name="pk_finding_cases"
+        ),
     )
     op.create_index("ix_finding_cases_baseline_run_id", "finding_cases", ["baseline_run_id"], unique=False)
     op.create_index(
@@ -423,7 +435,9 @@ def upgrade() -> None:
         ["case_id", "device_id", "metric", "cache"],
         unique=False,
     )
+    op.create_index("ix_finding_cases_first_run_id", "finding_cases", ["first_run_id"], unique=False)
     op.create_index("ix_finding_cases_last_run_id", "finding_cases", ["last_run_id"], unique=False)
+    op.create_index("ix_finding_cases_level_run_id", "finding_cases", ["level_run_id"], unique=False)
     op.create_index("ix_finding_cases_recovered_run_id", "finding_cases", ["recovered_run_id"], unique=False)
     op.create_table(
         "finding_events",

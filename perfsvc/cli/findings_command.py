@@ -10,7 +10,7 @@ import click
 from perfsvc.cli import options, output
 
 if TYPE_CHECKING:
-    from perfsvc.model import Finding
+    from perfsvc.model import Finding, Series
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
@@ -116,22 +116,34 @@ def ack(number: int, select: tuple[str, ...], reason: str, database: str, output
 @command.command("accept", short_help="Accept the new levels of finding ID.")
 @number
 @click.option("--reason", required=True, metavar="TEXT", help="Why the new level is right.")
+@click.option(
+    "--step",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only the steps up to N (default: all); they become a finding of their own, and later steps stay open.",
+)
 @only
 @options.database
 @options.formats
-def accept(number: int, reason: str, select: tuple[str, ...], database: str, output_format: str) -> None:
+def accept(
+    number: int, reason: str, step: int | None, select: tuple[str, ...], database: str, output_format: str
+) -> None:
     """Accept finding ID: its cases' present levels become the levels that later runs are compared with.
 
-    A pinned case is still compared with its pin. What the finding reports as missing is no longer expected.
+    A pinned case is still compared with its pin. With --step 1, the level that the first step left becomes that level.
+    What the finding reports as missing is no longer expected.
     """
     from perfsvc import units
 
-    finding = _set_state(database, number, "accepted", select, reason=reason)
+    finding = _set_state(database, number, "accepted", select, reason=reason, step=step)
     if not finding.moved:
         _report(finding, number, f"accepted: {finding.root_cause} is no longer expected", output_format)
         return
-    runs = sorted({moved.last_run for moved in finding.standing})
-    series = units.count(len(finding.standing), "series", "series")
+    newest: dict[Series, int] = {}
+    for moved in finding.standing:
+        newest[moved.series] = max(moved.last_run, newest.get(moved.series, 0))
+    runs = sorted(set(newest.values()))
+    series = units.count(len(newest), "series", "series")
     level = f"run {runs[0]} is" if len(runs) == 1 else f"the newest of runs {', '.join(map(str, runs))} is"
     _report(finding, number, f"accepted: {level} the level of {series}", output_format)
 
@@ -232,6 +244,8 @@ def _report(finding: "Finding", number: int, what: str, output_format: str) -> N
         output.show_json(plain(finding))
         return
     split = (
-        "" if finding.id == number else f" ({units.count(len(finding.moved), 'series', 'series')} of finding {number})"
+        ""
+        if finding.id == number
+        else f" ({units.count(len({moved.series for moved in finding.moved}), 'series', 'series')} of finding {number})"
     )
     click.echo(f"finding {finding.id}{split} is {what}")

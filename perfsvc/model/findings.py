@@ -17,6 +17,7 @@ class ChangeKind(StrEnum):
     STEP = "step"  # to another level, in its history
     TREND = "trend"  # slowly, in its history
     MIXTURE = "mixture"  # between two levels that it alternates between, in its history
+    AGAIN = "again"  # in this run, against the level at which the last step of its finding left it
 
 
 class Direction(StrEnum):
@@ -41,6 +42,8 @@ class EventKind(StrEnum):
 
     RAISED = "raised"
     JOINED = "joined"  # more series with the same root cause
+    STEP = "step"  # a series of the finding moved again
+    CONFIRMED = "confirmed"  # the cause, which was unknown until then, is named
     REOPENED = "reopened"
     RESOLVED = "resolved"
     ACKNOWLEDGED = "acknowledged"
@@ -59,12 +62,14 @@ class Suspect:
     Attributes:
         judgement: this run's verdict on the series; after the series was measured again, that verdict with its cause.
         evidence: why the series is a suspect, without a full stop.
+        since: the earlier run that showed the same change, if the run before this one did; None otherwise.
     """
 
     judgement: Judgement
     change: ChangeKind
     direction: Direction
     evidence: str = ""
+    since: int | None = None
 
     @property
     def series(self) -> Series:
@@ -86,6 +91,11 @@ class RootCause:
     evidence: str
     suspects: tuple[Suspect, ...]
 
+    @property
+    def cause(self) -> Cause:
+        """The cause that its suspects share."""
+        return self.suspects[0].judgement.cause or Cause.UNCONFIRMED
+
 
 AT_ONCE = "with unchanged code moved at once"
 """How an evidence ends that is about a device and names no case."""
@@ -102,13 +112,17 @@ def evidence_of(suspects: Sequence[Suspect]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MovedSeries:
-    """A series of a finding.
+    """A step of a series of a finding. A series that moves again after the first step has a row for each step.
 
     Attributes:
-        ratio: the newest level over the baseline's; ``low`` and ``high`` are its confidence interval.
-        baseline_run: the run it was compared with.
-        last_run: the newest run that shows the change; ``ratio`` and ``candidate_s`` come from this run.
-        recovered_run: the run in which the series was back at its old level; None if it is not.
+        ratio: the newest level of the step over the baseline's; ``low`` and ``high`` are its confidence interval.
+        baseline_run: the run it was compared with; from step 2 on, a run at the level that the step before left.
+        last_run: the newest run that shows the step and no later one; ``ratio`` and ``candidate_s`` come from this run.
+        recovered_run: the run in which the series was back at the level before the step; None if it is not.
+        step: 1, 2, …
+        root_cause: that of this step; empty if unknown.
+        first_run: the run that raised the step; None in a finding that is not stored.
+        level_run: the run whose level the next step has to exceed: ``first_run``, or a later run that was faster.
         why: what the code of this case does more slowly, from its newest profiles; empty without profiles.
     """
 
@@ -124,6 +138,10 @@ class MovedSeries:
     change: ChangeKind = ChangeKind.REGRESSION
     direction: Direction = Direction.SLOWER
     why: str = ""
+    step: int = 1
+    root_cause: str = ""
+    first_run: int | None = None
+    level_run: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +200,9 @@ class Finding:
 
     @property
     def changes(self) -> tuple[ChangeKind, ...]:
-        """The kinds of change of its series, each kind once."""
-        return tuple(dict.fromkeys(moved.change for moved in self.moved))
+        """The kinds of change of its series, each kind once; further steps count only if it has no other kind."""
+        kinds = dict.fromkeys(moved.change for moved in self.moved)
+        return tuple(kind for kind in kinds if kind is not ChangeKind.AGAIN or len(kinds) == 1)
 
     @property
     def devices(self) -> dict[str, str]:
@@ -229,6 +248,7 @@ class FindingUpdates:
     Attributes:
         raised: new findings.
         joined: standing findings that got more series.
+        stepped: standing findings with a series that moved again.
         reopened: findings that were resolved and show again, or whose time of being ignored is over.
         resolved: findings whose series are all back at their old level.
         seen: standing findings that still show.
@@ -236,6 +256,7 @@ class FindingUpdates:
 
     raised: tuple[int, ...] = ()
     joined: tuple[int, ...] = ()
+    stepped: tuple[int, ...] = ()
     reopened: tuple[int, ...] = ()
     resolved: tuple[int, ...] = ()
     seen: tuple[int, ...] = ()

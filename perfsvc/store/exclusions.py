@@ -10,7 +10,7 @@ from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunStat
 from perfsvc.store.cases import of_cases, present_cases
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
-from perfsvc.store.findings.update import ACTIVE
+from perfsvc.store.findings.read import ACTIVE
 from perfsvc.store.runs import load_exclusions, unknown
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Exclusions, Pins

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, insert, sele
 
 from perfsvc.model import Absence, Cause, EventKind, Expected, FindingState, FindingUpdates, RunState, Status
 from perfsvc.store.findings import excluded
-from perfsvc.store.findings.update import ACTIVE, put_event
+from perfsvc.store.findings.read import ACTIVE, put_event
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights

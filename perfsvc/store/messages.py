@@ -8,7 +8,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, func, insert, or_, select, update
 
 from perfsvc.model import EventKind, Message, MessageText, RunState
-from perfsvc.store.findings.update import put_event
+from perfsvc.store.findings.read import put_event
 from perfsvc.store.rows import DeliveryRow
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights

@@ -197,8 +197,9 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:
     """Return the run and lineage of both sides of every finding that is not resolved; accepted ones may be reopened."""
+    of_step = ("first_run_id", "level_run_id", "last_run_id", "baseline_run_id")
     query = (
-        select(Findings.first_run_id, FindingCases.last_run_id, FindingCases.baseline_run_id, Cases.lineage_id)
+        select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), Cases.lineage_id)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
         .join(Cases, Cases.id == FindingCases.case_id)
         .where(Findings.state != FindingState.RESOLVED)

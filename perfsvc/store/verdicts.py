@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, delete, insert, select
 
-from perfsvc.model import MAX_ERROR, TIME, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
+from perfsvc.model import MAX_ERROR, TIME, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged, series_of, with_case, with_series
 from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.rows import VerdictEvent
@@ -176,10 +176,16 @@ class ConfirmationStore:
             rows = connection.execute(query.order_by(Confirmations.id)).all() if wanted else ()
         return [_confirmation(row, (), ()) for row in rows if series_of(row) in wanted]
 
-    def series(self, runs: Collection[int]) -> set[Series]:
-        """Return the suspects of some runs that were measured again, under the present names of their cases."""
+    def series(self, runs: Collection[int], *, conclusive: bool = False) -> set[Series]:
+        """Return the suspects of some runs that were measured again, under the present names of their cases.
+
+        With ``conclusive``, only those whose cause was found.
+        """
+        query = _of_runs(runs)
+        if conclusive:
+            query = query.where(Confirmations.cause != Cause.UNCONFIRMED)
         with self._database.reading() as connection:
-            return {series_of(row) for row in connection.execute(_of_runs(runs))}
+            return {series_of(row) for row in connection.execute(query)}
 
 
 def _run_row(measurement: Measurement, metric: str) -> dict[str, Any]:

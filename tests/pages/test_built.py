@@ -53,7 +53,7 @@ def test_standing_and_resolved_findings_are_shown(nights, tmp_path, names):
     assert "Nothing new, 1 finding standing" in first.read_text()
     back = nights.night({names.tiled: 1e-4})
     (moved,) = nights.store.findings.get(number).moved
-    assert nights.store.findings.update(back, [(number, moved.series)], []).resolved == (number,)
+    assert nights.store.findings.update(back, [(number, moved.series, 1)], []).resolved == (number,)
     (first, *_) = build(nights.store, tmp_path / "site")
     assert "Resolved tonight" in first.read_text()
     assert "Standing findings" not in first.read_text()

@@ -139,7 +139,7 @@ def test_a_finding_and_its_recovery_end_a_level(nights, names):
     number = nights.find(raised, [names.tiled])
     nights.night({names.tiled: 1.2e-4})
     back = nights.night({names.tiled: 1e-4})
-    nights.store.findings.update(back, [(number, nights.store.findings.get(number).moved[0].series)], [])
+    nights.store.findings.update(back, [(number, nights.store.findings.get(number).moved[0].series, 1)], [])
     site = gather(nights.store, 100, NOW)
     levels = views.Views(site).levels(site.series[0])
     assert [(one.first, one.last, one.change) for one in levels] == [(4, 4, "-16.7 %"), (2, 3, "+20.0 %"), (1, 1, "")]

@@ -43,7 +43,7 @@ from perfsvc.report.pages.site import (
 )
 from perfsvc.report.pages.spark import spark
 
-FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.REOPENED})
+FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED})
 """Events of a finding that a user has to see."""
 
 OVER = frozenset({FindingState.ACCEPTED, FindingState.RESOLVED})
@@ -258,9 +258,9 @@ class Views:
             "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
-                [index[finding.first_run], finding.id, moved.direction.value]
+                [index[first], finding.id, moved.direction.value]
                 for finding, moved in self.findings_of.get(view.series, ())
-                if finding.first_run in index
+                if (first := moved.first_run or finding.first_run) in index
             ],
             "samples": {
                 index[run]: [_column(thinned(times), factor) for times in replicas]

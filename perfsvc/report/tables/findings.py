@@ -60,6 +60,11 @@ def _lines(finding: Finding) -> Iterator[Text]:
         yield Text(f"on {model}  {device}", "dim")
     if finding.evidence:
         yield Text(f"in run {finding.first_run}: {finding.evidence}" if finding.moved else finding.evidence)
+    further = dict.fromkeys(
+        (moved.step, moved.first_run, moved.root_cause) for moved in finding.moved if moved.step > 1
+    )
+    for step, run, root_cause in sorted(further, key=lambda each: (each[0], each[1] or 0)):
+        yield Text(f"step {step} in run {run}{f': {root_cause}' if root_cause else ''}")
     if finding.why:
         yield Text(f"why: {wording.why(finding)}")
     if finding.owner:
@@ -72,10 +77,15 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 
 def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
-    every_series = [moved.series for moved in finding.moved]
+    every_series = list(dict.fromkeys(moved.series for moved in finding.moved))
     cells = dict(zip(every_series, wording.series_cells(every_series), strict=True))
-    cases = [cells[moved.series] for moved in shown]
+    cases = [_with_step(cells[moved.series], moved) for moved in shown]
     return Responsive(*(_layout(shown, cases, columns) for columns in LAYOUTS))
+
+
+def _with_step(case: Text, moved: MovedSeries) -> Text:
+    """Return the cell of a case, with the number of the step if it is not the first."""
+    return case if moved.step == 1 else Text.assemble(case, (f"\nstep {moved.step}", "dim"))
 
 
 def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequence[str]) -> Table:

@@ -186,6 +186,17 @@ def judge_series(
     return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
 
+def judge_against(
+    store: Store, run: int, baselines: Mapping[Series, int], *, threshold: judge.ThresholdOption = None
+) -> list[Judgement]:
+    """Judge the series of a run that it measured, each against its level in another run; auxiliary metrics included."""
+    candidate = store.series.levels_of(dict.fromkeys(baselines, run))
+    if not candidate:
+        return []
+    levels = store.series.levels_of({series: baselines[series] for series in candidate})
+    return judge.verdicts(levels, candidate, threshold=_threshold_of(store, threshold), every=True)
+
+
 # --- what the settings say -------------------------------------------------------------------------------------------
 
 

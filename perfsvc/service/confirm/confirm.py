@@ -14,7 +14,17 @@ from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
 from perfsvc.judge import Comparison, SameOnBothSides
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
-from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, FindingState, Judgement, Suspect
+from perfsvc.model import (
+    ENERGY,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    FindingState,
+    Judgement,
+    Series,
+    Suspect,
+)
 from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs, replay_task, stored_case
 from perfsvc.service.progress import Progress
@@ -52,9 +62,14 @@ def confirm_all(
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
     """Return the judgements with the causes that confirmations found, and how these are known.
 
-    A judgement without a cause stays so. Doing it again changes nothing.
+    A judgement without a cause stays so. The cause of a further step of a finding is not that of the whole change.
+    Doing it again changes nothing.
     """
-    answers = {confirmation.suspect.series: confirmation for confirmation in confirmations}
+    answers = {
+        confirmation.suspect.series: confirmation
+        for confirmation in confirmations
+        if confirmation.suspect.change is not ChangeKind.AGAIN
+    }
 
     def with_cause(judgement: Judgement) -> Judgement:
         answer = answers.get(judgement.series)
@@ -76,7 +91,7 @@ def relevant_change(suspect: Suspect, device_kind: str, asked: judge.ThresholdOp
     """
     series = suspect.series
     threshold = judge.threshold_of(series.case, series.metric, device_kind, asked)
-    if suspect.change is ChangeKind.REGRESSION or not suspect.judgement.ratio:
+    if suspect.change in {ChangeKind.REGRESSION, ChangeKind.AGAIN} or not suspect.judgement.ratio:
         return threshold
     least = judge.without_override(asked).configured(series.case, series.metric) or 0.0
     return max(least, min(threshold, math.expm1(abs(math.log(suspect.judgement.ratio)) / 2)))
@@ -245,13 +260,12 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
         suspects: tonight's suspects.
         settings: how they would be measured again.
     """
-    last_run = {
-        (moved.series, moved.direction): moved.last_run
-        for finding in store.findings.active()
-        if finding.state in STANDING
-        for moved in finding.moved
-        if moved.recovered_run is None
-    }
+    last_run: dict[tuple[Series, Direction], int] = {}
+    for finding in store.findings.active():
+        for moved in finding.moved if finding.state in STANDING else ():
+            if moved.recovered_run is None:
+                key = moved.series, moved.direction
+                last_run[key] = max(moved.last_run, last_run.get(key, 0))
     confirmations_of = cache(store.confirmations.of_run)
     answers = []
     for suspect in suspects:
@@ -264,6 +278,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
             if confirmation.confirmed
             and confirmation.suspect.series == suspect.series
             and confirmation.suspect.direction == suspect.direction
+            and (confirmation.suspect.change is ChangeKind.AGAIN) is (suspect.change is ChangeKind.AGAIN)
         ]
         if not earlier:
             continue

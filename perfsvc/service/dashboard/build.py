@@ -123,7 +123,7 @@ def _series(
     breaks: dict[Series, set[int]] = defaultdict(set)
     for finding in findings:
         for moved in finding.moved:
-            breaks[moved.series] |= {run for run in (finding.first_run, moved.recovered_run) if run}
+            breaks[moved.series] |= {run for run in (moved.first_run or finding.first_run, moved.recovered_run) if run}
     errors = {series for series in (*breaks, *events) if series.metric == MAX_ERROR}
     histories = {
         series: history

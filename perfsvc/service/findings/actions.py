@@ -19,15 +19,18 @@ def set_state(
     reason: str = "",
     until: datetime | None = None,
     selection: Selection | None = None,
+    step: int | None = None,
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
+
+    ``step`` is the last step to act on; later steps stay in the finding. None means all.
 
     Raises:
         NotMeasuredError: there is no such finding.
         UsageError: nothing of it is selected, or the state is not allowed (``FindingStore.set_state``).
     """
     series = _selected(store, number, selection)
-    return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series)
+    return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series, step=step)
 
 
 def assign(store: Store, number: int, owner: str | None, *, selection: Selection | None = None) -> Finding:

@@ -11,7 +11,7 @@ import numpy as np
 
 from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
-from perfsvc.model import AUXILIARY, MAX_ERROR, ChangeKind, Judgement, Series, Suspect, Verdict
+from perfsvc.model import AUXILIARY, MAX_ERROR, Cause, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.store import SeriesHistory, Store
 
@@ -67,7 +67,8 @@ def alerts(
         change = SeriesChange.of(series_alerts, levels, of_segment)
         if not change or _is_accepted(judgement, change, numbers):
             continue
-        if _is_answered(store, judgement.series, numbers[change.alert.raised :], reported):
+        direction, since = change.alert.direction, numbers[change.alert.raised :]
+        if _is_answered(store, (judgement.series, direction), since, reported):
             continue
         suspect = _suspect(judgement, change, numbers)
         if _is_relevant(suspect, thresholds):
@@ -117,11 +118,16 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
 
 
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
-    """Return, by series, the last run in which each finding saw it moved, and the run in which it recovered."""
+    """Return, by series, the last run in which each finding saw it moved, and the run in which it recovered.
+
+    A finding without a known cause answers nothing: its series is to be measured again.
+    """
     runs: dict[Series, set[int | None]] = defaultdict(set)
     for finding in store.findings.all():
         for moved in finding.moved:
-            runs[moved.series] |= {moved.last_run, moved.recovered_run}
+            runs[moved.series].add(moved.recovered_run)
+            if finding.cause is not Cause.UNCONFIRMED:
+                runs[moved.series].add(moved.last_run)
     return runs
 
 
@@ -133,16 +139,23 @@ def _is_accepted(judgement: Judgement, change: "SeriesChange", runs: Sequence[in
 
 
 def _is_answered(
-    store: Store, series: Series, since: Sequence[int], reported: Mapping[Series, set[int | None]]
+    store: Store,
+    moved: tuple[Series, Direction],
+    since: Sequence[int],
+    reported: Mapping[Series, set[int | None]],
 ) -> bool:
     """Return whether an alert was answered in one of the runs ``since``: from the run that raised it to the newest.
 
-    A finding that the newest run has updated counts: if the findings are updated once more, the alert is not new.
+    A slower series needs a conclusive answer: if measuring it again told nothing, the second night that shows the
+    change makes it a finding. A finding that the newest run has updated counts: if the findings are updated once more,
+    the alert is not new.
     """
+    series, direction = moved
     earlier = since[:-1]
     if not earlier:
         return False
-    return series in store.confirmations.series(earlier) or not reported.get(series, set()).isdisjoint(since)
+    answered = store.confirmations.series(earlier, conclusive=direction is Direction.SLOWER)
+    return series in answered or not reported.get(series, set()).isdisjoint(since)
 
 
 def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
@@ -160,7 +173,8 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
         reason=f"a {kind.value} in its history since run {since}",
     )
     evidence = f"{units.percent(change.ratio)} since run {since}, a {kind.value} in its history"
-    return Suspect(moved, kind, direction, evidence)
+    raised_before = change.alert.raised < len(runs) - 1
+    return Suspect(moved, kind, direction, evidence, since=since if raised_before else None)
 
 
 def _last_runs_with_other_code(

@@ -1,9 +1,11 @@
 """Suspects: series slower than their baseline or with an alert, unless they only recover from a finding."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import inf, log
+from types import MappingProxyType
 
 from perfsvc import judge, units
 from perfsvc.model import (
@@ -18,9 +20,10 @@ from perfsvc.model import (
     Suspect,
     Verdict,
 )
-from perfsvc.service.compare.compare import cycles_of, judge_series
+from perfsvc.service.compare.compare import cycles_of, judge_against, judge_series
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.service.findings.alerts import alerts, is_nearer
+from perfsvc.service.findings.steps import steps_of_run
 from perfsvc.store import Store
 
 OPPOSITE: Mapping[Direction, Direction] = {
@@ -34,8 +37,13 @@ FAVOURABLE: Mapping[Direction, frozenset[Verdict]] = {
 }
 """The verdicts with which a series may be back at its old level, by the direction in which it had moved."""
 
-Recovered = tuple[int, Series]
-"""The number of a finding, and one of its series that is back at its old level."""
+TO_CONFIRM = frozenset({Cause.UNCONFIRMED, Cause.TOOLCHAIN})
+"""The causes, as far as stored facts show them, with which a suspect has to be measured again."""
+
+NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
+
+Recovered = tuple[int, Series, int]
+"""The number of a finding, one of its series, and the step before which the series is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,14 @@ class RunChanges:
     Attributes:
         to_confirm: suspects that may be due to the code, and have to be measured again.
         together: series that moved at once with unchanged code, by device and direction.
+        unchanged_code: the other slower series with unchanged code, except those with an alert.
         judgements: the verdicts of the run, replaced by its alerts if these report a change.
         alerted: the series with an alert.
     """
 
     to_confirm: tuple[Suspect, ...]
     together: tuple[tuple[Suspect, ...], ...]
+    unchanged_code: tuple[Suspect, ...]
     judgements: tuple[Judgement, ...]
     alerted: frozenset[Series]
 
@@ -58,8 +68,9 @@ class RunChanges:
 def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
     """Return the suspects of a judged run that have to be measured again, the largest change first; nothing is stored.
 
-    Suspects are series slower than their baseline, and series with an alert. Excluded are series that this run has a
-    confirmation of, that a user ignores, or that only recover from a finding.
+    Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. These
+    are suspects twice: against their baseline, and against the level that the last step left. Excluded are suspects
+    that this run has a confirmation of, that a user ignores, or that only recover from a finding.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -67,13 +78,17 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
     """
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
-    if not changes.to_confirm:
+    steps = steps_of_run(store, run, threshold=threshold).moved
+    to_confirm = [*changes.to_confirm, *(step for step in steps if step.judgement.cause in TO_CONFIRM)]
+    if not to_confirm:
         return []
-    confirmed, unwanted = store.confirmations.series([run]), ignored(store.findings.active())
+    confirmed, unwanted = store.confirmations.of_run(run), ignored(store.findings.active())
+    known = {(answer.suspect.series, answer.suspect.change is ChangeKind.AGAIN) for answer in confirmed}
     suspects = [
         suspect
-        for suspect in changes.to_confirm
-        if suspect.series not in confirmed and (suspect.series, suspect.direction) not in unwanted
+        for suspect in to_confirm
+        if (suspect.series, suspect.change is ChangeKind.AGAIN) not in known
+        and (suspect.series, suspect.direction) not in unwanted
     ]
     suspects.sort(key=size_of_change, reverse=True)
     if not suspects or store.runs.get(run).provenance.dirty:
@@ -108,7 +123,7 @@ def changes_of_run(
     judged = {judgement.series: judgement for judgement in judgements}
     raised = alerts(store, run, judged, judge.without_override(threshold))
     if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
-        return RunChanges((), (), tuple(judged.values()), frozenset())
+        return RunChanges((), (), (), tuple(judged.values()), frozenset())
     alerted = {series: suspect.judgement for series, suspect in raised.items()}
     # All series of the run are needed to see whether most cases of a device moved together.
     every = (judged | alerted).values()
@@ -121,11 +136,21 @@ def changes_of_run(
         if judgement.verdict in judge.MOVES
     }
     groups = judge.moved_together(current.values(), sides).values()
+    together = {judgement.series for group in groups for judgement in group}
     return RunChanges(
         tuple(
             suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
         ),
         tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
+        tuple(
+            suspect
+            for series, suspect in suspects.items()
+            if suspect.direction is Direction.SLOWER
+            and series in sides
+            and sides[series].code
+            and series not in together
+            and series not in raised
+        ),
         tuple(current.values()),
         frozenset(raised),
     )
@@ -141,7 +166,7 @@ def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
 
 def _has_to_be_confirmed(suspect: Suspect, *, is_alert: bool) -> bool:
     wanted = suspect.direction is Direction.SLOWER or is_alert
-    return wanted and suspect.judgement.cause in {Cause.UNCONFIRMED, Cause.TOOLCHAIN}
+    return wanted and suspect.judgement.cause in TO_CONFIRM
 
 
 def _by_environment(suspect: Suspect) -> Suspect:
@@ -158,7 +183,7 @@ def recovered_series(
     alerted: AbstractSet[Series],
     threshold: judge.ThresholdOption,
 ) -> list[Recovered]:
-    """Return the series of standing findings that a run shows at their old levels.
+    """Return the steps of standing findings before which a run shows their series again.
 
     Args:
         store: the database, with the run's verdicts.
@@ -180,22 +205,40 @@ def recovered_series(
     }
     unmoved = judge_series(store, run, unrecovered - current.keys(), threshold=threshold)
     current |= {judgement.series: judgement for judgement in unmoved}
-    return recovered(standing, current.values(), alerted)
+    further: dict[int, dict[Series, int]] = defaultdict(dict)
+    for finding in standing:
+        for moved in finding.moved:
+            if moved.step > 1 and moved.recovered_run is None and moved.baseline_run is not None:
+                further[moved.step][moved.series] = moved.baseline_run
+    rules = judge.without_override(threshold)
+    by_step = {
+        (judgement.series, step): judgement
+        for step, baselines in further.items()
+        for judgement in judge_against(store, run, baselines, threshold=rules)
+    }
+    return recovered(standing, current.values(), alerted, by_step)
 
 
 def recovered(
-    findings: Iterable[Finding], judgements: Iterable[Judgement], alerted: AbstractSet[Series] = frozenset()
+    findings: Iterable[Finding],
+    judgements: Iterable[Judgement],
+    alerted: AbstractSet[Series] = frozenset(),
+    by_step: Mapping[tuple[Series, int], Judgement] = NO_STEPS,
 ) -> list[Recovered]:
-    """Return the series of findings that are back at their old levels, by the judgements of a run."""
+    """Return the steps of findings before which their series are again, by the judgements of a run.
+
+    ``by_step`` has the judgements against the levels before further steps; the others are against the baselines.
+    """
     current = {judgement.series: judgement for judgement in judgements}
-    return [
-        (finding.id, moved.series)
-        for finding in findings
-        for moved in finding.moved
-        if moved.recovered_run is None
-        and moved.series in current
-        and _is_back(moved, current[moved.series], finding.cause, alerted=moved.series in alerted)
-    ]
+    back = []
+    for finding in findings:
+        for moved in finding.moved:
+            judgement = by_step.get((moved.series, moved.step)) or current.get(moved.series)
+            if moved.recovered_run is not None or judgement is None:
+                continue
+            if _is_back(moved, judgement, finding.cause, alerted=moved.series in alerted):
+                back.append((finding.id, moved.series, moved.step))
+    return back
 
 
 def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted: bool) -> bool:
@@ -243,14 +286,16 @@ def without_recoveries(
     recovered_in: dict[tuple[Series, Direction], int] = {}
     for finding in reversed(store.findings.all()):
         for moved in finding.moved:
-            recovered_run = run if (finding.id, moved.series) in recovered else moved.recovered_run
+            is_back = (finding.id, moved.series, moved.step) in recovered
+            recovered_run = run if is_back else moved.recovered_run
             if recovered_run is not None:
                 recovered_in[moved.series, moved.direction] = recovered_run
 
     def is_recovery(suspect: Suspect) -> bool:
         recovered_run = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
         before = suspect.judgement.baseline_run
-        is_older_alert = suspect.change is not ChangeKind.REGRESSION and before is not None and before < recovered_run
+        is_alert = suspect.change not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}
+        is_older_alert = is_alert and before is not None and before < recovered_run
         return recovered_run == run or is_older_alert
 
     return [suspect for suspect in suspects if not is_recovery(suspect)]

@@ -1,7 +1,7 @@
 """Update the findings after a run: raise, extend, reopen and resolve them. Each root cause has one finding."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import groupby, islice
@@ -13,17 +13,21 @@ from perfsvc import judge, units
 from perfsvc.model import (
     AT_ONCE,
     Cause,
+    ChangeKind,
     Confirmation,
     Direction,
     Environment,
     FindingUpdates,
+    Judgement,
     RootCause,
     Series,
     Suspect,
     evidence_of,
 )
 from perfsvc.service.compare.sides import changed_packages, sides_of
+from perfsvc.service.findings.steps import agreed, in_both_runs, steps_of_run, unchanged_code_agreed
 from perfsvc.service.findings.suspects import (
+    TO_CONFIRM,
     Recovered,
     RunChanges,
     changes_of_run,
@@ -34,7 +38,13 @@ from perfsvc.service.findings.suspects import (
 from perfsvc.store import CaseBinary, CaseKey, Store
 
 RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
-"""The causes that raise a finding."""
+"""The causes that raise a finding at once; an unconfirmed change raises one in the second night that shows it."""
+
+CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED})
+"""The causes whose root cause are commits."""
+
+FROM_HISTORY = frozenset(ChangeKind) - {ChangeKind.REGRESSION, ChangeKind.AGAIN}
+"""The kinds of change whose evidence names the run that they began with."""
 
 RUNS_BEFORE = 5
 """The most runs whose median is the level before some code: a single run is noisy."""
@@ -46,10 +56,16 @@ BEGUN_SHARE = 1 / 3
 def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> FindingUpdates:
     """Update the findings by the stored verdicts and confirmations of a run.
 
-    Two kinds of series get into findings, one finding for each root cause: series that moved at once on a device with
-    unchanged code, whose cause is the environment, and suspects whose confirmation named the code, a new compiler or
-    the environment. A finding is resolved once all of its series are back, by the rules or the default thresholds, not
-    by the threshold of a command. A run with uncommitted changes is an experiment: it changes no finding.
+    These series get into findings, one finding for each root cause:
+
+    - series that moved at once on a device with unchanged code, whose cause is the environment;
+    - suspects whose confirmation named the code, a new compiler or the environment;
+    - slower series that the run before agrees with, unless measuring them again has cleared them. Their cause is the
+      environment if the code is unchanged, else it stays unconfirmed until a confirmation names it.
+
+    A series of a finding that moved again gets a further step, by the same rules. A finding is resolved once all of its
+    series are back, by the rules or the default thresholds, not by the threshold of a command. A run with uncommitted
+    changes is an experiment: it changes no finding.
 
     Everything is one transaction, and doing it again changes nothing.
 
@@ -61,9 +77,33 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     if store.runs.get(run).provenance.dirty:
         return FindingUpdates()
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
+    steps = steps_of_run(store, run, threshold=threshold)
     recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
-    suspects = [*_moved_together(store, run, changes, recovered), *_confirmed(store, run)]
-    return store.findings.update(run, recovered, _by_root_cause(store, run, suspects))
+    answers = Answers(store.confirmations.of_run(run))
+    to_confirm, unchanged_code = answers.unconfirmed(changes.to_confirm), answers.unconfirmed(changes.unchanged_code)
+    lasting = [
+        *map(answers.explained, agreed(store, run, to_confirm, threshold=threshold)),
+        *unchanged_code_agreed(store, run, unchanged_code, threshold=threshold),
+    ]
+    suspects = [
+        *_moved_together(store, run, changes, recovered),
+        *answers.confirmed(again=False),
+        *without_recoveries(store, run, lasting, recovered),
+    ]
+    unanswered_steps = answers.unconfirmed(step for step in steps.moved if step.judgement.cause in TO_CONFIRM)
+    further = [
+        *steps.together,
+        *answers.confirmed(again=True),
+        *map(answers.explained, agreed(store, run, unanswered_steps, threshold=threshold)),
+    ]
+    return store.findings.update(
+        run,
+        recovered,
+        _by_root_cause(store, run, [_against_its_step(suspect, steps.current) for suspect in suspects]),
+        steps=_by_root_cause(store, run, further),
+        moved_again=steps.moved_again,
+        rebased=steps.rebased,
+    )
 
 
 def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Collection[Recovered]) -> Iterator[Suspect]:
@@ -75,13 +115,48 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
             yield from (replace(suspect, evidence=evidence) for suspect in suspects)
 
 
-def _confirmed(store: Store, run: int) -> list[Suspect]:
-    """Return the suspects whose last conclusive confirmation named a cause that raises a finding."""
-    conclusive = [
-        confirmation for confirmation in store.confirmations.of_run(run) if confirmation.cause is not Cause.UNCONFIRMED
-    ]
-    last = {(confirmation.suspect.series, confirmation.suspect.direction): confirmation for confirmation in conclusive}
-    return [_as_confirmed(confirmation) for confirmation in last.values() if confirmation.cause in RAISED]
+class Answers:
+    """The confirmations of a run's suspects: the last one of each, conclusive ones first.
+
+    A suspect that moved again is measured against the level that its last step left, and its series against the
+    baseline: these are two suspects.
+    """
+
+    def __init__(self, confirmations: Iterable[Confirmation]) -> None:
+        self._last: dict[tuple[Series, Direction, bool], Confirmation] = {}
+        for confirmation in confirmations:
+            key = self._key(confirmation.suspect)
+            known = self._last.get(key)
+            if known is None or known.cause is Cause.UNCONFIRMED or confirmation.cause is not Cause.UNCONFIRMED:
+                self._last[key] = confirmation
+
+    @staticmethod
+    def _key(suspect: Suspect) -> tuple[Series, Direction, bool]:
+        return suspect.series, suspect.direction, suspect.change is ChangeKind.AGAIN
+
+    def confirmed(self, *, again: bool) -> list[Suspect]:
+        """Return the suspects whose confirmation named a cause that raises a finding; ``again``: that moved again."""
+        return [
+            _as_confirmed(confirmation)
+            for confirmation in self._last.values()
+            if confirmation.cause in RAISED and (confirmation.suspect.change is ChangeKind.AGAIN) is again
+        ]
+
+    def unconfirmed(self, suspects: Iterable[Suspect]) -> list[Suspect]:
+        """Return the slower suspects that were not measured again, or without an answer."""
+        return [
+            suspect
+            for suspect in suspects
+            if suspect.direction is Direction.SLOWER
+            and ((answer := self._last.get(self._key(suspect))) is None or answer.cause is Cause.UNCONFIRMED)
+        ]
+
+    def explained(self, suspect: Suspect) -> Suspect:
+        """Return a suspect that two nights agree on, with both nights and why its cause is unknown as its evidence."""
+        answer = self._last.get(self._key(suspect))
+        why = answer.reason if answer else "it was not measured again"
+        both = suspect.evidence if suspect.change in FROM_HISTORY else in_both_runs(suspect)
+        return replace(suspect, evidence=f"{both}, unconfirmed: {why}")
 
 
 def _as_confirmed(confirmation: Confirmation) -> Suspect:
@@ -90,6 +165,15 @@ def _as_confirmed(confirmation: Confirmation) -> Suspect:
     if confirmation.confirmed:
         judgement = replace(judgement, ratio=confirmation.ratio, low=confirmation.low, high=confirmation.high)
     return replace(confirmation.suspect, judgement=judgement, evidence=confirmation.reason)
+
+
+def _against_its_step(suspect: Suspect, current: Mapping[Series, Judgement]) -> Suspect:
+    """Return a suspect with the ratio to the level before the last step of its series, if that is a further step."""
+    judged = current.get(suspect.series)
+    if judged is None or suspect.direction is not Direction.SLOWER:
+        return suspect
+    newest = {name: getattr(judged, name) for name in ("ratio", "low", "high", "candidate_s")}
+    return replace(suspect, judgement=replace(suspect.judgement, **newest))
 
 
 def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> list[RootCause]:
@@ -130,7 +214,8 @@ class RootCauses:
     def of(self, suspect: Suspect) -> str:
         """Return the root cause of a suspect whose judgement names its cause.
 
-        - A series in a standing finding with this cause: the root cause of that finding.
+        - A series in a standing finding with this cause: the root cause of that finding. The code takes over the root
+          cause of an unconfirmed finding. A further step has a root cause of its own.
         - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had
           begun before them, the commits of a standing finding of the same benchmark.
         - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
@@ -138,11 +223,15 @@ class RootCauses:
           to have changed, ``GPU GPU-1``.
         """
         cause = suspect.judgement.cause
-        if known := self._known.get((suspect.series, suspect.direction, cause)):
+        again = suspect.change is ChangeKind.AGAIN
+        if not again and (known := self._known_of(suspect)):
             return known
-        if cause in {Cause.KERNEL, Cause.LAUNCH}:
+        if cause in CODE:
             since = self._first_run_with_this_code(suspect)
-            return self._begun_by_finding(suspect, since) or self._commits_of(since)
+            if cause is Cause.UNCONFIRMED and suspect.since is not None:
+                since = min(since, suspect.since)
+            begun = "" if again else self._begun_by_finding(suspect, since)
+            return begun or self._commits_of(since)
         old, new = self._used(suspect)
         if cause is Cause.TOOLCHAIN:
             changed = ""
@@ -152,6 +241,13 @@ class RootCauses:
             return changed or f"the code of run {self._run}"
         changes = _changed_environment(old.environment, new.environment) if old and new else ()
         return ", ".join(changes) or f"GPU {suspect.series.device}"
+
+    def _known_of(self, suspect: Suspect) -> str:
+        """Return the root cause of the standing finding that holds a suspect; empty without one."""
+        cause = suspect.judgement.cause
+        causes = [cause, Cause.UNCONFIRMED] if cause in CODE else [cause]
+        known = (self._known.get((suspect.series, suspect.direction, cause)) for cause in causes)
+        return next(filter(None, known), "")
 
     # --- the code ----------------------------------------------------------------------------------------------------
 
@@ -197,7 +293,7 @@ class RootCauses:
         begun = [
             finding
             for finding in self._standing
-            if finding.cause is Cause.KERNEL
+            if finding.cause in CODE
             and finding.direction is suspect.direction
             and (judgement.baseline_run or 0) < (finding.first_run or 0) < since
             and any(moved.series.case.benchmark == suspect.series.case.benchmark for moved in finding.moved)

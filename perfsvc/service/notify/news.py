@@ -14,6 +14,7 @@ from perfsvc.model import (
     FindingEvent,
     FindingState,
     Judgement,
+    MovedSeries,
     Series,
     Verdict,
 )
@@ -36,10 +37,16 @@ LOOK_BACK = 30
 
 @dataclass(frozen=True, slots=True)
 class ExtendedFinding:
-    """A standing finding that got more cases, and the text of that event."""
+    """A standing finding that got more cases or further steps.
+
+    Attributes:
+        text: that of the event.
+        steps: its series that moved again, if any.
+    """
 
     finding: Finding
     text: str
+    steps: tuple[MovedSeries, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class News:
         night: the night; None for the news of ``perfsvc watchdog``.
         raised: new findings.
         reopened: resolved findings that show again.
+        stepped: standing findings with series that moved again.
         extended: standing findings with more cases.
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
@@ -62,6 +70,7 @@ class News:
     night: NightRow | None
     raised: tuple[Finding, ...] = ()
     reopened: tuple[Finding, ...] = ()
+    stepped: tuple[ExtendedFinding, ...] = ()
     extended: tuple[ExtendedFinding, ...] = ()
     resolved: tuple[Finding, ...] = ()
     broken: tuple[Judgement, ...] = ()
@@ -72,7 +81,8 @@ class News:
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
-        return any((self.raised, self.reopened, self.extended, self.resolved, self.broken, self.stages, self.reminders))
+        findings = (self.raised, self.reopened, self.stepped, self.extended, self.resolved, self.reminders)
+        return any((*findings, self.broken, self.stages))
 
 
 def news_of(store: Store, number: int, about: Collection[str]) -> News:
@@ -108,6 +118,7 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
     texts: dict[int, dict[EventKind, str]] = defaultdict(dict)
     for event in events:
         texts[event.finding][event.kind] = event.text
+    runs = {event.run for event in events}
     changed: dict[EventKind, list[Finding]] = defaultdict(list)
     for number, of_finding in texts.items():
         if kind := _most_important(findings[number], of_finding):
@@ -118,6 +129,7 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
             news,
             raised=tuple(changed[EventKind.RAISED]),
             reopened=tuple(changed[EventKind.REOPENED]),
+            stepped=tuple(_stepped(finding, texts[finding.id], runs) for finding in changed[EventKind.STEP]),
             extended=tuple(
                 ExtendedFinding(finding, texts[finding.id][EventKind.JOINED]) for finding in changed[EventKind.JOINED]
             ),
@@ -225,8 +237,14 @@ def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKin
         return None
     if finding.state is FindingState.RESOLVED:
         return EventKind.RESOLVED if EventKind.RESOLVED in events else None
-    kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.JOINED)
+    kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.STEP, EventKind.JOINED)
     return next((kind for kind in kinds if kind in events), None)
+
+
+def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:
+    """Return a finding with its series that moved again in some runs, and the text of the event about more cases."""
+    steps = tuple(moved for moved in finding.moved if moved.step > 1 and moved.first_run in runs)
+    return ExtendedFinding(finding, events.get(EventKind.JOINED, ""), steps)
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ finding, with its worst cases and how to look further.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perfsvc import units
@@ -14,7 +15,7 @@ from perfsvc.report.pages.site import finding_page
 from perfsvc.report.tables.history import GAP, sparkline
 from perfsvc.report.wording import counts, direction_word, finding_title, moved_sentence, series_name, some
 from perfsvc.service.notify.background import Background
-from perfsvc.service.notify.news import News
+from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder
 from perfsvc.store import NightRow, StageRow
 
@@ -43,6 +44,11 @@ def title(news: News) -> str:
         ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
         ([_moved(finding) for finding in findings], "new finding", "new findings"),
         ([f"stage {stage.name} failed" for stage in news.stages], "failed stage", "failed stages"),
+        (
+            [_moved_again(stepped) for stepped in news.stepped],
+            "finding that moved again",
+            "findings that moved again",
+        ),
         (
             [_moved(extended.finding) for extended in news.extended],
             "finding with more cases",
@@ -91,6 +97,7 @@ def body(
         _night(night) if night else begin,
         *_paragraphs(news.raised, "new", site, background),
         *_paragraphs(news.reopened, "shows again", site, background),
+        *(_step_paragraph(stepped, site, background) for stepped in news.stepped[:IN_FULL]),
         *(
             _paragraph(extended.finding, "more cases", [f"- {extended.text}"], site)
             for extended in news.extended[:IN_FULL]
@@ -162,6 +169,21 @@ def _paragraphs(
         yield _paragraph(finding, event, lines, site)
     if len(findings) > IN_FULL:
         yield f"And {units.count(len(findings) - IN_FULL, 'more finding')}: perfsvc findings"
+
+
+def _step_paragraph(stepped: ExtendedFinding, site: str, background: Callable[[Finding], Background]) -> str:
+    """Return a paragraph about the series of a finding that moved again: how far, and by which commits."""
+    steps = sorted(stepped.steps, key=_badness, reverse=True)
+    root_causes = list(dict.fromkeys(moved.root_cause for moved in steps if moved.root_cause))
+    of_steps = replace(stepped.finding, root_cause=", ".join(root_causes), moved=tuple(steps))
+    lines = [
+        *(f"- {moved_sentence(of_steps, moved)}, step {moved.step}" for moved in steps[:WORST]),
+        *([f"- and {len(steps) - WORST} more"] if len(steps) > WORST else []),
+        *([f"more cases: {stepped.text}"] if stepped.text else []),
+        *_background(of_steps, background(of_steps)),
+        *([f"{of_steps.owner} looks after it"] if of_steps.owner else []),
+    ]
+    return _paragraph(of_steps, "moved again", lines, site)
 
 
 def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) -> str:
@@ -243,6 +265,16 @@ def _moved(finding: Finding) -> str:
         return f"{name} moved{more}"
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
     return f"{name} {direction} by {size}{more}"
+
+
+def _moved_again(stepped: ExtendedFinding) -> str:
+    """Return how far the worst case of a finding moved again: ``transpose/tiled[n=4096] slower again by 5.3 %``."""
+    worst = max(stepped.steps, key=_badness, default=None)
+    if worst is None or worst.ratio is None:
+        return f"{finding_title(stepped.finding)} moved again"
+    direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
+    more = f", and {len(stepped.steps) - 1} more" if len(stepped.steps) > 1 else ""
+    return f"{series_name(worst.series)} {direction} again by {size}{more}"
 
 
 def _badness(moved: MovedSeries) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from perfsvc import units
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
-from perfsvc.model import TIME, CaseExplanation, Confirmation, DeviceInfo, Judgement, ProfileResult, Reason
+from perfsvc.model import TIME, CaseExplanation, ChangeKind, Confirmation, DeviceInfo, Judgement, ProfileResult, Reason
 from perfsvc.profile.explain import explain
 from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
 from perfsvc.service.progress import Progress
@@ -19,6 +19,7 @@ def explain_confirmed(
     A case that cannot be profiled costs only its own explanation. A device that no profiler supports is reported once.
     """
     regressed = [confirmation.suspect for confirmation in confirmations if confirmation.regressed]
+    regressed.sort(key=lambda suspect: suspect.change is ChangeKind.AGAIN)  # the newest step of a series counts
     judgements = {
         (suspect.series.device, suspect.series.case): suspect.judgement
         for suspect in regressed

@@ -17,6 +17,7 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import (
     CaseExplanation,
+    ChangeKind,
     Confirmation,
     DeviceInfo,
     Direction,
@@ -204,7 +205,11 @@ def exit_code_of(
     A suspect that confirmation cleared is no regression; a confirmed suspect is one, even if only its history raised
     it. A change that an ignored finding allows (``unheard``) does not count.
     """
-    cleared = {confirmation.suspect.series for confirmation in confirmations if confirmation.cleared}
+    cleared = {
+        confirmation.suspect.series
+        for confirmation in confirmations
+        if confirmation.cleared and confirmation.suspect.change is not ChangeKind.AGAIN
+    }
     standing = [
         judgement
         for judgement in judgements

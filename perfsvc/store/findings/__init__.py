@@ -1,19 +1,21 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
-``update`` loads findings and applies what a run shows, ``actions`` applies what a person does,
+``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does,
 ``excluded`` applies that a person keeps a run out of judging.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
 from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series
-from perfsvc.store.findings import actions, update
+from perfsvc.store.findings import actions, read, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.excluded import lock
+from perfsvc.store.findings.update import Recovered
 from perfsvc.store.schema.engine import Database
 
 
@@ -26,37 +28,40 @@ class FindingStore:
     def get(self, number: int) -> Finding:
         """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
         with self._database.reading() as connection:
-            return update.get(connection, number)
+            return read.get(connection, number)
 
     def active(self) -> list[Finding]:
         """Return the active findings (open, acknowledged or ignored), newest first."""
         with self._database.reading() as connection:
-            return update.active(connection)
+            return read.active(connection)
 
     def all(self) -> list[Finding]:
         """Return all findings, newest first."""
         with self._database.reading() as connection:
-            return update.load(connection)
+            return read.load(connection)
 
     def events(
         self, *, run: int | None = None, finding: int | None = None, night: int | None = None
     ) -> list[FindingEvent]:
         """Return the events of a run, of a finding, those that a night noticed, or all events, oldest first."""
         with self._database.reading() as connection:
-            return update.load_events(connection, run=run, finding=finding, night=night)
+            return read.load_events(connection, run=run, finding=finding, night=night)
 
     def update(
         self,
         run: int,
-        recovered: Iterable[tuple[int, Series]],
-        causes: Iterable[RootCause],
+        recovered: Collection[Recovered],
+        causes: Collection[RootCause],
         *,
+        steps: Collection[RootCause] = (),
+        moved_again: AbstractSet[Series] = frozenset(),
+        rebased: AbstractSet[Series] = frozenset(),
         now: datetime | None = None,
     ) -> FindingUpdates:
         """Apply everything that a run shows to the findings, in one transaction.
 
-        1. Recovered series are marked. An active finding is resolved when all its series have recovered. A series does
-           not recover in a run that is older than the newest run that shows the change.
+        1. Recovered steps are marked. An active finding is resolved when all steps of its series have recovered. A step
+           does not recover in a run that is older than the newest run that shows it.
         2. Each suspect goes to the first of these findings:
 
            - the active finding that holds its series in this direction;
@@ -64,21 +69,31 @@ class FindingStore:
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 
-           So a series never has two active findings in one direction.
-        3. Ignored findings whose time is over are reopened.
+           An unconfirmed finding takes over the cause that a suspect of its series has got.
+        3. Each suspect of ``steps`` adds a step to the active finding that holds its series. If only one of the finding
+           and the step is due to the environment, the step goes to the finding of its root cause instead.
+        4. Ignored findings whose time is over are reopened.
 
-        Each change is recorded as an event of the run. Updating again with the same arguments changes nothing, whatever
-        people did in between.
+        So a step of a series never has two active findings in one direction. Each change is recorded as an event of the
+        run. Updating again with the same arguments changes nothing, whatever people did in between.
 
         Args:
             run: the run.
-            recovered: pairs of a finding's number and one of its series that is back at its old level.
+            recovered: a finding's number, one of its series, and the step before which the series is again.
             causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
                 no existing finding.
+            steps: the series of active findings that moved again, by root cause, each against the level that its last
+                step left.
+            moved_again: all series of active findings that seem to have moved again, whatever the reason; their rows
+                keep the level that the last step left.
+            rebased: the series whose next step is judged against this run, because it is faster or because its driver
+                or power limit is another.
             now: the time of the update; by default the current time.
         """
+        now = now or datetime.now(UTC)
+        shown = update.RunFindings(run, now, recovered, causes, steps, moved_again, rebased)
         with self._changing() as connection:
-            return update.update_findings(connection, run, recovered, causes, now or datetime.now(UTC))
+            return update.update_findings(connection, shown)
 
     def set_state(
         self,
@@ -89,6 +104,7 @@ class FindingStore:
         by: str = "",
         until: datetime | None = None,
         series: Collection[Series] | None = None,
+        step: int | None = None,
     ) -> Finding:
         """Set the state of a finding on behalf of a person.
 
@@ -103,17 +119,18 @@ class FindingStore:
             by: the person.
             until: when an ignored finding is reopened; None for never.
             series: the series to act on; if the finding has more, these series are split off first. None for all.
+            step: the last step to act on; later steps stay in the finding. None for all steps.
 
         Returns:
             The finding that holds exactly these series: a new one if they were split off.
 
         Raises:
             NotMeasuredError: the finding does not exist.
-            UsageError: the finding cannot change from its present state to ``state``, it has none of the series, or it
-                cannot be reopened because another active finding holds one of its series.
+            UsageError: the finding cannot change from its present state to ``state``, it has none of the series or
+                steps, or it cannot be reopened because another active finding holds one of its series.
         """
         with self._changing() as connection:
-            return actions.set_state(connection, number, state, Action(by, series), reason=reason, until=until)
+            return actions.set_state(connection, number, state, Action(by, series, step), reason=reason, until=until)
 
     def assign(self, number: int, owner: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
         """Set the owner of a finding, or of some of its series; an empty owner removes it.

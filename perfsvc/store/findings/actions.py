@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import EventKind, Finding, FindingState, Series
-from perfsvc.store.findings.update import ACTIVE, KEY, active, get, put_event, series_rows
+from perfsvc.store.findings.read import ACTIVE, KEY, active, get, load_events, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
 
@@ -41,11 +41,13 @@ class Action:
     Attributes:
         by: the person.
         series: the series of the finding to act on; None for all.
+        step: the last step to act on; None for all.
         at: the time of the action.
     """
 
     by: str
     series: Collection[Series] | None
+    step: int | None = None
     at: datetime = field(default_factory=partial(datetime.now, UTC))
 
 
@@ -94,9 +96,9 @@ def _prepare_reopening(connection: Connection, finding: Finding) -> None:
 
     Raises ``UsageError`` if another active finding holds one of the finding's series by now.
     """
-    held = {(moved.series, moved.direction) for moved in finding.moved}
+    held = {(moved.series, moved.direction, moved.step) for moved in finding.moved}
     for other in active(connection):
-        shared = [moved.series.case.id for moved in other.moved if (moved.series, moved.direction) in held]
+        shared = [moved.series.case.id for moved in other.moved if (moved.series, moved.direction, moved.step) in held]
         if other.id != finding.id and shared:
             raise UsageError(f"finding {other.id} holds {shared[0]} by now", cure=f"perfsvc findings show {other.id}")
     if finding.state is FindingState.RESOLVED:
@@ -105,18 +107,23 @@ def _prepare_reopening(connection: Connection, finding: Finding) -> None:
 
 
 def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
-    """Return the finding that holds exactly the series of an action; split it off if ``finding`` has more.
+    """Return the finding that holds exactly the series and steps of an action; split it off if ``finding`` has more.
 
-    Raises ``UsageError`` if ``finding`` holds none of the series.
+    Raises ``UsageError`` if ``finding`` holds none of them.
     """
-    if action.series is None:
+    if action.series is None and action.step is None:
         return finding
-    chosen = set(action.series)
-    rows = [row for row, series in series_rows(connection, [finding.id]) if series in chosen]
-    if len(rows) == len(finding.moved):
+    every_row = series_rows(connection, [finding.id])
+    chosen = {series for _, series in every_row} if action.series is None else set(action.series)
+    last = max((row.step for row, _ in every_row), default=1) if action.step is None else action.step
+    rows = [row for row, series in every_row if series in chosen and row.step <= last]
+    if len(rows) == len(every_row):
         return finding
     if not rows:
-        raise UsageError(f"finding {finding.id} holds none of these series", cure=f"perfsvc findings show {finding.id}")
+        lacking = (
+            f"no step up to {last}" if any(series in chosen for _, series in every_row) else "none of these series"
+        )
+        raise UsageError(f"finding {finding.id} holds {lacking}", cure=f"perfsvc findings show {finding.id}")
     original = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
     copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
     del copy["id"]
@@ -124,7 +131,26 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     for row in rows:
         key = {name: getattr(row, name) for name in KEY}
         connection.execute(update(FindingCases).filter_by(**key).values(finding_id=number))
-    names = ", ".join(sorted({series.case.id for series in chosen}))
-    _record(connection, finding.id, EventKind.SPLIT, f"{names} is finding {number} from now on", action)
-    _record(connection, number, EventKind.SPLIT, f"{names} was part of finding {finding.id}", action)
+    if action.step is not None:
+        _describe_by_next_step(connection, finding)
+    names = ", ".join(sorted({series.case.id for row, series in every_row if row in rows}))
+    part = names if action.step is None else f"{names} up to step {last}"
+    _record(connection, finding.id, EventKind.SPLIT, f"{part} is finding {number} from now on", action)
+    _record(connection, number, EventKind.SPLIT, f"{part} was part of finding {finding.id}", action)
     return get(connection, number)
+
+
+def _describe_by_next_step(connection: Connection, finding: Finding) -> None:
+    """Give a finding the root cause, the evidence and the first run of its first remaining step."""
+    rows = [row for row, _ in series_rows(connection, [finding.id])]
+    first = min(rows, key=lambda row: row.step)
+    if first.step == 1:
+        return
+    steps = [
+        event
+        for event in load_events(connection, run=None, night=None, finding=finding.id)
+        if event.kind is EventKind.STEP
+    ]
+    evidence = next((event.text for event in steps if event.run == first.first_run_id), finding.evidence)
+    values = {"root_cause": first.root_cause, "first_run_id": first.first_run_id or finding.first_run}
+    connection.execute(update(Findings).where(Findings.id == finding.id).values(evidence=evidence, **values))

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 
 from perfsvc.model import ChangeKind, Direction, EventKind, FindingState, FindingUpdates, Verdict
 from perfsvc.store.cases import judged
-from perfsvc.store.findings.update import ACTIVE, KEY, put_event
+from perfsvc.store.findings.read import ACTIVE, KEY, put_event
 from perfsvc.store.schema.engine import POSTGRESQL
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Verdicts
 from perfsvc.store.schema.tables import Cases
@@ -52,9 +52,11 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
     active = (Findings.state.in_(ACTIVE), FindingCases.recovered_run_id.is_(None))
     for row in _rows(connection, cases, evidence, *active):
         earlier = None if row.baseline_run_id == run else _newest_showing(connection, row)
-        values = {"recovered_run_id": run} if earlier is None else _as_shown(earlier)
+        values = {"recovered_run_id": run} if earlier is None else _as_shown(earlier, row)
         _change(connection, row, **values)
         touched.add(row.finding_id)
+    for row in _rows(connection, cases, FindingCases.level_run_id == run, FindingCases.last_run_id != run):
+        _change(connection, row, level_run_id=row.last_run_id)
     for finding in touched:
         shown = select(func.max(FindingCases.last_run_id)).where(
             FindingCases.finding_id == finding, FindingCases.recovered_run_id.is_(None)
@@ -105,7 +107,7 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 
 def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) -> list[Any]:
     query = (
-        select(FindingCases, Findings.state, Findings.first_run_id, Findings.set_by)
+        select(FindingCases, Findings.state, Findings.set_by)
         .join(Findings, Findings.id == FindingCases.finding_id)
         .where(*where)
         .order_by(FindingCases.finding_id, FindingCases.case_id)
@@ -129,22 +131,28 @@ def _newest_showing(connection: Connection, row: Any) -> Any | None:
             Verdicts.device_id == row.device_id,
             Verdicts.metric == row.metric,
             Verdicts.cache == row.cache,
-            Verdicts.run_id >= row.first_run_id,
+            Verdicts.run_id >= (row.first_run_id or 0),
             Verdicts.run_id < row.last_run_id,
             judged(Verdicts.run_id, Verdicts.case_id),
         )
         .order_by(Verdicts.run_id.desc())
         .limit(1)
     )
-    if row.change is ChangeKind.REGRESSION:
+    if row.change in {ChangeKind.REGRESSION, ChangeKind.AGAIN}:
         query = query.where(Verdicts.verdict == _SHOWN_BY[row.direction])
     return connection.execute(query).first()
 
 
-def _as_shown(verdict: Any) -> dict[str, Any]:
-    """Return the columns of a finding's series as an earlier verdict shows it."""
-    names = ("ratio", "low", "high", "candidate_s")
-    return {"last_run_id": verdict.run_id, **{name: getattr(verdict, name) for name in names}}
+def _as_shown(verdict: Any, row: Any) -> dict[str, Any]:
+    """Return the columns of a finding's series as an earlier verdict shows it.
+
+    A verdict is not about the level before a further step, so such a step gets its ratio without an interval.
+    """
+    shown = {"last_run_id": verdict.run_id, "candidate_s": verdict.candidate_s}
+    if row.step == 1:
+        return shown | {name: getattr(verdict, name) for name in ("ratio", "low", "high")}
+    ratio = verdict.candidate_s / row.baseline_s if verdict.candidate_s and row.baseline_s else None
+    return shown | {"ratio": ratio, "low": None, "high": None}
 
 
 def _change(connection: Connection, row: Any, **values: Any) -> None:
@@ -180,7 +188,7 @@ def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
 
 
 def _is_held_elsewhere(connection: Connection, row: Any) -> bool:
-    same = {name: getattr(row, name) for name in ("case_id", "device_id", "metric", "cache", "direction")}
+    same = {name: getattr(row, name) for name in ("case_id", "device_id", "metric", "cache", "step", "direction")}
     others = (
         select(FindingCases.finding_id)
         .join(Findings, Findings.id == FindingCases.finding_id)

@@ -1,189 +1,72 @@
-"""Load findings and their events, and update them with what a run shows."""
+"""Apply what a run shows to findings: recovered series, suspects, further steps, and ignored findings that reopen."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, update
 
-from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
-    TIME,
     Cause,
     Direction,
     EventKind,
-    Finding,
-    FindingEvent,
     FindingState,
     FindingUpdates,
     Judgement,
-    MovedSeries,
     RootCause,
     Series,
     Suspect,
     evidence_of,
 )
-from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys, series_of, with_series
-from perfsvc.store.schema.code_tables import Explanations
+from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys
+from perfsvc.store.findings.read import ACTIVE, KEY, put_event, series_rows
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import new_id
-from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
+from perfsvc.store.schema.engine import among, new_id
+from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases
 
-ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
-"""A series with a finding in one of these states gets no second finding in the same direction."""
-
-KEY = ("finding_id", "case_id", "device_id", "metric", "cache")
-"""The primary key of ``finding_cases``."""
+Recovered = tuple[int, Series, int]
+"""The number of a finding, one of its series, and the step that the series has recovered from."""
 
 JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 """The states of findings that take in more series. A person who ignores a finding ignores only the series it has."""
 
 
-def get(connection: Connection, number: int) -> Finding:
-    """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
-    findings = load(connection, Findings.id == number)
-    if not findings:
-        raise NotMeasuredError(f"there is no finding {number}", cure="perfsvc findings --all")
-    return findings[0]
-
-
-def active(connection: Connection) -> list[Finding]:
-    """Return the active findings, newest first."""
-    return load(connection, Findings.state.in_(ACTIVE))
-
-
-def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
-    """Return findings with the series that they hold, newest first."""
-    findings = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
-    if not findings:
-        return []
-    numbers = {finding.id for finding in findings}
-    sentences = _sentences(connection, numbers)
-    moved: dict[int, list[MovedSeries]] = defaultdict(list)
-    for row, series in series_rows(connection, numbers):
-        moved[row.finding_id].append(
-            MovedSeries(
-                series,
-                row.ratio,
-                row.low,
-                row.high,
-                baseline_run=row.baseline_run_id,
-                baseline_s=row.baseline_s,
-                candidate_s=row.candidate_s,
-                last_run=row.last_run_id,
-                recovered_run=row.recovered_run_id,
-                change=row.change,
-                direction=row.direction,
-                why=sentences.get((row.finding_id, row.case_id, row.device_id), "") if row.metric == TIME else "",
-            )
-        )
-    return [
-        Finding(
-            id=finding.id,
-            cause=finding.cause,
-            root_cause=finding.root_cause,
-            first_run=finding.first_run_id,
-            last_run=finding.last_run_id,
-            state=finding.state,
-            evidence=finding.evidence,
-            reason=finding.reason,
-            by=finding.set_by,
-            at=finding.set_at,
-            moved=tuple(moved[finding.id]),
-            owner=finding.owner,
-            ignored_until=finding.ignored_until,
-        )
-        for finding in findings
-    ]
-
-
-def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
-    """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
-    query = with_series(FindingCases, FindingCases.last_run_id).where(FindingCases.finding_id.in_(numbers))
-    in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
-    return [(row, series_of(row)) for row in connection.execute(in_order)]
-
-
-def _sentences(connection: Connection, numbers: Collection[int]) -> dict[tuple[int, int, int], str]:
-    """Return the newest explanation of each case by the ids of finding, case and device; absent if there is none."""
-    of_finding = and_(
-        Explanations.case_id == FindingCases.case_id,
-        Explanations.device_id == FindingCases.device_id,
-        Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
-    )
-    query = (
-        select(Findings.id, Explanations.case_id, Explanations.device_id, Explanations.sentence)
-        .join(FindingCases, FindingCases.finding_id == Findings.id)
-        .join(Explanations, of_finding)
-        .where(Findings.id.in_(numbers), Explanations.sentence != "")
-        .order_by(Explanations.id)
-    )
-    return {(row.id, row.case_id, row.device_id): row.sentence for row in connection.execute(query)}
-
-
-def put_event(
-    connection: Connection,
-    finding: int,
-    kind: EventKind,
-    text: str,
-    *,
-    at: datetime,
-    run: int | None = None,
-    night: int | None = None,
-    by: str = "",
-) -> None:
-    """Store an event of a finding: ``run`` or the person ``by`` caused it, or ``night`` noticed an absence."""
-    row = {"finding_id": finding, "kind": kind, "run_id": run, "night": night, "done_by": by, "done_at": at}
-    row["text"] = text
-    connection.execute(insert(FindingEvents).values(row))
-
-
-def load_events(
-    connection: Connection, *, run: int | None, finding: int | None, night: int | None
-) -> list[FindingEvent]:
-    """Return the events of a run, of a night, of a finding, or all events, oldest first."""
-    where: list[ColumnElement[bool]] = []
-    if run is not None:
-        where.append(FindingEvents.run_id == run)
-    if night is not None:
-        where.append(FindingEvents.night == night)
-    if finding is not None:
-        where.append(FindingEvents.finding_id == finding)
-    rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
-    return [
-        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night)
-        for row in rows
-    ]
-
-
-# --- what a run shows ------------------------------------------------------------------------------------------------
-
-
-def update_findings(
-    connection: Connection,
-    run: int,
-    recovered: Iterable[tuple[int, Series]],
-    causes: Iterable[RootCause],
-    now: datetime,
-) -> FindingUpdates:
+def update_findings(connection: Connection, shown: "RunFindings") -> FindingUpdates:
     """Apply everything that a run shows to the findings; see ``FindingStore.update``."""
     updates: dict[str, set[int]] = defaultdict(set)
-    updates["resolved"] = _resolve_recovered(connection, run, set(recovered), now)
-    for cause in causes:
-        _add_suspects(connection, run, cause, now, updates)
-    updates["reopened"] |= _reopen_ignored(connection, run, now)
+    updates["resolved"] = _resolve_recovered(connection, shown)
+    for cause in shown.causes:
+        _add_suspects(connection, shown, cause, updates)
+    for cause in shown.steps:
+        _add_steps(connection, shown, cause, updates)
+    updates["reopened"] |= _reopen_ignored(connection, shown.run, shown.now)
     return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
 
 
-def _resolve_recovered(connection: Connection, run: int, recovered: set[tuple[int, Series]], now: datetime) -> set[int]:
-    """Mark series as recovered and return the findings that this resolves."""
+@dataclass(frozen=True, slots=True)
+class RunFindings:
+    """What a run shows about findings; the arguments of ``FindingStore.update``."""
+
+    run: int
+    now: datetime
+    recovered: Collection[Recovered]
+    causes: Collection[RootCause]
+    steps: Collection[RootCause]
+    moved_again: AbstractSet[Series]
+    rebased: AbstractSet[Series]
+
+
+def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
+    """Mark steps as recovered and return the findings that this resolves."""
+    run, recovered = shown.run, set(shown.recovered)
     rows = [
         {f"key_{name}": getattr(row, name) for name in KEY}
-        for row, series in series_rows(connection, {finding for finding, _ in recovered})
-        if (row.finding_id, series) in recovered
+        for row, series in series_rows(connection, {finding for finding, *_ in recovered})
+        if (row.finding_id, series, row.step) in recovered
     ]
     if rows:
         key = (getattr(FindingCases, name) == bindparam(f"key_{name}") for name in KEY)
@@ -193,51 +76,69 @@ def _resolve_recovered(connection: Connection, run: int, recovered: set[tuple[in
     has_recovered = (~unrecovered, Findings.cause != Cause.MISSING, Findings.state.in_(ACTIVE))
     resolved = connection.scalars(select(Findings.id).where(*has_recovered)).all()
     for finding in sorted(resolved):
-        _set_state(connection, finding, FindingState.RESOLVED, f"back at its old level in run {run}", run=run, now=now)
+        _set_state(
+            connection, finding, FindingState.RESOLVED, f"back at its old level in run {run}", run=run, now=shown.now
+        )
     return set(resolved)
 
 
 def _add_suspects(
-    connection: Connection, run: int, cause: RootCause, now: datetime, updates: Mapping[str, set[int]]
+    connection: Connection, shown: RunFindings, cause: RootCause, updates: Mapping[str, set[int]]
 ) -> None:
     """Put the suspects of one root cause into findings, and the findings' numbers into ``updates``."""
+    run, now = shown.run, shown.now
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
     rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
     unassigned: list[Suspect] = []
-    reopened: dict[int, list[Suspect]] = defaultdict(list)
-    seen: set[int] = set()
+    by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
         row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, run)
         if row is None:
             unassigned.append(suspect)
-        elif _see_again(connection, run, row, suspect.judgement):
-            reopened[row.finding_id].append(suspect)
-        else:
-            seen.add(row.finding_id)
-    for finding in sorted(reopened):
-        evidence = evidence_of(reopened[finding]) or cause.evidence
+            continue
+        if row.cause is Cause.UNCONFIRMED and suspect.judgement.cause is not Cause.UNCONFIRMED:
+            _confirm(connection, run, row.finding_id, cause, now)
+        event = _see_again(connection, shown, row, suspect.judgement)
+        by_event[event][row.finding_id].append(suspect)
+    for finding, suspects in sorted(by_event[EventKind.REOPENED].items()):
+        evidence = evidence_of(suspects) or cause.evidence
         _set_state(connection, finding, FindingState.OPEN, evidence, run=run, now=now)
-    updates["reopened"].update(reopened)
-    updates["seen"].update(seen - reopened.keys())
+    for finding, suspects in sorted(by_event[EventKind.JOINED].items()):
+        text = f"again, after it was back for a while: {_in_words(suspects, cause)}"
+        put_event(connection, finding, EventKind.JOINED, text, run=run, at=now)
+    updates["reopened"].update(by_event[EventKind.REOPENED])
+    updates["joined"].update(by_event[EventKind.JOINED])
+    updates["seen"].update(by_event[None].keys() - by_event[EventKind.REOPENED].keys())
     if unassigned:
         left = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
-        _join_or_raise(connection, run, left, now, updates)
+        _join_or_raise(connection, shown, left, updates)
 
 
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
-    """Return the ``finding_cases`` rows of some lineages by series and direction, the newest finding first."""
+    """Return the ``finding_cases`` rows of some lineages by series and direction.
+
+    Rows of active findings come first, among them the last step that has not recovered; then the newest finding.
+    """
     query = (
         select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_(lineages))
-        .order_by(FindingCases.finding_id.desc())
+        .where(among(connection, Cases.lineage_id, lineages))
+        .order_by(FindingCases.finding_id.desc(), FindingCases.step.desc())
     )
     rows: dict[tuple[SeriesKey, Direction], list[Any]] = defaultdict(list)
     for row in connection.execute(query):
         rows[SeriesKey(row.lineage_id, row.own_name, row.device_id, row.metric, row.cache), row.direction].append(row)
+    for of_series in rows.values():
+        of_series.sort(key=_standing_first)
     return rows
+
+
+def _standing_first(row: Any) -> tuple[bool, bool, int]:
+    """Return a sort key: active findings first, then steps that have not recovered; among active rows the last step."""
+    is_active = row.state in ACTIVE
+    return not is_active, row.recovered_run_id is not None, -row.step if is_active else 0
 
 
 def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
@@ -253,17 +154,45 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any |
     return None
 
 
-def _see_again(connection: Connection, run: int, row: Any, judgement: Judgement) -> bool:
-    """Store that a run shows the change of a row; return True if this reopens a resolved finding."""
-    is_active = row.state in ACTIVE
+def _see_again(connection: Connection, shown: RunFindings, row: Any, judgement: Judgement) -> EventKind | None:
+    """Store that a run shows the change of a row, and return the event that follows from it; None for none.
+
+    ``reopened`` if the finding was resolved, ``joined`` if it is active and this series had recovered.
+    """
+    run, is_active = shown.run, row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
-        return False
-    newest = {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
-    newest |= {"case_id": _case_id(connection, row, judgement.series), "last_run_id": run, "recovered_run_id": None}
-    key = {name: getattr(row, name) for name in KEY}
-    connection.execute(update(FindingCases).filter_by(**key).values(newest))
+        return None
     _set_last_run(connection, row.finding_id, run)
-    return not is_active
+    if is_active and judgement.series in shown.moved_again:
+        return None  # the row keeps the level that its step left
+    newest = _newest(judgement) | {"case_id": _case_id(connection, row, judgement.series)}
+    newest |= {"last_run_id": run, "recovered_run_id": None}
+    if not is_active or row.recovered_run_id is not None or judgement.series in shown.rebased:
+        newest["level_run_id"] = run
+    _update_row(connection, row, newest)
+    if not is_active:
+        return EventKind.REOPENED
+    return EventKind.JOINED if row.recovered_run_id not in {None, run} else None
+
+
+def _newest(judgement: Judgement) -> dict[str, Any]:
+    return {name: number(getattr(judgement, name)) for name in ("ratio", "low", "high", "candidate_s")}
+
+
+def _update_row(connection: Connection, row: Any, values: Mapping[str, Any]) -> None:
+    key = {name: getattr(row, name) for name in KEY}
+    connection.execute(update(FindingCases).filter_by(**key).values(**values))
+
+
+def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, now: datetime) -> None:
+    """Give an unconfirmed finding the cause that a run has found, once."""
+    values = {"cause": cause.cause, "root_cause": cause.root_cause, "evidence": cause.evidence}
+    unconfirmed = (Findings.id == finding, Findings.cause == Cause.UNCONFIRMED)
+    if connection.execute(update(Findings).where(*unconfirmed).values(values)).rowcount:
+        rows = update(FindingCases).where(FindingCases.finding_id == finding, FindingCases.step == 1)
+        connection.execute(rows.values(root_cause=cause.root_cause))
+        text = ", ".join(filter(None, [cause.cause, cause.root_cause]))
+        put_event(connection, finding, EventKind.CONFIRMED, f"{text}: {cause.evidence}", run=run, at=now)
 
 
 def _case_id(connection: Connection, row: Any, series: Series) -> int:
@@ -283,11 +212,71 @@ def _set_last_run(connection: Connection, finding: int, run: int) -> None:
     connection.execute(newer.values(last_run_id=run))
 
 
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, updates: Mapping[str, set[int]]) -> None:
+    """Add a step to each series of one root cause, which all stand in findings.
+
+    The step goes into the finding of the step before, unless only one of both is due to the environment. Then it goes
+    into the finding of its root cause, which may be new.
+    """
+    run, now = shown.run, shown.now
+    keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
+    rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
+    stepped: dict[int, list[tuple[Suspect, int]]] = defaultdict(list)
+    elsewhere: list[tuple[Suspect, int]] = []
+    for suspect in cause.suspects:
+        key = keys.get(suspect.series)
+        active = [row for row in rows[key, suspect.direction] if row.state in ACTIVE] if key else []
+        if known := next((row for row in active if row.first_run_id == run), None):  # this update is done once more
+            _update_row(connection, known, _newest(suspect.judgement))
+            updates["seen"].add(known.finding_id)
+            continue
+        before = next((row for row in active if row.recovered_run_id is None), None)
+        step = 1 + max((row.step for row in active), default=0)
+        if before and (before.cause is Cause.ENVIRONMENT) is (cause.cause is Cause.ENVIRONMENT):
+            stepped[before.finding_id].append((suspect, step))
+        else:
+            elsewhere.append((suspect, step))
+    for finding, steps in sorted(stepped.items()):
+        rows_to_add = [_row(connection, run, suspect, cause, step) | {"finding_id": finding} for suspect, step in steps]
+        connection.execute(insert(FindingCases), rows_to_add)
+        _set_last_run(connection, finding, run)
+        where = f", {cause.root_cause}" if cause.root_cause else ""
+        text = f"step {max(step for _, step in steps)}{where}: {_in_words([suspect for suspect, _ in steps], cause)}"
+        put_event(connection, finding, EventKind.STEP, text, run=run, at=now)
+        updates["stepped"].add(finding)
+    if elsewhere:
+        others = replace(cause, suspects=tuple(suspect for suspect, _ in elsewhere))
+        _join_or_raise(connection, shown, others, updates, [step for _, step in elsewhere])
+
+
+def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
+    """Return the cases of suspects and their evidence, or only that of the first if their evidences differ."""
+    cases = ", ".join(sorted({suspect.series.case.id for suspect in suspects}))
+    evidence = {suspect.evidence for suspect in suspects}
+    shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
+    return shared or f"{cases}; {evidence_of(suspects) or cause.evidence}"
+
+
+# --- findings --------------------------------------------------------------------------------------------------------
+
+
 def _join_or_raise(
-    connection: Connection, run: int, cause: RootCause, now: datetime, updates: Mapping[str, set[int]]
+    connection: Connection,
+    shown: RunFindings,
+    cause: RootCause,
+    updates: Mapping[str, set[int]],
+    steps: Sequence[int] = (),
 ) -> None:
-    """Put suspects that no finding holds into the finding of their root cause, or into a new one."""
-    rows = [_row(connection, run, suspect) for suspect in cause.suspects]
+    """Put suspects that no finding holds into the finding of their root cause, or into a new one.
+
+    ``steps`` has the number of each suspect's step; empty if each is the first.
+    """
+    run, now = shown.run, shown.now
+    numbered = zip(cause.suspects, steps or [1] * len(cause.suspects), strict=True)
+    rows = [_row(connection, run, suspect, cause, step) for suspect, step in numbered]
     finding = _joinable(connection, cause, rows)
     if finding is None:
         finding = _insert_finding(connection, run, cause, now)
@@ -295,30 +284,28 @@ def _join_or_raise(
         updates["raised"].add(finding)
     else:
         _set_last_run(connection, finding, run)
-        cases = ", ".join(sorted({suspect.series.case.id for suspect in cause.suspects}))
-        evidence = {suspect.evidence for suspect in cause.suspects}
-        shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
-        kind, text = EventKind.JOINED, shared or f"{cases}; {cause.evidence}"
+        kind, text = EventKind.JOINED, _in_words(cause.suspects, cause)
         updates["joined"].add(finding)
     connection.execute(insert(FindingCases), [row | {"finding_id": finding} for row in rows])
     put_event(connection, finding, kind, text, run=run, at=now)
 
 
-def _row(connection: Connection, run: int, suspect: Suspect) -> dict[str, Any]:
+def _row(connection: Connection, run: int, suspect: Suspect, cause: RootCause, step: int) -> dict[str, Any]:
     judgement, series = suspect.judgement, suspect.series
     return {
         "case_id": case_id(connection, series.case),
         "device_id": device_id(connection, series.device),
         "metric": series.metric,
         "cache": series.cache,
+        "step": step,
+        "root_cause": cause.root_cause,
         "change": suspect.change,
         "direction": suspect.direction,
-        "ratio": number(judgement.ratio),
-        "low": number(judgement.low),
-        "high": number(judgement.high),
         "baseline_run_id": judgement.baseline_run,
         "baseline_s": number(judgement.baseline_s),
-        "candidate_s": number(judgement.candidate_s),
+        **_newest(judgement),
+        "first_run_id": run,
+        "level_run_id": run,
         "last_run_id": run,
         "recovered_run_id": None,
     }
@@ -332,7 +319,7 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
     new = {tuple(row[name] for name in series) for row in rows}
     candidates = (
         select(Findings.id)
-        .where(Findings.cause == cause.suspects[0].judgement.cause, Findings.root_cause == cause.root_cause)
+        .where(Findings.cause == cause.cause, Findings.root_cause == cause.root_cause)
         .where(Findings.state.in_(JOINABLE))
         .order_by(Findings.id.desc())
     )
@@ -345,7 +332,7 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
 
 def _insert_finding(connection: Connection, run: int, cause: RootCause, now: datetime) -> int:
     row = {
-        "cause": cause.suspects[0].judgement.cause,
+        "cause": cause.cause,
         "root_cause": cause.root_cause,
         "first_run_id": run,
         "last_run_id": run,

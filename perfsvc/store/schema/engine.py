@@ -1,12 +1,27 @@
 """Connecting to a database, its transactions, and the translation of SQLAlchemy's errors into ours."""
 
+import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, make_url
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Engine,
+    Text,
+    create_engine,
+    event,
+    func,
+    insert,
+    literal,
+    make_url,
+    select,
+)
+from sqlalchemy import cast as sql_cast
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
@@ -164,3 +179,18 @@ def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]
     """Insert a row unless this process or another one has already stored a row with its key."""
     dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), row)
+
+
+MOST_PARAMETERS = 10_000
+"""The most values that a statement gets one by one: SQLite takes 32766 in all, PostgreSQL 65535."""
+
+
+def among(connection: Connection, column: Any, values: Collection[Any]) -> ColumnElement[bool]:
+    """Return the condition that a column has one of some values, of which there may be any number."""
+    if len(values) <= MOST_PARAMETERS:
+        return cast("ColumnElement[bool]", column.in_(values))
+    parameter = literal(json.dumps(list(values)), Text)
+    if connection.dialect.name == POSTGRESQL:
+        members = select(func.json_array_elements_text(sql_cast(parameter, JSON)).cast(column.type))
+        return cast("ColumnElement[bool]", column.in_(members))
+    return cast("ColumnElement[bool]", column.in_(select(func.json_each(parameter).table_valued("value").c.value)))

@@ -168,7 +168,11 @@ class Findings(Base):
 
 
 class FindingCases(Base):
-    """A series of a finding; ``last_run_id`` is the newest run that shows the change, and the level once accepted."""
+    """A step of a series of a finding.
+
+    ``last_run_id`` is the newest run that shows the step and no later one, and the level once accepted;
+    ``level_run_id`` is the run whose level the next step has to exceed.
+    """
 
     __tablename__ = "finding_cases"
     __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)
@@ -178,6 +182,8 @@ class FindingCases(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
     cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    root_cause: Mapped[Free] = mapped_column(server_default="")
     change: Mapped[ChangeKind]
     direction: Mapped[Direction]
     ratio: Mapped[float | None]
@@ -186,6 +192,8 @@ class FindingCases(Base):
     baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     baseline_s: Mapped[float | None]
     candidate_s: Mapped[float | None]
+    first_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    level_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
     recovered_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
 

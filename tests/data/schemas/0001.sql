@@ -173,8 +173,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 19:24:26.781871');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 19:24:26.795899');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-22 19:32:33.931505');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-22 19:32:33.933471');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -228,7 +228,7 @@ CREATE TABLE exclusions (
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
 );
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-22 19:24:26.889299','bob','2026-11-22 19:24:26.927397',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-22 19:32:33.951493','bob','2026-11-22 19:32:33.960198',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
@@ -268,7 +268,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 19:24:26.828968');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','32 → 16',2.0,'','2026-11-22 19:32:33.940631');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -290,6 +290,8 @@ CREATE TABLE finding_cases (
 	device_id INTEGER NOT NULL, 
 	metric TEXT NOT NULL, 
 	cache VARCHAR(16) NOT NULL, 
+	step INTEGER NOT NULL, 
+	root_cause TEXT DEFAULT '' NOT NULL, 
 	change VARCHAR(16) NOT NULL, 
 	direction VARCHAR(16) NOT NULL, 
 	ratio DOUBLE, 
@@ -298,17 +300,21 @@ CREATE TABLE finding_cases (
 	baseline_run_id INTEGER, 
 	baseline_s DOUBLE, 
 	candidate_s DOUBLE, 
+	first_run_id INTEGER, 
+	level_run_id INTEGER, 
 	last_run_id INTEGER NOT NULL, 
 	recovered_run_id INTEGER, 
-	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, cache), 
+	CONSTRAINT pk_finding_cases PRIMARY KEY (finding_id, case_id, device_id, metric, cache, step), 
 	CONSTRAINT fk_finding_cases_baseline_run_id_runs FOREIGN KEY(baseline_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_finding_cases_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_finding_cases_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
+	CONSTRAINT fk_finding_cases_level_run_id_runs FOREIGN KEY(level_run_id) REFERENCES runs (id) ON DELETE SET NULL, 
 	CONSTRAINT fk_finding_cases_recovered_run_id_runs FOREIGN KEY(recovered_run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,NULL);
+INSERT INTO "finding_cases" VALUES(1,3,1,'time','cold',1,'abc..def','regression','slower',1.0,0.9,1.1,1,0.25,0.5,2,2,2,NULL);
 CREATE TABLE finding_events (
 	id INTEGER NOT NULL, 
 	finding_id INTEGER NOT NULL, 
@@ -322,9 +328,9 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-22 19:24:26.667976','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-22 19:24:26.731449','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-22 19:24:26.765805','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-22 19:32:33.909657','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-22 19:32:33.923928','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-22 19:32:33.928535','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
@@ -342,15 +348,15 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 19:24:26.765805','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-22 19:32:33.928535','bob','2026-01-01 00:00:00.000000');
 INSERT INTO "findings" VALUES(2,'missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-22 19:24:26.539733');
-INSERT INTO "lineages" VALUES(2,'2026-11-22 19:24:26.582388');
+INSERT INTO "lineages" VALUES(1,'2026-11-22 19:32:33.890480');
+INSERT INTO "lineages" VALUES(2,'2026-11-22 19:32:33.896289');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -398,10 +404,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:24:26.554203',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:24:26.567054',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:24:26.583530',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 19:24:26.631387',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,0.375,0.375,0.375,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:32:33.892225',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,0.125,0.125,0.125,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:32:33.895639',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,1,2,3,'',0.0,'2026-11-22 19:32:33.896799',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,0.5,0.5,0.5,NULL,NULL,1,2,3,'',4.0,'2026-11-22 19:32:33.903744',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -441,7 +447,7 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 19:24:26.855948','box',28336,'1709811','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-22 19:32:33.945503','box',11401,'1758803','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -491,7 +497,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 19:24:26.815014','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-22 19:32:33.937758','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -535,8 +541,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 19:24:26.819159');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 19:24:26.828353');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-22 19:32:33.938730');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,7.0,'2026-11-22 19:32:33.940157');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -567,8 +573,8 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 19:24:26.586362','first night','kernels','kernels','perfsvc run','abc',0,'','box','',28336,'1709811','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 19:24:26.650456','','kernels','kernels','perfsvc run','def',1,'','box','',28336,'1709811','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-22 19:32:33.897040','first night','kernels','kernels','perfsvc run','abc',0,'','box','',11401,'1758803','','','{"numpy": "2.4.6"}',0,0);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-22 19:32:33.908495','','kernels','kernels','perfsvc run','def',1,'','box','',11401,'1758803','','','{}',0,0);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -637,7 +643,9 @@ CREATE INDEX ix_expectations_finding_id ON expectations (finding_id);
 CREATE INDEX ix_expectations_run_id ON expectations (run_id);
 CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
 CREATE INDEX ix_finding_cases_case_id_device_id_metric_cache ON finding_cases (case_id, device_id, metric, cache);
+CREATE INDEX ix_finding_cases_first_run_id ON finding_cases (first_run_id);
 CREATE INDEX ix_finding_cases_last_run_id ON finding_cases (last_run_id);
+CREATE INDEX ix_finding_cases_level_run_id ON finding_cases (level_run_id);
 CREATE INDEX ix_finding_cases_recovered_run_id ON finding_cases (recovered_run_id);
 CREATE INDEX ix_finding_events_finding_id ON finding_events (finding_id);
 CREATE INDEX ix_finding_events_run_id ON finding_events (run_id);

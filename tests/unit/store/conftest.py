@@ -353,7 +353,8 @@ class Story:
 
     def recover(self, run: int, recovered: Sequence[tuple[int, Series]]) -> list[int]:
         """The findings that are resolved because series of them are back at their old levels in a run."""
-        return list(self.store.findings.update(run, recovered, []).resolved)
+        first_steps = [(finding, series, 1) for finding, series in recovered]
+        return list(self.store.findings.update(run, first_steps, []).resolved)
 
     def execute(self, statement: str, **values: Any) -> list[Any]:
         """Execute SQL directly, without the store."""

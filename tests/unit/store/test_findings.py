@@ -248,7 +248,7 @@ def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled,
     before = stored(story.store)
 
     def update_findings():
-        return story.store.findings.update(3, [(1, tiled)], causes, now=NOW)
+        return story.store.findings.update(3, [(1, tiled, 1)], causes, now=NOW)
 
     statement = 0
     while killed_at(story.store, statement, update_findings):
@@ -267,7 +267,7 @@ def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled,
 
 def test_an_old_run_neither_resolves_nor_reopens_newer_findings(story, nights, tiled, naive):
     story.raise_finding(4, [suspect(tiled), suspect(naive)], "", "abc..def")
-    assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates()
+    assert story.store.findings.update(3, [(1, tiled, 1), (1, naive, 1)], []) == FindingUpdates()
     story.store.findings.set_state(1, FindingState.ACCEPTED, reason="so be it")
     after = stored(story.store)
     assert story.store.findings.update(3, [], [RootCause("abc..def", "", (suspect(tiled),))]) == FindingUpdates(

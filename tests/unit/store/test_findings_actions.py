@@ -160,7 +160,7 @@ def test_an_ignored_finding_reopens_when_its_time_is_over(story, finding_1):
 
 def test_an_ignored_finding_is_resolved_when_its_series_recover(story, finding_1, tiled, naive):
     story.store.findings.set_state(1, FindingState.IGNORED)
-    assert story.store.findings.update(3, [(1, tiled), (1, naive)], []) == FindingUpdates(resolved=(1,))
+    assert story.store.findings.update(3, [(1, tiled, 1), (1, naive, 1)], []) == FindingUpdates(resolved=(1,))
 
 
 def test_ignoring_a_finding_ignores_its_series_in_its_direction(story, finding_1, tiled, naive):

@@ -437,7 +437,7 @@ def test_an_interval_that_contains_the_moved_level_is_no_recovery(story, night, 
     confirm(story, 2, suspects)
     standing = [replace(finding, moved=(moved,)) for finding in story.store.findings.active()]
     assert recovered(standing, [tonight]) == []
-    assert recovered(standing, [replace(tonight, high=1.006)]) == [(1, series)]
+    assert recovered(standing, [replace(tonight, high=1.006)]) == [(1, series, 1)]
 
 
 @pytest.mark.parametrize(("low", "high", "back"), [(0.9, 1.4, True), (0.9, 1.5, False), (None, None, False)])
@@ -450,7 +450,7 @@ def test_a_noisy_run_recovers_if_its_whole_interval_is_nearer_the_old_level(stor
     tonight = Judgement(
         series, Verdict.INCONCLUSIVE, ratio=1.1, low=low, high=high, baseline_s=1e-4, candidate_s=1.1e-4
     )
-    assert recovered(standing, [tonight]) == [(1, series)] * back
+    assert recovered(standing, [tonight]) == [(1, series, 1)] * back
 
 
 @pytest.mark.parametrize(("alerted", "back"), [(frozenset(), False), ("its series", True)])
@@ -463,8 +463,8 @@ def test_one_good_run_does_not_resolve_a_change_of_mixture(story, night, cases, 
     (finding,) = story.store.findings.active()
     mixed = replace(finding, moved=(replace(finding.moved[0], change=ChangeKind.MIXTURE),))
     alerts = {series} if alerted else alerted
-    assert recovered([mixed], [tonight], alerts) == [(1, series)] * back
-    assert recovered([finding], [tonight], frozenset()) == [(1, series)]
+    assert recovered([mixed], [tonight], alerts) == [(1, series, 1)] * back
+    assert recovered([finding], [tonight], frozenset()) == [(1, series, 1)]
 
 
 def test_a_step_of_unchanged_code_is_no_suspect(nights):

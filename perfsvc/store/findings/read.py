@@ -1,0 +1,144 @@
+"""Load findings with the series that they hold, and store and load their events."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, insert, select
+
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import TIME, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
+from perfsvc.store.cases import series_of, with_series
+from perfsvc.store.schema.code_tables import Explanations
+from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
+
+ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
+"""A step of a series with a finding in one of these states gets no second finding in the same direction."""
+
+KEY = ("finding_id", "case_id", "device_id", "metric", "cache", "step")
+"""The primary key of ``finding_cases``."""
+
+
+def get(connection: Connection, number: int) -> Finding:
+    """Return a finding; raises ``NotMeasuredError`` if it does not exist."""
+    findings = load(connection, Findings.id == number)
+    if not findings:
+        raise NotMeasuredError(f"there is no finding {number}", cure="perfsvc findings --all")
+    return findings[0]
+
+
+def active(connection: Connection) -> list[Finding]:
+    """Return the active findings, newest first."""
+    return load(connection, Findings.state.in_(ACTIVE))
+
+
+def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
+    """Return findings with the series that they hold, newest first."""
+    findings = connection.execute(select(Findings).where(*where).order_by(Findings.id.desc())).all()
+    if not findings:
+        return []
+    numbers = {finding.id for finding in findings}
+    sentences = _sentences(connection, numbers)
+    moved: dict[int, list[MovedSeries]] = defaultdict(list)
+    for row, series in series_rows(connection, numbers):
+        moved[row.finding_id].append(
+            MovedSeries(
+                series,
+                row.ratio,
+                row.low,
+                row.high,
+                baseline_run=row.baseline_run_id,
+                baseline_s=row.baseline_s,
+                candidate_s=row.candidate_s,
+                last_run=row.last_run_id,
+                recovered_run=row.recovered_run_id,
+                change=row.change,
+                direction=row.direction,
+                why=sentences.get((row.finding_id, row.case_id, row.device_id), "") if row.metric == TIME else "",
+                step=row.step,
+                root_cause=row.root_cause,
+                first_run=row.first_run_id,
+                level_run=row.level_run_id,
+            )
+        )
+    return [
+        Finding(
+            id=finding.id,
+            cause=finding.cause,
+            root_cause=finding.root_cause,
+            first_run=finding.first_run_id,
+            last_run=finding.last_run_id,
+            state=finding.state,
+            evidence=finding.evidence,
+            reason=finding.reason,
+            by=finding.set_by,
+            at=finding.set_at,
+            moved=tuple(moved[finding.id]),
+            owner=finding.owner,
+            ignored_until=finding.ignored_until,
+        )
+        for finding in findings
+    ]
+
+
+def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
+    """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
+    query = with_series(FindingCases, FindingCases.last_run_id).where(
+        among(connection, FindingCases.finding_id, numbers)
+    )
+    in_order = query.order_by(*(getattr(FindingCases, name) for name in KEY))
+    return [(row, series_of(row)) for row in connection.execute(in_order)]
+
+
+def _sentences(connection: Connection, numbers: Collection[int]) -> dict[tuple[int, int, int], str]:
+    """Return the newest explanation of each case by the ids of finding, case and device; absent if there is none."""
+    of_finding = and_(
+        Explanations.case_id == FindingCases.case_id,
+        Explanations.device_id == FindingCases.device_id,
+        Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
+    )
+    query = (
+        select(Findings.id, Explanations.case_id, Explanations.device_id, Explanations.sentence)
+        .join(FindingCases, FindingCases.finding_id == Findings.id)
+        .join(Explanations, of_finding)
+        .where(among(connection, Findings.id, numbers), Explanations.sentence != "")
+        .order_by(Explanations.id)
+    )
+    return {(row.id, row.case_id, row.device_id): row.sentence for row in connection.execute(query)}
+
+
+def put_event(
+    connection: Connection,
+    finding: int,
+    kind: EventKind,
+    text: str,
+    *,
+    at: datetime,
+    run: int | None = None,
+    night: int | None = None,
+    by: str = "",
+) -> None:
+    """Store an event of a finding: ``run`` or the person ``by`` caused it, or ``night`` noticed an absence."""
+    row = {"finding_id": finding, "kind": kind, "run_id": run, "night": night, "done_by": by, "done_at": at}
+    row["text"] = text
+    connection.execute(insert(FindingEvents).values(row))
+
+
+def load_events(
+    connection: Connection, *, run: int | None, finding: int | None, night: int | None
+) -> list[FindingEvent]:
+    """Return the events of a run, of a night, of a finding, or all events, oldest first."""
+    where: list[ColumnElement[bool]] = []
+    if run is not None:
+        where.append(FindingEvents.run_id == run)
+    if night is not None:
+        where.append(FindingEvents.night == night)
+    if finding is not None:
+        where.append(FindingEvents.finding_id == finding)
+    rows = connection.execute(select(FindingEvents).where(*where).order_by(FindingEvents.id))
+    return [
+        FindingEvent(row.id, row.finding_id, row.kind, row.run_id, row.done_by, row.done_at, row.text, night=row.night)
+        for row in rows
+    ]
