@@ -42,8 +42,8 @@ class RoutedNights:
         self.nights = Nights(perfsvc, SETTINGS)
         for name in ("team", "alice", "ops"):
             perfsvc.environment[f"{name.upper()}_URL"] = receiver.address(path=name)
-        self._fast: dict[str, str] = {}
-        self._slow: set[str] = set()
+        self._binaries: dict[str, dict] = {}
+        self._slow: dict[str, dict] = {}
         self.git("init", "-q", "-b", "main")
         self.commit("Add a suite")
 
@@ -56,14 +56,17 @@ class RoutedNights:
         self.git("add", "-A")
         self.git("commit", "-q", "--allow-empty", "-m", subject, author=author)
 
-    def change(self, slow=(), subject="Rebuild it"):
-        """Commit new binaries of all cases; those of some variants are slower than all before."""
-        for variant in VARIANTS - self._slow:
-            self._fast |= {digest: USUAL for (digest,) in self.perfsvc.rows(DIGESTS, variant)}
+    def change(self, slow=(), subject="Rebuild it", seconds=SLOW):
+        """Commit new binaries of all cases; those of some variants are slower. Older binaries stay as they are."""
+        for variant in VARIANTS:
+            for (digest,) in self.perfsvc.rows(DIGESTS, variant):
+                self._binaries.setdefault(digest, self._slow.get(variant, USUAL))
         self.perfsvc.rebuild(self.nights.suite)
         self.commit(subject)
-        self._slow = set(slow)
-        self.perfsvc.play({"*": USUAL} | {f"scale/{variant}": SLOW for variant in slow} | self._fast)
+        self._slow = dict.fromkeys(slow, seconds)
+        self.perfsvc.play(
+            {"*": USUAL} | {f"scale/{name}": level for name, level in self._slow.items()} | self._binaries
+        )
 
     def night(self):
         """Do a night, and return the message of each target by the target's name."""
@@ -145,6 +148,21 @@ def test_a_finding_comes_with_its_commits_its_levels_and_the_command_that_shows_
     assert "Greet @\u200beveryone [here]\u200b(http://evil) (Eve" in second
     assert more == f"- and 2 more: git log {nights.git('rev-parse', '--short=9', 'HEAD~7')}..{head}"
     assert "@everyone" not in body
+
+
+def test_a_second_slowdown_is_a_message_with_its_own_commits(nights):
+    nights.night()
+    nights.change(slow=["beta"], subject="Slow it down")
+    assert "Slow it down" in nights.night()["team"]["message"]
+    nights.change(slow=["beta"], subject="Slow it down again", seconds={"seconds": 1.5e-4})
+    message = nights.night()["team"]
+    assert message["title"].startswith("scale/beta[n=100] slower again by 43 %")
+    lines = message["message"].splitlines()
+    head = nights.git("rev-parse", "--short=9", "HEAD")
+    assert lines[lines.index("Commits:") + 1] == f"- {head} Slow it down again (Ada)"
+    assert "scale/beta[n=100] in the last 3 nights: ▁▂█" in lines
+    assert not any(line.endswith(" Slow it down (Ada)") for line in lines)
+    assert nights.night() == {}
 
 
 def test_an_unseen_finding_is_repeated_after_a_week_until_a_person_answers(nights):

@@ -54,11 +54,19 @@ class Backgrounds:
 
     def of(self, finding: Finding) -> Background:
         """Return the background of a finding."""
-        named = _COMMITS.fullmatch(finding.root_cause)
-        suite = Path(self._night.suite)
-        commits, count = newest_commits(suite, named[1] or "", named[2], COMMITS) if named else ((), 0)
+        commits, count = self._commits(finding.root_cause)
         series = finding.worst.series if finding.worst else None
         return Background(commits, count, series, self._levels(series) if series else ())
+
+    def _commits(self, root_cause: str) -> tuple[tuple[Commit, ...], int]:
+        """Return the newest commits that a root cause names, and their count; each step has a range of its own."""
+        commits: list[Commit] = []
+        count = 0
+        for named in map(_COMMITS.fullmatch, reversed(root_cause.split(", "))):
+            if named:
+                newest, of_range = newest_commits(Path(self._night.suite), named[1] or "", named[2], COMMITS)
+                commits, count = [*commits, *newest], count + of_range
+        return tuple(commits[:COMMITS]), count
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:
         """Return the levels of a series in the newest clean nights of the suite, without what is excluded."""

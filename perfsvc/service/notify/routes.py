@@ -27,7 +27,7 @@ def news_for(routes: Sequence[RouteSettings], news: News) -> News:
         news,
         raised=tuple(filter(takes, news.raised)),
         reopened=tuple(filter(takes, news.reopened)),
-        stepped=tuple(stepped for stepped in news.stepped if takes(stepped.finding)),
+        stepped=tuple(stepped for stepped in news.stepped if takes(replace(stepped.finding, moved=stepped.steps))),
         extended=tuple(extended for extended in news.extended if takes(extended.finding)),
         reminders=tuple(reminder for reminder in news.reminders if takes(reminder.finding)),
         resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),

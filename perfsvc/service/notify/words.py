@@ -207,7 +207,7 @@ def _background(finding: Finding, behind: Background) -> Iterator[str]:
             author = _one_line(inert(commit.author.partition(" <")[0]), LONGEST_SUBJECT)
             yield f"- {commit.hash[:9]} {subject} ({author})"
     if (more := behind.commit_count - len(behind.commits)) > 0:
-        yield f"- and {more} more: git log {finding.root_cause}"
+        yield f"- and {more} more: git log {finding.root_cause.rpartition(', ')[2]}"
 
 
 def _reminder(reminder: Reminder) -> str:

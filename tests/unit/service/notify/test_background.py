@@ -128,6 +128,14 @@ def test_the_commits_are_those_that_the_root_cause_names(store, repository):
     assert ([commit.subject for commit in alone.commits], alone.commit_count) == (["commit 3"], 1)
 
 
+def test_steps_have_the_commits_of_each_range_the_newest_first(store, repository):
+    folder, hashes = repository
+    last = night(store, 1e-4, suite=str(folder))
+    behind = Backgrounds(store, last).of(finding(root_cause=f"{hashes[0]}..{hashes[2]}, {hashes[4]}..{hashes[6]}"))
+    assert [commit.subject for commit in behind.commits] == [f"commit {number}" for number in (6, 5, 2, 1)]
+    assert behind.commit_count == 4
+
+
 @pytest.mark.parametrize(
     "root_cause",
     ["", "the code of run 7", "nvcc 13.0.88 → nvcc 14.0", "GPU GPU-1", "--output=x", "0000000..1111111", "HEAD"],

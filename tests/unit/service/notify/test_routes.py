@@ -91,15 +91,24 @@ def test_a_target_receives_what_any_of_its_routes_takes():
 
 
 def test_every_kind_of_news_about_a_finding_is_routed():
+    steps = {finding: ExtendedFinding(finding, "", finding.moved) for finding in (DOT, MATMUL)}
     news = News(
         NIGHT,
         reopened=(DOT, MATMUL),
+        stepped=(steps[DOT], steps[MATMUL]),
         extended=(ExtendedFinding(DOT, "more"), ExtendedFinding(MATMUL, "more")),
         reminders=(Reminder(DOT, NOW, 7), Reminder(MATMUL, NOW, 7)),
         resolved=(DOT, MATMUL),
     )
     own = news_for([RouteSettings(targets="team", cases="dot")], news)
     assert (own.reopened, own.resolved) == ((DOT,), (DOT,))
-    assert [about.finding for about in (*own.extended, *own.reminders)] == [DOT, DOT]
+    assert [about.finding for about in (*own.stepped, *own.extended, *own.reminders)] == [DOT, DOT, DOT]
     assert not news_for([RouteSettings(targets="team", severity="failed")], news)
     assert news_for([RouteSettings(targets="team", severity="resolved")], news).resolved == (DOT, MATMUL)
+
+
+def test_the_size_of_a_further_step_counts_not_that_of_the_finding():
+    small = ExtendedFinding(MATMUL, "", (moved(1.02, "matmul"),))
+    news = News(NIGHT, stepped=(small,))
+    assert not news_for([RouteSettings(targets="team", at_least="10%")], news)
+    assert news_for([RouteSettings(targets="team", at_least="2%")], news)
