@@ -1,0 +1,180 @@
+"""A Triton kernel made slower by its source, by the options of its launch and by another Triton: three causes."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from perfsvc.elf import kernel_registers
+from perfsvc.store import Store
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(name) for name in ("torch", "triton")), reason="there is no Triton"
+    ),
+]
+
+BENCH = '''"""Twice a vector, after steps that change nothing."""
+
+import os
+from functools import cache
+
+from perfsvc.suite import Benchmark, Tolerance, Variant, output
+
+N = 128 * 4096
+STEPS = int(os.environ.get("STEPS", "160"))
+
+
+def inputs(rng):
+    return {"x": rng.random(N, dtype="float32")}
+
+
+@cache
+def kernel():
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def twice(y, x, n, steps, TILE: tl.constexpr):
+        i = tl.program_id(0) * TILE + tl.arange(0, TILE)
+        value = tl.load(x + i, mask=i < n, other=0.0)
+        mean = value
+        for _ in range(1 * steps):
+            mean = 0.5 * mean + 0.5 * value
+        tl.store(y + i, 2 * mean, mask=i < n)
+
+    return twice
+
+
+def run(arrays, stream):
+    import torch
+
+    y, x = (torch.as_tensor(arrays[name], device="cuda") for name in ("y", "x"))
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+        kernel()[(128,)](y, x, N, STEPS, TILE=4096, num_warps=8)
+
+
+benchmark = Benchmark(
+    inputs=inputs,
+    outputs={"y": output("float32", N)},
+    reference=lambda x: 2 * x,
+    tolerance=Tolerance(max=1e-5, mean=1e-5),
+    variants=[Variant("triton", run=run, requires="cuda")],
+)
+'''
+CASE = "twice/triton"
+
+
+class Workplace:
+    """A suite of one Triton kernel, and a database."""
+
+    def __init__(self, folder, device):
+        self.folder, self.device = folder, device
+        self.bench = folder / "suite" / "twice" / "bench.py"
+
+    def measure(self, *arguments, **environment):
+        command = ["run", "--suite", "suite", "--device", self.device, "--replicas", "2", *arguments]
+        done = subprocess.run(
+            [sys.executable, "-m", "perfsvc", *command],
+            cwd=self.folder,
+            env=os.environ | environment | {"PERFSVC_DB": str(self.folder / "perfsvc.db")},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode in {0, 1}, done.stderr + done.stdout
+        return done.stdout
+
+    def confirmed(self, **environment):
+        """Measure the suite again, and its suspect in A/B pairs; return the cause and the reason."""
+        printed = self.measure("--confirm", **environment)
+        rows = self.execute("select cause, reason, ratio from confirmations")
+        assert len(rows) == 1, printed
+        return rows[0]
+
+    def change(self, old, new):
+        text = self.bench.read_text(encoding="utf-8")
+        assert old in text
+        self.bench.write_text(text.replace(old, new), encoding="utf-8")
+
+    def execute(self, query, *values):
+        with contextlib.closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection, connection:
+            return connection.execute(query, values).fetchall()
+
+
+@pytest.fixture(scope="module")
+def measured(gpus, tmp_path_factory):
+    """A folder with one run."""
+    workplace = Workplace(tmp_path_factory.mktemp("triton"), gpus[0].spec)
+    workplace.bench.parent.mkdir(parents=True)
+    workplace.bench.write_text(BENCH, encoding="utf-8")
+    (workplace.folder / "perfsvc.toml").write_text('[confirm]\nbudget = "240s"\n')
+    workplace.measure()
+    return workplace
+
+
+@pytest.fixture
+def workplace(measured, tmp_path):
+    shutil.copytree(measured.folder, tmp_path, dirs_exist_ok=True)
+    return Workplace(tmp_path, measured.device)
+
+
+def test_what_a_triton_kernel_ran_with_is_stored(measured):
+    ((record,),) = measured.execute("select record from python_codes")
+    code = json.loads(record)
+    packages = {package["name"]: package for package in code["packages"]}
+    assert {"python", "torch", "triton"} <= packages.keys()
+    assert packages["triton"]["digest"]
+    (kernel,) = code["kernels"]
+    assert kernel["name"] == "twice"
+    assert {"num_warps": "8", "TILE": "4096"}.items() <= dict(kernel["options"]).items()
+    assert json.loads(kernel["metadata"])
+    with Store.open(measured.folder / "perfsvc.db") as store:
+        (cubin,) = store.binaries.modules([kernel["cubin"]]).values()
+    assert "twice" in kernel_registers(cubin)
+
+
+def test_another_source_is_the_kernel(workplace):
+    workplace.change("range(1 * steps)", "range(5 * steps)")
+    cause, reason, ratio = workplace.confirmed()
+    assert cause == "kernel", reason
+    assert ratio > 1.3
+
+
+def test_another_number_of_warps_is_the_launch(workplace):
+    workplace.change("num_warps=8", "num_warps=1")
+    cause, reason, ratio = workplace.confirmed()
+    assert cause == "launch", reason
+    assert "num_warps 8 → 1" in reason
+    assert ratio > 1.3
+
+
+def test_another_triton_is_the_toolchain(workplace):
+    """Only one Triton is here, so the older one is made up in the record; an environment variable slows the newer."""
+    ((record,),) = workplace.execute("select record from python_codes")
+    code = json.loads(record)
+    (triton,) = (package for package in code["packages"] if package["name"] == "triton")
+    newer, triton["version"] = triton["version"], "3.0.0"
+    workplace.execute("update python_codes set record = ?, digest = 'older'", json.dumps(code))
+    cause, reason, ratio = workplace.confirmed(STEPS="800")
+    assert cause == "toolchain", reason
+    assert f"triton 3.0.0 → {newer}" in reason
+    assert ratio > 1.3
+
+
+def test_the_same_kernel_is_the_same_code_wherever_it_lies_in_its_file(workplace):
+    workplace.change("def inputs", "# A comment moves the lines of the kernel.\n\n\ndef inputs")
+    workplace.measure()
+    printed = workplace.measure("--confirm", STEPS="800")  # as if the GPU were slower
+    ((cause, reason),) = workplace.execute("select cause, reason from verdicts where run_id = 3 and metric = 'time'")
+    assert cause in {"noise", "environment"}, printed
+    assert "the code is the same on both sides" in reason
