@@ -117,7 +117,6 @@ def measured(gpus, tmp_path_factory):
     workplace = Workplace(tmp_path_factory.mktemp("triton"), gpus[0].spec)
     workplace.bench.parent.mkdir(parents=True)
     workplace.bench.write_text(BENCH, encoding="utf-8")
-    (workplace.folder / "perfsvc.toml").write_text('[confirm]\nbudget = "240s"\n')
     workplace.measure()
     return workplace
 
@@ -135,12 +134,12 @@ def test_what_a_triton_kernel_ran_with_is_stored(measured):
     assert {"python", "torch", "triton"} <= packages.keys()
     assert packages["triton"]["digest"]
     (kernel,) = code["kernels"]
-    assert kernel["name"] == "twice"
+    assert "twice" in kernel["name"]
     assert {"num_warps": "8", "TILE": "4096"}.items() <= dict(kernel["options"]).items()
     assert json.loads(kernel["metadata"])
     with Store.open(measured.folder / "perfsvc.db") as store:
         (cubin,) = store.binaries.modules([kernel["cubin"]]).values()
-    assert "twice" in kernel_registers(cubin)
+    assert any("twice" in name for name in kernel_registers(cubin))
 
 
 def test_another_source_is_the_kernel(workplace):

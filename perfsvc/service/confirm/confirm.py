@@ -30,6 +30,9 @@ from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pai
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 
+PYTHON_BUDGET = 5
+"""A case that calls Python gets this many budgets, because each of its processes imports PyTorch or the like first."""
+
 STANDING = frozenset({FindingState.OPEN, FindingState.ACKNOWLEDGED})
 """The states of findings whose series are suspects every night until they recover."""
 
@@ -134,6 +137,9 @@ class Confirmer:
             sides = self._tasks(suspect)
         except (CaseError, SuiteError, UsageError) as error:
             return replace(unconfirmed, reason=f"it cannot be measured again: {error.what}")
+        if any(task.bench for task in sides):
+            settings = replace(settings, budget_s=PYTHON_BUDGET * settings.budget_s)
+            unconfirmed = replace(unconfirmed, budget_s=settings.budget_s)
         threshold, metric = unconfirmed.threshold, suspect.series.metric
         enough = partial(judge.is_decided, direction=suspect.direction, threshold=threshold)
         results = measure_pairs(sides, settings, threshold=threshold, enough=enough, metric=metric)
