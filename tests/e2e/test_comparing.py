@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -195,3 +196,38 @@ def test_an_answer_about_a_change_back_is_not_taken_over(confirmed):
 def test_a_night_asks_for_its_own_answer(confirmed):
     causes = confirmed.rows("select run_id, cause from verdicts where verdict = 'regression' order by run_id")
     assert causes == [(3, "kernel"), (4, "unconfirmed")]
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_series_that_is_too_noisy_has_a_bound_that_reads_one_way(perfsvc):
+    measured(perfsvc)
+    perfsvc.play(
+        {"*": USUAL, "scale/alpha": {"seconds": [0.5e-4, 1e-4, 2e-4]}, "scale/beta": {"seconds": [1e-4, 2e-4]}}
+    )
+    perfsvc.fake("--replicas", "3", code=0)
+    out = " ".join(perfsvc("compare", "1", "2", code=0).out.split())
+    found = re.search(r"inconclusive, too noisy to tell: (\S+) \((up to [^)]*)\)", out)
+    assert found[1] == CASES[0]
+    assert re.fullmatch(r"up to \d+ times as long or \d\d % faster", found[2])
+    assert "a factor of" not in found[0]
+    rows = perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
+    (sentence,) = [row["sentence"] for row in rows if row["case"] == CASES[0]]
+    assert sentence == f"inconclusive {CASES[0]}: {found[2]}, too noisy to tell"
+
+
+def test_the_counts_of_every_format_keep_noise_apart(perfsvc):
+    measured(perfsvc)
+    perfsvc.play({"*": USUAL, "scale/beta": SLOW})  # the same code
+    perfsvc.fake("--replicas", "2", code=0)
+    counted = "0 regressions, 1 moved by noise, 0 improvements, 2 unchanged"
+    assert perfsvc("compare", "1", "2", code=0).out.endswith(f"\n{counted}\n")
+    assert perfsvc("compare", "1", "2", "--format", "github", code=0).out.startswith(f"### {counted}\n")
+    junit = perfsvc("compare", "1", "2", "--format", "junit", code=0).out
+    assert f'<testsuites name="perfsvc compare: {counted}">' in junit
+    assert "<failure" not in junit
+    found = perfsvc("compare", "1", "2", "--format", "json", code=0).json
+    assert found["counts"] == {"noise": 1, "unchanged": 2}
+    (row,) = [row for row in found["verdicts"] if row["case"] == CASES[1]]
+    assert row["sentence"].startswith("noise scale/beta[n=100]: +5.0 % (+5.0 % to +5.0 %), ")

@@ -85,14 +85,14 @@ def _reasons(judgements: Sequence[Judgement]) -> Iterator[str]:
 
 
 def comparison_junit(judgements: Sequence[Judgement]) -> str:
-    """Return a comparison as JUnit's XML: a suite a device, a test a series.
+    """Return a comparison as JUnit's XML, with the counts in its name: a suite a device, a test a series.
 
     Broken and missing series and regressions that the code may cause fail.
     """
     by_device: dict[tuple[str, str], list[Named]] = defaultdict(list)
     for name, judgement in _named(judgements):
         by_device[judgement.series.device_model, judgement.series.device].append((name, judgement))
-    root = ET.Element("testsuites", name="perfsvc compare")
+    root = ET.Element("testsuites", name=f"perfsvc compare: {wording.counts(judgements)}")
     for (model, device), rows in by_device.items():
         suite = ET.SubElement(root, "testsuite", name=printable(f"{model} {device}"))
         for name, judgement in rows:

@@ -310,3 +310,14 @@ def test_a_confirmation_is_found_under_the_present_name_of_its_case(story, tiled
     assert story.store.confirmations.series([second]) == {story.series(renamed)}
     (answer,) = story.store.confirmations.of_run(second)
     assert (answer.suspect.series, answer.suspect.judgement.candidate_s) == (story.series(renamed), judged.candidate_s)
+
+
+def test_a_finding_has_the_evidence_of_its_own_series_whatever_else_has_its_root_cause(story, nights, tiled, naive):
+    story.raise_finding(2, [suspect(tiled, cause=Cause.TOOLCHAIN)], "", "nvcc 13 → nvcc 14")
+    known = replace(suspect(tiled), evidence="its code is 50.0 % slower")
+    new = replace(suspect(naive), evidence="its code is 5.0 % slower")
+    evidence = f"{tiled.case.id}: {known.evidence}"
+    assert story.raise_finding(3, [known, new], evidence, "abc..def") == [1, 2]
+    assert story.store.findings.get(2).evidence == f"{naive.case.id}: its code is 5.0 % slower"
+    (event,) = story.store.findings.events(run=3, finding=2)
+    assert event.text == f"{naive.case.id}: its code is 5.0 % slower"
