@@ -36,7 +36,8 @@ def command(*, every_s: float | None, database: str, output_format: str) -> None
         if output_format == "json":
             output.show_json({"missing": plain(missed.missing), "here": missed.here, "exit_code": missed.exit_code})
         else:
-            click.echo(missed.text)
+            overdue = [f"{finding.root_cause} is overdue: {finding.evidence}" for finding in missed.missing]
+            click.echo("\n".join(overdue or [missed.here]))
         sent = notify_of_hosts(store, platform.node(), settings, lambda line: click.echo(line, err=True))
         click.echo(sent, err=True)
     sys.exit(missed.exit_code)

@@ -187,7 +187,7 @@ def check_hosts(store: Store, every_s: float) -> Missed:
     hosts = _compare_hosts(store, every_s, now)
     store.expectations.update(hosts.seen, hosts.missing, now=now)
     linked = [row for row in store.expectations.of_host(None) if row.finding is not None]
-    return _result(store, hosts.text, [row for row in linked if row.kind is ExpectedKind.HOST])
+    return _result(store, f"{hosts.text}, none is overdue", [row for row in linked if row.kind is ExpectedKind.HOST])
 
 
 def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:

@@ -84,7 +84,8 @@ class Box:
         """Return the messages that a watchdog on another machine sends."""
         before = len(self.receiver.received)
         with mock.patch("platform.node", return_value="w"):
-            self.perfsvc("watchdog", code=code)
+            said = self.perfsvc("watchdog", code=code).out
+        assert said == "1 host, none is overdue\n" if code == 0 else " is overdue: last seen in night " in said
         return [received.json for received in self.receiver.received[before:]]
 
     def stage(self, night, name="expect"):
@@ -254,7 +255,11 @@ def test_the_watchdog_reports_an_overdue_host_once_without_a_suite(box):
     shown = box.perfsvc("findings", "show", "1", code=0).out
     assert "raised" in shown
     box.perfsvc("expect", "forget", "a", code=0)
-    assert box.watchdog(code=0) == []
+    assert box.perfsvc("watchdog", "--format", "json", code=0).json == {
+        "missing": [],
+        "here": "0 hosts, none is overdue",
+        "exit_code": 0,
+    }
     assert box.findings()[0][2] == "resolved"
 
 

@@ -166,14 +166,17 @@ def expected_table(expected: Sequence[Expected], *, every: bool = False) -> Rend
         groups.setdefault((one.kind, one.host, name), []).append(one)
     for (kind, host, name), members in groups.items():
         last = max(members, key=lambda one: one.seen)
-        missing = {one.finding for one in members if one.finding is not None}
+        missing = [one for one in members if one.finding is not None]
+        findings = ", ".join(map(str, sorted({one.finding for one in missing if one.finding is not None})))
         of_group = f"benchmark {name}, {units.count(len(members), 'case')}"
         words = {ExpectedKind.HOST: f"host {name}", ExpectedKind.GPU: f"{name} ({last.model})"}
         text = words.get(last.kind, name if every else of_group)
-        finding = f"missing: finding {', '.join(map(str, sorted(missing)))}" if missing else ""
+        count = f"{units.count(len(missing), 'case')} " if last.kind is ExpectedKind.CASE and not every else ""
+        finding = f"{count}missing: finding {findings}" if missing else ""
         on = "" if kind == ExpectedKind.HOST else host
         table.add_row(Text(text), Text(on), str(last.night), moment(last.seen), Text(finding, "yellow"))
-    return Group(table)
+    is_missing = any(one.finding is not None for one in expected)
+    return Group(table, *([Text(), Text("gone for good? perfsvc expect forget NAME")] if is_missing else []))
 
 
 def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
