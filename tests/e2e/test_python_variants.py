@@ -170,17 +170,20 @@ def test_a_module_of_the_author_is_code_and_is_measured_as_it_was(nights):
     assert nights.perfsvc.rows("select count(*) from binary_files where role = 'python'") >= [(2,)]
 
 
+LATENCY = """pass
+    lowest = 1.0
+    for _ in range(9):
+        started = time.process_time()  # what other processes take does not count
+        for _ in range(2 * 50):
+            np.multiply(arrays["x"], 2, out=arrays["y"])
+        lowest = min(lowest, time.process_time() - started)
+    return {"latency_s": lowest}"""
+
+
 def test_a_variant_that_measures_itself_is_measured_again(nights):
-    nights.write(
-        imports="import time",
-        body=(
-            "started = time.perf_counter()\n        for _ in range(2 * REPEAT):\n            "
-            f'{PLAIN}\n        return {{"latency_s": time.perf_counter() - started}}'
-        ),
-        kind='kind="host",',
-    )
+    nights.write(imports="import time", body=LATENCY, kind='kind="host",')
     assert nights(0) == []
-    nights.change("2 * REPEAT", "16 * REPEAT")
+    nights.change("2 * 50", "20 * 50")
     (message,) = nights(1)
     assert "latency_s" in message["message"]
     assert [cause for cause, *_ in nights.confirmations()] == ["kernel"]
