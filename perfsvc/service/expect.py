@@ -211,21 +211,18 @@ def _compare_gpus(
 ) -> _Comparison:
     """Compare the GPUs that are here with those of earlier nights that asked for the same devices.
 
-    If no earlier night asked for these devices, those of all earlier nights count: the settings have changed.
+    If no earlier night asked for these devices, those of all earlier nights count: the settings have changed. GPUs that
+    go missing together are one finding, until some of them are back: then each of the others is news again.
     """
     asked, present = " ".join(specs), _present_gpus(specs)
     gpus = _gpus(expected, scope)
     known = [row for row in gpus if row.devices == asked] or gpus
-    absences = {
-        row.name: Absence(
-            f"{row.name} ({row.model}) on host {row.host}",
-            _last_seen(row)
-            + ("" if row.devices == asked else f"; the settings name {asked} now, and named {row.devices} then"),
-            (row,),
-        )
-        for row in known
-        if row.name not in present
-    }
+    missing = [row for row in known if row.name not in present]
+    split = {row.finding for row in expected if row.name in present}
+    groups: dict[int | None, list[Expected]] = defaultdict(list)
+    for row in missing:
+        finding = None if row.finding in split else row.finding
+        groups[finding].append(replace(row, finding=finding))
     seen = [
         Expected(ExpectedKind.GPU, info.uuid, night.host, night.id, now, scope, asked, info.model, night.run)
         for info in present.values()
@@ -236,7 +233,20 @@ def _compare_gpus(
         if row.kind is ExpectedKind.GPU and row.finding is not None and row.name in present
     ]
     text = units.count(len(present), "GPU") if present or known else ""
-    return _Comparison([*back, *seen], list(absences.values()), text)
+    return _Comparison([*back, *seen], [_gpus_gone(rows, asked) for rows in groups.values()], text)
+
+
+def _gpus_gone(rows: Sequence[Expected], asked: str) -> Absence:
+    """Return the absence of GPUs that went missing in the same night."""
+    models = dict.fromkeys((row.name, row.model) for row in rows)
+    newest = max(rows, key=lambda row: row.night)
+    names, evidence = [f"{uuid} ({model})" for uuid, model in models], _last_seen(newest)
+    if len(names) > 1:
+        evidence = f"{', '.join(names)}; {evidence}"
+    if newest.devices != asked:
+        evidence += f"; the settings name {asked} now, and named {newest.devices} then"
+    subject = names[0] if len(names) == 1 else f"{len(names)} GPUs"
+    return Absence(f"{subject} on host {newest.host}", evidence, tuple(rows))
 
 
 # --- cases -----------------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def title(news: News) -> str:
             "findings with more cases",
         ),
         (
-            [f"{finding_title(finding)} is back" for finding in news.resolved],
+            [f"{finding_title(finding)} {_is(finding)} back" for finding in news.resolved],
             "resolved finding",
             "resolved findings",
         ),
@@ -259,7 +259,7 @@ def _moved(finding: Finding) -> str:
     worst, others = finding.worst, len(finding.standing or finding.moved) - 1
     more = f", and {others} more" if others else ""
     if worst is None:
-        return f"{finding_title(finding)} is missing"
+        return f"{finding_title(finding)} {_is(finding)} missing"
     name = series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved{more}"
@@ -275,6 +275,11 @@ def _moved_again(stepped: ExtendedFinding) -> str:
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
     more = f", and {len(stepped.steps) - 1} more" if len(stepped.steps) > 1 else ""
     return f"{series_name(worst.series)} {direction} again by {size}{more}"
+
+
+def _is(finding: Finding) -> str:
+    """Return ``are`` for ``2 GPUs on host a``, else ``is``."""
+    return "are" if not finding.moved and " GPUs on host " in finding.root_cause else "is"
 
 
 def _badness(moved: MovedSeries) -> float:

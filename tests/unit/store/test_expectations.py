@@ -115,6 +115,28 @@ def test_a_night_measures_on_the_named_gpus_that_are_left(host, story):
         expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
 
 
+def test_gpus_that_are_lost_together_are_one_finding_until_some_are_back(host, story):
+    third = replace(GPU, uuid="GPU-3", spec="cuda:GPU-3")
+    host.gpus = [GPU, OTHER, third]
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    (finding,) = host.night(story.tiled).missing
+    assert finding.root_cause == "2 GPUs on host a"
+    assert finding.evidence.startswith("GPU-2 (NVIDIA H100), GPU-3 (NVIDIA H100); last seen in night 1, ")
+    assert host.night(story.tiled).missing == (finding,)
+    host.gpus = [GPU, OTHER]
+    (left,) = host.night(story.tiled).missing
+    assert left.root_cause == "GPU-3 (NVIDIA H100) on host a"
+    host.gpus = [GPU, OTHER, third]
+    assert host.night(story.tiled).missing == ()
+    assert [event.kind for event in host.store.findings.events()] == [
+        EventKind.RAISED,
+        EventKind.RAISED,
+        EventKind.RESOLVED,
+        EventKind.RESOLVED,
+    ]
+
+
 def test_a_gpu_that_was_never_here_is_no_lost_gpu(host, monkeypatch):
     def find(specs):
         if "cuda:7" in specs:
