@@ -133,7 +133,7 @@ def test_a_lost_gpu_is_reported_that_night_once_and_again_when_it_is_back(box):
 
 @mock.patch("perfsvc.service.doctor._usable_gpus", list)  # it would look for an nvcc for the fake GPU
 def test_auto_never_falls_back_to_the_cpu_where_a_gpu_was_measured(box):
-    box.settings(["auto"])
+    box.settings(["auto"], page=True)
     found = [fake.describe(box.script(0))]
     with mock.patch("perfsvc.device.find._cuda", side_effect=lambda: found):
         assert box.night(code=0) == []
@@ -149,6 +149,9 @@ def test_auto_never_falls_back_to_the_cpu_where_a_gpu_was_measured(box):
     assert 'devices = ["cpu"]' in cure
     assert what in ended.err
     assert box.perfsvc.rows("select distinct kind from devices") == [("fake",)]
+    page = (box.perfsvc.folder / "site" / "index.html").read_text()
+    assert f"GPU-0 (H100) on host {host}" in page
+    assert "1 finding standing, 1 failed" in page.replace("\n", " ")
 
 
 def test_a_gpu_that_the_settings_no_longer_name_is_told_once_and_can_be_forgotten(box):

@@ -69,7 +69,8 @@ def scheduled_night(
 ) -> ScheduledNight:
     """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    Its secret variables are those that set a value here, and those that hold the addresses of notification targets.
+    Its secret variables are those that set a value here, and those that hold the addresses of
+    notification targets and of the heartbeat.
 
     Args:
         loaded: the settings, and where each came from.

@@ -295,6 +295,10 @@ def test_secret_variables_are_named_without_their_values(settings, monkeypatch):
     assert len([text for text in texts if "PERFSVC_RUN__REPLICAS, SLACK_URL" in text]) == 4  # all but the timer
 
 
+def test_the_variable_of_the_heartbeat_is_secret(settings):
+    assert night_of(settings('[nightly]\nheartbeat = "HEARTBEAT_URL"\n')).secret == ("HEARTBEAT_URL",)
+
+
 def test_no_file_of_variables_is_read_without_secret_variables(settings):
     night = night_of(settings(""))
     texts = [text for kind in FILES for text in printed(kind, night).values()]
