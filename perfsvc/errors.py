@@ -30,6 +30,9 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
 This module imports nothing.
 """
 
+NOTHING_MEASURED = "nothing was measured"
+"""The note of an exception that stops a run before it measures: the command's last line says it."""
+
 
 class PerfsvcError(Exception):
     """An error that perfsvc reports on purpose.

@@ -1,5 +1,6 @@
 """What is installed: packages, their versions, and the folders that come with perfsvc. Imports nothing of ours."""
 
+import json
 import re
 import shlex
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 REQUIRED = (
     "alembic",
@@ -42,7 +44,43 @@ def install_command(extra: str) -> str:
         requirements = ()
     matches = map(_REQUIREMENT.match, requirements)
     packages = sorted({match["package"] for match in matches if match and match["extra"] == extra})
-    return shlex.join([sys.executable, "-m", "pip", "install", *(packages or [f"perfsvc[{extra}]"])])
+    return _pip(*(packages or _own(f"[{extra}]")))
+
+
+def reinstall_command() -> str:
+    """Return the command that installs perfsvc anew with the packages that it needs, from where it was installed."""
+    return _pip("--force-reinstall", *_own())
+
+
+def upgrade_command() -> str:
+    """Return the command that installs the newest perfsvc; a checkout is pulled first."""
+    folder = _checkout()
+    pull = f"git -C {shlex.quote(str(folder))} pull && " if folder else ""
+    return pull + _pip("--upgrade", *_own())
+
+
+def _pip(*words: str) -> str:
+    return shlex.join([sys.executable, "-m", "pip", "install", *words])
+
+
+def _own(extra: str = "") -> list[str]:
+    """Return how pip names this perfsvc: its checkout, editable if it is used from there, or else the package."""
+    folder = _checkout()
+    if folder is None:
+        return [f"perfsvc{extra}"]
+    return [*(["-e"] if folder == _PACKAGE.parent else []), f"{folder}{extra}"]
+
+
+def _checkout() -> Path | None:
+    """Return the folder that perfsvc was installed from or is used from without an installation; None for a package."""
+    try:
+        text = metadata.distribution("perfsvc").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        text = None
+    url = urlsplit(json.loads(text).get("url", "")) if text else None
+    if url and url.scheme == "file" and Path(unquote(url.path)).is_dir():
+        return Path(unquote(url.path))
+    return _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else None
 
 
 def data_folder(name: str) -> Path:

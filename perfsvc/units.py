@@ -36,12 +36,17 @@ def duration_text(seconds: float) -> str:
 
 
 def parse_share(text: str, *, below: float, example: str = "1%") -> float:
-    """Return the fraction that ``3%`` or ``0.03`` states; ``ValueError`` unless it lies between 0 and ``below``."""
+    """Return the fraction that ``3%`` or ``0.03`` states; ``ValueError`` unless it lies between 0 and ``below``.
+
+    A number from 1 on needs its ``%``: whoever writes ``1`` means 1 % more often than 100 %.
+    """
     advice = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
     try:
         fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise ValueError(f"{text!r} is no number; {advice}") from None
+    if fraction >= 1 and not text.endswith("%") and fraction < math.inf:
+        raise ValueError(f"{text!r} has no unit, and would be {fraction:.0%}; {advice}")
     if not 0 < fraction < below:
         raise ValueError(f"{text!r} is not between 0 and {below:.0%}; {advice}")
     return fraction

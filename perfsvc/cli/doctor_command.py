@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 from perfsvc.errors import InfrastructureError
 
 
@@ -14,13 +14,15 @@ from perfsvc.errors import InfrastructureError
 def command(database: str, output_format: str) -> None:
     """Check the environment and print a cure for what is missing.
 
-    The exit code is 5 if something that every run needs is missing.
+    With a perfsvc.toml it also checks what its nights need: the addresses of message targets. The exit code is 5 if
+    something that every run or a night needs is missing.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import doctor_table
     from perfsvc.service.doctor import checkup
 
-    checks = checkup(database)
+    settings = None if configuration.current().is_empty else configuration.current().loaded.settings
+    checks = checkup(database, settings.notify.targets, settings.nightly.heartbeat) if settings else checkup(database)
     if output_format == "json":
         output.show_json(plain(checks))
     else:

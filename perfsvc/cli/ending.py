@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from perfsvc.errors import InfrastructureError, PerfsvcError
+from perfsvc.errors import NOTHING_MEASURED, InfrastructureError, PerfsvcError
 
 Code = int | str | None
 """The argument of ``sys.exit``."""
@@ -130,7 +130,7 @@ def _exit_code(error: BaseException) -> Code:
         case BrokenPipeError():
             code = BY_SIGNAL + signal.SIGPIPE
         case Stopped(name=name, code=code):
-            _print(f"stopped by {name}; {NOTHING_LOST}")
+            _print(f"stopped by {name}; {_what_is_left(error)}")
         case SystemExit(code=code):
             pass
         case PerfsvcError(exit_code=code):
@@ -139,13 +139,19 @@ def _exit_code(error: BaseException) -> Code:
             error.show()
         case click.Abort() | KeyboardInterrupt():
             code = BY_SIGNAL + signal.SIGINT
-            _print(f"interrupted; {NOTHING_LOST}")
+            _print(f"interrupted; {_what_is_left(error)}")
         case OSError(errno=errno.ENOSPC | errno.EDQUOT, strerror=reason):
             _print(f"error: {error.filename or 'the output'} cannot be written: {reason}\n  cure: make room")
         case _:
             traceback.print_exception(error)
             _print("error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor")
     return code
+
+
+def _what_is_left(error: BaseException) -> str:
+    """Return what is left of the command's work; click raises its own exception from the ``KeyboardInterrupt``."""
+    notes = [note for each in (error, error.__cause__) for note in getattr(each, "__notes__", ())]
+    return NOTHING_MEASURED if NOTHING_MEASURED in notes else NOTHING_LOST
 
 
 def _print(message: str) -> None:

@@ -1,6 +1,5 @@
 """``perfsvc schedule``."""
 
-import getpass
 from datetime import datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,11 +114,12 @@ def print_(
 
     It names the environment variables that the settings need, without their values.
     """
+    from perfsvc.service.findings.actions import user_name
     from perfsvc.service.schedule.printed import printed
     from perfsvc.service.schedule.scheduled_night import scheduled_night
 
     loaded = configuration.current().loaded
-    night = scheduled_night(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=getpass.getuser())
+    night = scheduled_night(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=user_name())
     files = printed(kind, night, image=image, claim=claim)
     for name, text in files.items():
         if folder:
@@ -154,11 +154,12 @@ def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database
     import platform
     from functools import partial
 
+    from perfsvc.service.findings.actions import user_name
     from perfsvc.service.schedule.daemon import NightRunner, missed, serve
     from perfsvc.service.schedule.scheduled_night import scheduled_night
 
     loaded = configuration.current().loaded
-    night = scheduled_night(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=getpass.getuser())
+    night = scheduled_night(loaded, at=at, zone=timezone, gpus=None, limit_s=limit, user=user_name())
     nights = NightRunner(night.command, night.folder, limit, _report)
     look_back = partial(missed, database, platform.node(), late_s=late)
     with ending.gently() as stopping:

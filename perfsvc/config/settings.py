@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perfsvc import units
@@ -68,6 +77,11 @@ def _share(below: float, example: str) -> Callable[[object], float]:
         return units.parse_share(text, below=below, example=example)
 
     return read
+
+
+def _written_share(fraction: float) -> float | str:
+    """Return a share as JSON that ``_share`` reads again: from 1 on it has its unit."""
+    return fraction if fraction < 1 else f"{100 * fraction:.12g}%"
 
 
 def _seconds_or_never(value: object) -> object:
@@ -147,7 +161,12 @@ Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=Fa
 SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), NumberUnit.DURATION]
 SecondsOrNever = Annotated[float | Literal["never"], PlainValidator(_seconds_or_never), NumberUnit.DURATION]
 Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), NumberUnit.SHARE]
-Threshold = Annotated[float, BeforeValidator(_share(LARGEST_CHANGE, "1%")), NumberUnit.SHARE]
+Threshold = Annotated[
+    float,
+    BeforeValidator(_share(LARGEST_CHANGE, "1%")),
+    PlainSerializer(_written_share, when_used="json"),
+    NumberUnit.SHARE,
+]
 Glob = Annotated[str, AfterValidator(_glob)]
 Globs = Annotated[tuple[Glob, ...], BeforeValidator(_tuple)]
 Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeValidator(_tuple), Field(min_length=1)]

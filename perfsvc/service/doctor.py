@@ -24,14 +24,13 @@ from perfsvc.errors import (
     NoProfilerError,
     PerfsvcError,
 )
-from perfsvc.installation import install_command
+from perfsvc.installation import install_command, reinstall_command
 from perfsvc.model import DeviceInfo
 from perfsvc.profile.commands import PERMIT, NcuProfiler
 from perfsvc.profile.profiler import counters_readable
 from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
 
-_REINSTALL = "pip install --force-reinstall perfsvc"
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -55,7 +54,9 @@ def toolkit(device: DeviceInfo) -> str:
         return ""
 
 
-def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType({})) -> list[CheckRow]:
+def checkup(
+    database: str | None, targets: Mapping[str, str] = MappingProxyType({}), heartbeat: str = ""
+) -> list[CheckRow]:
     """Check everything that perfsvc uses. Raises nothing: an error becomes a row.
 
     What only a GPU needs is required if there is an NVIDIA driver, and optional otherwise.
@@ -63,6 +64,7 @@ def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType(
     Args:
         database: the database to check, as a path or URL; None to skip it.
         targets: the message targets of a night on this machine, with the variables that hold their addresses.
+        heartbeat: the variable that holds the URL of a night's heartbeat; empty for no heartbeat.
     """
     gpu = _has_driver()
     checks: list[tuple[str, Callable[[], Iterator[CheckRow]]]] = [
@@ -81,6 +83,7 @@ def checkup(database: str | None, targets: Mapping[str, str] = MappingProxyType(
         ("build cache", _cache),
         ("git", _git),
         ("messages", lambda: _messages(targets)),
+        ("heartbeat", lambda: _heartbeat(heartbeat)),
         ("pages", _pages),
     ]
     if database is not None:
@@ -94,7 +97,7 @@ def _rows(name: str, find_rows: Callable[[], Iterator[CheckRow]]) -> Iterator[Ch
     except PerfsvcError as error:
         yield CheckRow(name, ok=False, found=error.what, cure=error.cure)
     except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
-        yield CheckRow(name, ok=False, found=f"{type(error).__name__}: {error}", cure=_REINSTALL)
+        yield CheckRow(name, ok=False, found=f"{type(error).__name__}: {error}", cure=reinstall_command())
 
 
 def _absent(name: str, found: str, cure: str, *, needed: bool) -> CheckRow:
@@ -109,7 +112,7 @@ def _packages() -> Iterator[CheckRow]:
     versions = installation.versions(installation.REQUIRED)
     missing = [package for package in installation.REQUIRED if package not in versions]
     if missing:
-        yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=_REINSTALL)
+        yield CheckRow("packages", ok=False, found="missing: " + ", ".join(missing), cure=reinstall_command())
     else:
         yield CheckRow("packages", ok=True, found=", ".join(f"{name} {version}" for name, version in versions.items()))
 
@@ -253,6 +256,16 @@ def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
         if not os.environ.get(variable, "").strip():
             found, cure = f"the environment variable {variable} is not set", f"set {variable} where nights begin"
             yield CheckRow(f"messages to {target}", ok=False, found=found, cure=cure)
+
+
+def _heartbeat(variable: str) -> Iterator[CheckRow]:
+    """Check that the heartbeat has a URL; no row without a heartbeat. A night without it works, but is not watched."""
+    if variable:
+        is_set = bool(os.environ.get(variable, "").strip())
+        found = f"the environment variable {variable} is {'set' if is_set else 'not set'}"
+        yield CheckRow(
+            "heartbeat", ok=is_set or None, found=found, cure="" if is_set else f"set {variable} where nights begin"
+        )
 
 
 def _pages() -> Iterator[CheckRow]:

@@ -47,6 +47,7 @@ from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
+from perfsvc.suite.signatures import array_dtypes, differs
 from perfsvc.suite.steps import buffers_of, compiled_steps, steps_of
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
@@ -237,6 +238,7 @@ class _StepResolver:
         shared_bytes = integer(evaluate(step.shared_bytes, self.values, what, step.line), what, step.line)
         if shared_bytes < 0:
             raise Problem(f"{what} is {shared_bytes}", step.line, "make it 0 or more")
+        self._require_types(step)
         return Launch(
             module=self._module(step.source),
             entry=step.entry,
@@ -246,6 +248,18 @@ class _StepResolver:
             shared_bytes=shared_bytes,
             constants=tuple(step.constants.items()),
         )
+
+    def _require_types(self, step: LaunchStep) -> None:
+        """Raise ``Problem`` if the kernel's source declares an array with another precision than the suite gives it."""
+        for argument, declared in zip(step.args, array_dtypes(self.folder / step.source, step.entry), strict=False):
+            buffer = self.buffers.get(argument) if isinstance(argument, str) else None
+            given = buffer.array.dtype if buffer else ""
+            if differs(declared, given):
+                raise Problem(
+                    f"{argument!r} is {given}, but the kernel {step.entry!r} takes it as {declared}",
+                    step.line,
+                    f"make the array {declared} (astype(np.{declared})), or change the parameter in {step.source}",
+                )
 
     def _field(self, name: str) -> str:
         return f"{name} of variant {self.variant.name!r}"

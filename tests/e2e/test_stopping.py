@@ -86,5 +86,7 @@ def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
         run.send_signal(number)
         _, err = run.communicate(timeout=30)
     assert run.returncode == CODES[number], err
+    assert err.endswith("; nothing was measured\n")
     wait_for(lambda: not alive(int(pid.read_text())))
+    assert perfsvc.rows("select count(*) from runs") == [(0,)]
     assert perfsvc.rows("select count(*) from measurements") == [(0,)]

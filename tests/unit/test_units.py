@@ -151,6 +151,12 @@ def test_a_share_is_a_fraction(text, fraction):
     assert parse_share(text, below=10) == pytest.approx(fraction)
 
 
+@pytest.mark.parametrize("text", ["1", "1.0", "5", "2.5"])
+def test_a_share_from_one_on_needs_its_unit(text):
+    with pytest.raises(ValueError, match=rf"'{text}' has no unit, and would be \d+%; write 1% or 0\.01"):
+        parse_share(text, below=10)
+
+
 @pytest.mark.parametrize("text", ["0", "1001%", "-1%", "much", "nan", "inf", ""])
 def test_an_invalid_share_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r"write 1% or 0\.01"):

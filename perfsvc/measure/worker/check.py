@@ -262,6 +262,7 @@ def wrong(name: str, out: NDArray[Any], ref: NDArray[Any], tolerance: Tolerance)
     if out.dtype.kind == "f" and np.isnan(out).any():
         cure = (
             f"{np.isnan(out).mean():.2%} of the elements are NaN, and outputs are filled with NaN before the launch: "
-            "look for elements that are never written"
+            "look for elements that are never written, and whether the kernel's parameters have the types of the "
+            f"arrays: {name} is {out.dtype}"
         )
     return ResultError(what, cure=cure)

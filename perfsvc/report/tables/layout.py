@@ -29,7 +29,7 @@ UNBOUNDED = 10_000
 
 
 class Responsive:
-    """Renders the first of several tables that fits the console, or the last if none does.
+    """Renders the first of several tables that fits the console, or the last if none does, and names what it lacks.
 
     Args:
         tables: from the widest to the narrowest.
@@ -43,7 +43,15 @@ class Responsive:
         fitting = (
             table for table in self._tables if table.__rich_measure__(console, unbounded).maximum <= options.max_width
         )
-        yield next(fitting, self._tables[-1])
+        shown = next(fitting, self._tables[-1])
+        yield shown
+        left_out = [name for name in _headers(self._tables[0]) if name not in _headers(shown)]
+        if left_out:
+            yield Text(f"too narrow for {', '.join(left_out)}: widen the terminal, or use --format json", "dim")
+
+
+def _headers(table: Table) -> list[str]:
+    return [str(column.header) for column in table.columns if str(column.header)]
 
 
 def grid() -> Table:

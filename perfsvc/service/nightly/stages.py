@@ -136,7 +136,8 @@ def revision(night: Night) -> StageResult:
 
 def doctor(night: Night) -> StageResult:
     """Check everything that perfsvc uses, and fail if something necessary is missing."""
-    rows = doctors.checkup(None, night.settings.notify.targets)
+    settings = night.settings
+    rows = doctors.checkup(None, settings.notify.targets, settings.nightly.heartbeat)
     missing = {f"{row.check}: {row.found}": row.cure for row in rows if row.ok is False}
     for what, cure in missing.items():
         night.log.warning(what, cure=cure)

@@ -6,13 +6,13 @@ repeat any of them.
 
 import contextlib
 import platform
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 
 from perfsvc import judge
-from perfsvc.errors import SuiteError
+from perfsvc.errors import NOTHING_MEASURED, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import (
@@ -92,10 +92,11 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     """
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(ForkServers())
-        resolved = resolve(request, progress)
-        store = stack.enter_context(Store.open(request.database))
-        require_gpu(store, platform.node(), request.devices, resolved.devices.values())
-        binaries = compile_units(resolved.targets, progress)
+        with _before_measuring():
+            resolved = resolve(request, progress)
+            store = stack.enter_context(Store.open(request.database))
+            require_gpu(store, platform.node(), request.devices, resolved.devices.values())
+            binaries = compile_units(resolved.targets, progress)
         opened = begin(store, request)
         recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
@@ -113,6 +114,16 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             profiling = ProfilerSettings(resolved.devices, helper_kernels, report=progress.report)
             explain_regressed(store, opened.run, profiling, progress)
     return _outcome(resolved, recorder, judgements, confirmations, unheard)
+
+
+@contextlib.contextmanager
+def _before_measuring() -> Iterator[None]:
+    """Note on an exception that ends the block, such as Ctrl-C, that there is no run and nothing was measured."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(NOTHING_MEASURED)
+        raise
 
 
 def _outcome(

@@ -19,7 +19,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from perfsvc.errors import DatabaseError
-from perfsvc.installation import data_folder
+from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 from perfsvc.store.schema.tables import Base
@@ -116,7 +116,7 @@ def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
     if revision and revision not in _revisions(data_folder("migrations")):
         raise DatabaseError(
             f"{shown(engine.url)} was written by a newer perfsvc (schema revision {revision}; this one knows {head()})",
-            cure="pip install --upgrade perfsvc",
+            cure=upgrade_command(),
         )
 
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from perfsvc.cli import LazyGroup, ending
-from perfsvc.errors import NoDeviceError, UsageError
+from perfsvc.errors import NOTHING_MEASURED, NoDeviceError, UsageError
 
 FULL = Path("/dev/full")
 COMMAND = """
@@ -92,6 +92,15 @@ def test_a_foreseen_error_has_its_exit_code_and_no_traceback(capsys, error, code
     assert message in err
     assert "Traceback" not in err
     assert err.strip() or not message
+
+
+def test_what_stops_a_command_before_it_measures_says_so(capsys):
+    stopped = KeyboardInterrupt()
+    stopped.add_note(NOTHING_MEASURED)
+    of_click = click.Abort()
+    of_click.__cause__ = stopped
+    assert ending_of(of_click) == 130
+    assert capsys.readouterr().err == "interrupted; nothing was measured\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

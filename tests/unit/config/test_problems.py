@@ -129,7 +129,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(error_of, content
         ("[run]\nbudget = true", 2, "run.budget: True is no duration", "write 90s, 20m or 1h30m"),
         ("[run.budget]\nx = 1", 1, "run.budget: {'x': 1} is no duration", "write 90s, 20m or 1h30m"),
         ("[nightly]\nwait = '-1s'", 2, "nightly.wait: '-1s' is no duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nprecision = 3", 2, "run.precision: '3' is not between 0 and 100%", "write 0.2% or 0.002"),
+        ("[run]\nprecision = 3", 2, "run.precision: '3' has no unit, and would be 300%", "write 0.2% or 0.002"),
         ("[run]\nprecision = []", 2, "run.precision: [] is no share", "write 0.2%"),
         (
             "[nightly]\nlabel = 1979-05-27",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError
-from perfsvc.installation import data_folder
+from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
 from perfsvc.store import Store
 from perfsvc.store.schema import upgrades
@@ -123,7 +123,7 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(place, newer):
     for ask in (Store.open, Store.upgrade):
         with pytest.raises(DatabaseError, match="written by a newer perfsvc") as error:
             ask(place)
-        assert error.value.cure == "pip install --upgrade perfsvc"
+        assert error.value.cure == upgrade_command()
     assert "newer perfsvc" in Store.check(place).problems[0]
 
 
