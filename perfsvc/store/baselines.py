@@ -33,7 +33,7 @@ from perfsvc.errors import NotMeasuredError
 from perfsvc.model import MAX_ERROR, TIME, Cause, FindingState, Pin, RunState, Series, Status
 from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, judged, lineage_keys, own_name, series_keys, series_of
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.judging_tables import ACCEPTED, Exclusions, FindingCases, Findings, Pins, Verdicts
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, OverBudgetCases, Runs
 from perfsvc.store.series import levels_in
@@ -197,14 +197,14 @@ def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[Se
     A pin belongs to a lineage. A series with an own name shares the pin if the pinned run measured both names.
     """
     query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
-    pinned = _by_key(connection, query.where(Pins.lineage_id.in_(_lineages(keys))))
+    pinned = _by_key(connection, query.where(among(connection, Pins.lineage_id, _lineages(keys))))
     own_names = {key.own_name for key in keys if key.own_name}
     if not own_names:
         return pinned
     both_measured = (
         select(own_name(Measurements.run_id), Measurements.run_id)
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(Measurements.case_id.in_(own_names), Measurements.run_id.in_(set(pinned.values())))
+        .where(among(connection, Measurements.case_id, own_names), Measurements.run_id.in_(set(pinned.values())))
     )
     shared = {(name, run) for name, run in connection.execute(both_measured)}
     of_lineage = {key: pinned.get(key._replace(own_name=0)) for key in keys if key.own_name}
@@ -229,7 +229,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         select(*series, func.max(Verdicts.run_id))
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
-        .where(Cases.lineage_id.in_(lineages), Verdicts.run_id < before_run, *_ACCEPTING)
+        .where(among(connection, Cases.lineage_id, lineages), Verdicts.run_id < before_run, *_ACCEPTING)
         .group_by(*series)
     )
     own = own_name(FindingCases.last_run_id)
@@ -238,7 +238,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
-        .where(Cases.lineage_id.in_(lineages), FindingCases.last_run_id < before_run)
+        .where(among(connection, Cases.lineage_id, lineages), FindingCases.last_run_id < before_run)
         .where(judged(FindingCases.last_run_id, FindingCases.case_id))
         .where(Findings.state == FindingState.ACCEPTED, FindingCases.recovered_run_id.is_(None))
         .group_by(*series)
@@ -316,7 +316,7 @@ def _first_correct_runs(
             select(Cases.lineage_id, own, correct.c.device_id, metric, correct.c.cache, run)
             .join(Cases, Cases.id == correct.c.case_id)
             .join(Runs, Runs.id == correct.c.run_id)
-            .where(Cases.lineage_id.in_(lineages))
+            .where(among(connection, Cases.lineage_id, lineages))
             .group_by(Cases.lineage_id, own, correct.c.device_id, correct.c.cache)
         )
 
@@ -352,7 +352,7 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     in_run = (
         select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
         .join(Cases, Cases.id == Measurements.case_id)
-        .where(Cases.lineage_id.in_(lineages), Measurements.run_id == run)
+        .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
         .distinct()
     )
     others = select(Environments.id).where(Environments.id != of_run.c.environment_id)

@@ -14,7 +14,7 @@ from perfsvc.model import Environment, PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
-from perfsvc.store.schema.engine import Database, insert_new
+from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
@@ -45,14 +45,15 @@ class BinaryStore:
 
     def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
         """Return binaries by their ids, without their bytes."""
-        files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(
-            BinaryFiles.binary_id.in_(ids), BinaryFiles.role == "source"
-        )
+        files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(BinaryFiles.role == "source")
         sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
         with self._database.reading() as connection:
+            files = files.where(among(connection, BinaryFiles.binary_id, ids))
             for binary, name, sha256 in connection.execute(files):
                 sources[binary].add((name, sha256))
-            records = connection.execute(select(Binaries.id, Binaries.record).where(Binaries.id.in_(ids)))
+            records = connection.execute(
+                select(Binaries.id, Binaries.record).where(among(connection, Binaries.id, ids))
+            )
             return {
                 binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
                 for binary, text in records
@@ -73,7 +74,7 @@ class BinaryStore:
             binaries: dict[tuple[int, CaseKey], CaseBinary] = {}
             for run, of_run in keys.items():
                 names = {number for _, case, _ in of_run for number in ids.get(case, ())}
-                measured = _of_run(connection, run, Measurements.case_id.in_(names))
+                measured = _of_run(connection, run, among(connection, Measurements.case_id, names))
                 binaries |= {(run, key): measured[key] for key in of_run if key in measured}
         return binaries
 
@@ -86,7 +87,7 @@ class BinaryStore:
                 select(Measurements.run_id, Cases.lineage_id, Devices.uuid, Measurements.cache, Measurements.binary_id)
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
-                .where(Cases.lineage_id.in_(lineages.values()), Measurements.run_id.in_(runs))
+                .where(among(connection, Cases.lineage_id, lineages.values()), Measurements.run_id.in_(runs))
                 .distinct()
             )
             for run, lineage, uuid, cache, binary in connection.execute(query):

@@ -35,7 +35,7 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Environment, Series
-from perfsvc.store.schema.engine import POSTGRESQL, insert_new, new_id
+from perfsvc.store.schema.engine import POSTGRESQL, among, insert_new, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
     Base,
@@ -192,7 +192,7 @@ def namesakes_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, li
     """Return the ids of all present and former names of each stored case."""
     lineages = lineages_of(connection, cases)
     ids: dict[int, list[int]] = defaultdict(list)
-    query = select(Cases.lineage_id, Cases.id).where(Cases.lineage_id.in_(set(lineages.values())))
+    query = select(Cases.lineage_id, Cases.id).where(among(connection, Cases.lineage_id, set(lineages.values())))
     for lineage, number in connection.execute(query):
         ids[lineage].append(number)
     return {case: ids[lineage] for case, lineage in lineages.items()}

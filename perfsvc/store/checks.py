@@ -22,7 +22,7 @@ from perfsvc.model import (
 )
 from perfsvc.store.cases import CASE_COLUMNS, case_id, case_of, lineages_of
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
-from perfsvc.store.schema.engine import Database, insert_new, new_id
+from perfsvc.store.schema.engine import Database, among, insert_new, new_id
 from perfsvc.store.schema.tables import Cases
 
 
@@ -241,7 +241,7 @@ def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_Ker
         )
         .join(Cases, Cases.id == CheckedKernels.case_id)
         .join(Checks, Checks.id == CheckedKernels.check_id)
-        .where(Cases.lineage_id.in_(set(lineages)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
+        .where(among(connection, Cases.lineage_id, set(lineages)), Checks.git_dirty.is_(False), ~CheckedKernels.level)
         .where(is_gone | is_waiting)
         .order_by(CheckedKernels.check_id)
     )
@@ -275,7 +275,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
         .join(Checks, Checks.id == CheckedKernels.check_id)
         .join(KernelFacts, KernelFacts.id == CheckedKernels.facts_id)
         .join(Cases, Cases.id == CheckedKernels.case_id)
-        .where(CheckedKernels.level, Cases.lineage_id.in_(set(lineages)))
+        .where(CheckedKernels.level, among(connection, Cases.lineage_id, set(lineages)))
         .order_by(CheckedKernels.check_id)
     )
     return connection.execute(query).all()

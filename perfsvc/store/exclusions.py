@@ -12,7 +12,7 @@ from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE
 from perfsvc.store.runs import load_exclusions, unknown
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import Cases, Measurements, Runs
 
@@ -95,7 +95,7 @@ class ExclusionStore:
             _state(connection, run)
             ids = None if cases is None else _ids(connection, run, cases)
             standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
-            wanted = standing if ids is None else (*standing, Exclusions.case_id.in_(ids))
+            wanted = standing if ids is None else (*standing, among(connection, Exclusions.case_id, ids))
             taken_back = update(Exclusions).where(*wanted).values(included_by=by, included_at=now)
             if connection.execute(taken_back).rowcount == 0:
                 whole = ids and load_exclusions(connection, *standing, Exclusions.case_id.is_(None))
@@ -160,7 +160,7 @@ def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
 
 def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
     standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
-    covered = or_(Exclusions.case_id.is_(None), Exclusions.case_id.in_(cases or ()))
+    covered = or_(Exclusions.case_id.is_(None), among(connection, Exclusions.case_id, cases or ()))
     for exclusion in load_exclusions(connection, *standing, covered):
         what = f"{exclusion.case} of run {run}" if exclusion.case else f"run {run}"
         raise UsageError(
@@ -174,7 +174,7 @@ def _refuse_if_pinned(connection: Connection, run: int, cases: Sequence[int] | N
     query = select(Cases.name).join(Pins, Pins.lineage_id == Cases.lineage_id).where(Pins.run_id == run)
     query = query.where(Cases.former.is_(False)).order_by(Cases.id)
     if cases is not None:
-        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(Cases.id.in_(cases))))
+        query = query.where(Cases.lineage_id.in_(select(Cases.lineage_id).where(among(connection, Cases.id, cases))))
     pinned = list(dict.fromkeys(connection.scalars(query)))
     if pinned:
         more = f" and {len(pinned) - 1} more" if len(pinned) > 1 else ""

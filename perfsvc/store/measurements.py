@@ -35,7 +35,7 @@ from perfsvc.store.cases import (
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
     Cases,
@@ -141,7 +141,7 @@ class MeasurementStore:
             uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all())
             between = _newest_between(connection, wanted, before)
             costs: dict[int, dict[tuple[str, CacheState], CaseCost]] = {lineage: {} for lineage in wanted}
-            for lineage, device, cache, cost_s, last in connection.execute(_costs(wanted, before)):
+            for lineage, device, cache, cost_s, last in connection.execute(_costs(connection, wanted, before)):
                 cost = CaseCost(cost_s, between.get((lineage, device, cache)), last)
                 costs[lineage][uuids[device], cache] = cost
         return {
@@ -289,7 +289,7 @@ def _listed(items: Iterable[object]) -> str:
 # --- costs and noise --------------------------------------------------------------------------------------------------
 
 
-def _costs(lineages: set[int], before: int | None) -> Select[Any]:
+def _costs(connection: Connection, lineages: set[int], before: int | None) -> Select[Any]:
     """Return a query of the costs of cases.
 
     Its columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended, and time
@@ -306,7 +306,7 @@ def _costs(lineages: set[int], before: int | None) -> Select[Any]:
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(Cases.lineage_id.in_(lineages), Measurements.wall_s > 0, *earlier)
+        .where(among(connection, Cases.lineage_id, lineages), Measurements.wall_s > 0, *earlier)
         .group_by(*ids)
         .subquery()
     )
@@ -332,7 +332,7 @@ def _newest_between(connection: Connection, lineages: set[int], before: int | No
     query = (
         select(*ids, NoiseOfCases.noise_between)
         .join(Cases, Cases.id == NoiseOfCases.case_id)
-        .where(Cases.lineage_id.in_(lineages), *earlier)
+        .where(among(connection, Cases.lineage_id, lineages), *earlier)
         .order_by(NoiseOfCases.run_id)
     )
     newest: dict[CaseIds, float] = {}

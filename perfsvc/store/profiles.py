@@ -12,7 +12,7 @@ from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.tables import Artifacts, Cases
 
 REPORT = "report"
@@ -122,10 +122,13 @@ def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
     rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
-    for metric in connection.execute(select(ProfileMetrics).where(ProfileMetrics.profile_id.in_(numbers))):
+    query_metrics = select(ProfileMetrics).where(among(connection, ProfileMetrics.profile_id, numbers))
+    for metric in connection.execute(query_metrics):
         metrics[metric.profile_id][metric.name] = metric.value
     rules: dict[int, list[ProfilerRule]] = defaultdict(list)
-    query = select(ProfileRules).where(ProfileRules.profile_id.in_(numbers)).order_by(ProfileRules.number)
+    query = (
+        select(ProfileRules).where(among(connection, ProfileRules.profile_id, numbers)).order_by(ProfileRules.number)
+    )
     for rule in connection.execute(query):
         rules[rule.profile_id].append(ProfilerRule(rule.name, rule.message, rule.speedup))
     return [

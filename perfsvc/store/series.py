@@ -30,7 +30,7 @@ from perfsvc.store.cases import (
 from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
@@ -69,7 +69,7 @@ class SeriesStore:
             ids = namesakes_of(connection, {series.case for series in runs})
             for run, of_run in wanted.items():
                 names = {number for series in of_run for number in ids.get(series.case, ())}
-                levels |= levels_in(connection, run, Measurements.case_id.in_(names), wanted=of_run)
+                levels |= levels_in(connection, run, among(connection, Measurements.case_id, names), wanted=of_run)
         return {series: levels[series] for series in runs if series in levels}
 
     def case_names(self) -> dict[str, Case]:

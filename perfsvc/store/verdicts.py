@@ -12,7 +12,7 @@ from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged
 from perfsvc.store.measurements import batch_summary, pack, unpack
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.tables import Devices
 
@@ -162,7 +162,9 @@ class ConfirmationStore:
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()
             sides: dict[tuple[int, str], list[Any]] = defaultdict(list)
-            runs = select(ConfirmationRuns).where(ConfirmationRuns.confirmation_id.in_([row.id for row in rows]))
+            runs = select(ConfirmationRuns).where(
+                among(connection, ConfirmationRuns.confirmation_id, [row.id for row in rows])
+            )
             for side_run in connection.execute(runs.order_by(ConfirmationRuns.number)):
                 sides[side_run.confirmation_id, side_run.side].append(side_run)
         return [_confirmation(row, sides[row.id, "baseline"], sides[row.id, "candidate"]) for row in rows]

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, select, text, update
 from perfsvc.model import ChangeKind, Direction, EventKind, FindingState, FindingUpdates, Verdict
 from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, KEY, put_event
-from perfsvc.store.schema.engine import POSTGRESQL
+from perfsvc.store.schema.engine import POSTGRESQL, among
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Verdicts
 from perfsvc.store.schema.tables import Cases
 
@@ -113,7 +113,7 @@ def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) ->
         .order_by(FindingCases.finding_id, FindingCases.case_id)
     )
     if cases is not None:
-        lineages = select(Cases.lineage_id).where(Cases.id.in_(cases))
+        lineages = select(Cases.lineage_id).where(among(connection, Cases.id, cases))
         query = query.where(FindingCases.case_id.in_(select(Cases.id).where(Cases.lineage_id.in_(lineages))))
     return list(connection.execute(query))
 
@@ -227,6 +227,6 @@ def needing(connection: Connection, run: int, cases: Iterable[int] | None, *stat
         .order_by(Findings.id, Cases.id)
     )
     if cases is not None:
-        lineages = select(Cases.lineage_id).where(Cases.id.in_(list(cases)))
+        lineages = select(Cases.lineage_id).where(among(connection, Cases.id, list(cases)))
         query = query.where(Cases.lineage_id.in_(lineages))
     return list(connection.execute(query))

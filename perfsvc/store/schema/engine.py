@@ -181,8 +181,8 @@ def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]
     connection.execute(dialect.insert(table).on_conflict_do_nothing(), row)
 
 
-MOST_PARAMETERS = 10_000
-"""The most values that a statement gets one by one: SQLite takes 32766 in all, PostgreSQL 65535."""
+MOST_PARAMETERS = 5_000
+"""The most values of a list that a statement gets one by one; SQLite takes 32766 for all its lists."""
 
 
 def among(connection: Connection, column: Any, values: Collection[Any]) -> ColumnElement[bool]:

@@ -1,0 +1,126 @@
+"""Nights on which hundreds and thousands of series move: no statement grows beyond what a database takes."""
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import select
+
+from perfsvc.model import (
+    CacheState,
+    Case,
+    Cause,
+    Confirmation,
+    Environment,
+    Estimate,
+    Kind,
+    Measurement,
+    ReplayRecord,
+    Status,
+    Work,
+    digest,
+)
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.findings.update import update_findings
+from perfsvc.store import CaseCode, MeasurementEntry, RunState
+from perfsvc.store.schema import engine
+from perfsvc.store.schema.engine import among, transaction
+from perfsvc.store.schema.tables import Cases, Lineages
+
+OLD = Environment("580.1", "nvcc 13.0.88", 700.0)
+STARTED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Nights:
+    """Nights that measure many cases, each with one binary for all of them."""
+
+    def __init__(self, story, count):
+        self.story, self.store, self.count = story, story.store, count
+        self.cases = [Case("many", f"v{place}", (("n", 64),)) for place in range(count)]
+        self.store.devices.put(story.gpu)
+
+    def night(self, seconds, code):
+        """Store and judge a run; return its number."""
+        record = ReplayRecord(self.cases[0], Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=7)
+        (binary,) = self.store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", {"many.cu": code})])
+        run = self.story.begin(scope="many", started=STARTED)
+        entries = [
+            MeasurementEntry(
+                Measurement(case, self.story.gpu.uuid, replica, Status.OK, CacheState.COLD, samples_s=(seconds,) * 3),
+                OLD,
+                Work(1, 1, 1),
+                Estimate(seconds, seconds, seconds, 3),
+                binary,
+            )
+            for case in self.cases
+            for replica in range(2)
+        ]
+        self.store.measurements.put(run, entries)
+        self.store.runs.end(run, RunState.FINISHED)
+        self.store.verdicts.put(run, judge_run(self.store, run, threshold=None))
+        return run
+
+    def confirm(self, run):
+        """Confirm all suspects of a run, and return how many there were."""
+        suspects = suspects_of(self.store, run)
+        for suspect in suspects:
+            ratio = {"ratio": suspect.judgement.ratio, "low": suspect.judgement.low, "high": suspect.judgement.high}
+            answer = Confirmation(suspect, Cause.KERNEL, "it is slower", 0.01, seed=1, budget_s=20.0, **ratio)
+            self.store.confirmations.put(answer)
+        return len(suspects)
+
+
+@pytest.mark.slow  # hundreds of series take seconds
+@pytest.mark.parametrize("count", [600, 2000])
+def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
+    nights = Nights(story, count)
+    nights.night(1e-4, b"fast")
+    slow = nights.night(2e-4, b"slow")
+    assert nights.confirm(slow) == count
+    assert update_findings(story.store, slow).raised == (1,)
+    assert update_findings(story.store, slow).raised == ()
+    (finding,) = story.store.findings.active()
+    assert len(finding.moved) == count
+    slower = nights.night(4e-4, b"slower")
+    assert nights.confirm(slower) == 2 * count  # against the baseline, and against the level before
+    assert update_findings(story.store, slower).stepped == (1,)
+    back = nights.night(1e-4, b"fast")
+    assert update_findings(story.store, back).resolved == (1,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [600, 2000])
+def test_what_two_nights_agree_on_may_be_all_series(story, count):
+    nights = Nights(story, count)
+    nights.night(1e-4, b"fast")
+    first = nights.night(2e-4, b"slow")
+    assert update_findings(story.store, first).raised == ()
+    second = nights.night(2e-4, b"slow")
+    assert update_findings(story.store, second).raised == (1,)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, len(finding.moved)) == (Cause.UNCONFIRMED, count)
+    assert finding.evidence.endswith("in runs 2 and 3, unconfirmed: it was not measured again")
+
+
+def test_a_list_may_be_longer_than_a_statement_takes_parameters(story):
+    """SQLite takes 32766, PostgreSQL 65535."""
+    run = story.run(story.tiled, story.naive)
+    assert run == 1
+    with transaction(story.store.database.engine, writes=False) as connection:
+        numbers = [*range(1, 70_001)]
+        assert len(connection.scalars(select(Lineages.id).where(among(connection, Lineages.id, numbers))).all()) == 2
+        names = [f"no case {number}" for number in numbers] + [story.tiled.id]
+        found = connection.scalars(select(Cases.name).where(among(connection, Cases.name, names))).all()
+        assert found == [story.tiled.id]
+        assert connection.scalars(select(Cases.id).where(among(connection, Cases.id, set()))).all() == []
+
+
+def test_levels_and_baselines_are_read_the_same_however_many_parameters_a_statement_takes(story, monkeypatch):
+    nights = Nights(story, 20)
+    nights.night(1e-4, b"fast")
+    run = nights.night(2e-4, b"slow")
+    judged = judge_run(story.store, run, threshold=None)
+    levels = story.store.series.levels_of({one.series: run for one in judged})
+    monkeypatch.setattr(engine, "MOST_PARAMETERS", 5)
+    assert judge_run(story.store, run, threshold=None) == judged
+    assert story.store.series.levels_of({one.series: run for one in judged}) == levels
