@@ -39,7 +39,7 @@ def test_a_table_notes_the_conditions_of_a_time(throttled):
     out = " ".join(workplace("report", code=0).out.split())
     assert f"! {CASES['beta']}: 2 of 4 batches rejected: thermal slowdown" in out
     assert f"! {CASES['alpha']}: timed without the blocking kernel, since the work synchronises with the host" in out
-    assert f"! {CASES['alpha']}: no energy: it is counted over samples behind the blocking kernel" in out
+    assert f"! {CASES['alpha']}: no energy: it is measured only for samples behind the blocking kernel" in out
 
 
 def test_a_history_shows_clock_temperature_power_and_auxiliary_metrics(throttled):

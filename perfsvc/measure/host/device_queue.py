@@ -18,7 +18,7 @@ from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status
 Report = Callable[[str], object]
 """Receives a message for the user who waits for a run."""
 Stopping = Callable[[], bool]
-"""Returns whether the run is to stop. Once true, it stays true."""
+"""Returns whether the run must stop. Once it has returned True, it always returns True."""
 
 
 def never() -> bool:
@@ -29,14 +29,14 @@ def never() -> bool:
 START_LIMIT_S = 120.0
 """Seconds a worker may take to open its device."""
 GRACE_S = 20.0
-"""Seconds that the current case may take to finish when the run is to stop: less than the 30 s that Kubernetes waits
-before it kills, the shortest of the service managers."""
+"""Seconds that the current case may still take when the run must stop. Service managers kill a process that does not
+stop in time; Kubernetes is the quickest, after 30 s."""
 POLL_S = 1.0
 """Seconds between two looks at a queue whose worker is busy and sends nothing."""
 LOCK_POLL_S = 0.2
 """Seconds between two looks at a queue while another run measures on its device."""
 SHORT_POLL_S = 0.001
-"""Seconds between two looks at a queue that waits for arrays, or for a worker to end, which take moments."""
+"""Seconds between two looks at a queue that waits for arrays or for a worker to end. Both waits are short."""
 
 
 @dataclass
@@ -62,18 +62,18 @@ class ActiveJob:
 class DeviceQueue:
     """Measures a plan's cases on one device, with one worker at a time.
 
-    The queue takes the device's lock before it starts a worker, and releases the lock when it has nothing left to do:
-    two runs that kept the lock of one device while they waited for another could wait for each other forever. The next
-    worker is forked when the last one is gone, because a second context on the device would disturb the times.
+    The queue takes the device's lock before it starts a worker, and releases the lock when it has nothing left to do.
+    Otherwise two runs could each keep the lock of one device and wait forever for the other device. A new worker is
+    forked only after the previous one has ended, because a second context on the device would disturb the times.
 
     Args:
         plan: the plan.
         device: the device.
-        selector: listens to the sockets of all workers; the data of a socket is the queue to call ``receive`` on.
-        prefetcher: makes the arrays.
-        servers: fork the workers.
-        report: receives a message if another run holds the device, and the case that is still finished after a stop.
-        stopping: once it returns true, no case is begun.
+        selector: listens to the sockets of all workers; each socket is registered with its queue as data.
+        prefetcher: makes the inputs and references.
+        servers: the fork servers, which fork the workers.
+        report: receives a message if another run holds the device, and if a stop waits for the current case.
+        stopping: once it returns True, the queue begins no further case.
 
     Attributes:
         opened: whether a worker has opened the device.
@@ -102,7 +102,7 @@ class DeviceQueue:
         self._stopping = stopping
         self._lock = DeviceLock(device.uuid)
         self._worker: WorkerHandle | None = None
-        self._dismissed: list[WorkerHandle] = []  # workers that may not be gone yet
+        self._dismissed: list[WorkerHandle] = []  # workers that may still be running
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
@@ -123,7 +123,7 @@ class DeviceQueue:
 
     @property
     def patience_s(self) -> float:
-        """Seconds after which ``advance`` must be called again, unless the worker sends something before."""
+        """Seconds after which ``advance`` must be called again if the worker sends nothing."""
         if self._active:
             return min(self._active.left_s, POLL_S)
         if self.working and not self._lock.held:
@@ -148,7 +148,7 @@ class DeviceQueue:
             yield from self._send_next(worker)
 
     def receive(self) -> Iterator[Measurement]:
-        """Receive one message from the worker. A worker that died or sent an unreadable message costs its case."""
+        """Receive one message from the worker. If the worker died or the message is unreadable, its case fails."""
         if self._worker is None:
             return
         match self._worker.receive():
@@ -167,7 +167,7 @@ class DeviceQueue:
                 yield self._note(measurement)
 
     def enforce_limits(self) -> Iterator[Measurement]:
-        """Kill the worker if it is past its time limit, or past the time to finish its case after a stop."""
+        """Kill the worker if it has exceeded its time limit, or ``GRACE_S`` after a stop."""
         active = self._active
         if active and not active.left_s:
             yield from self._exceed_limit(active)
@@ -225,8 +225,8 @@ class DeviceQueue:
     def _start_worker(self, replica: int) -> None:
         """Fork the next worker and have it open the device.
 
-        Forks of one server share their address layout, which affects the times of the CPU device. There each worker
-        comes from a server of its own, so that replicas differ.
+        Workers that one server forks share an address layout, which affects the times of the CPU device. On that device
+        each worker comes from its own server, so that replicas differ.
         """
         self._replica, self._worker_has_measured = replica, False
         self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
@@ -236,7 +236,7 @@ class DeviceQueue:
             self._fail_to_start(crash)
 
     def _dismiss(self, *, kill: bool = False) -> None:
-        """End the worker without waiting for it; ``kill`` kills it, and the workers that are still ending."""
+        """Tell the worker to end, without waiting. With ``kill``, kill it and all workers that are still ending."""
         for ending in self._dismissed if kill else ():
             ending.dismiss(kill=True)
         if self._worker:
@@ -246,7 +246,7 @@ class DeviceQueue:
             self._worker = None
 
     def _is_worker_ending(self) -> bool:
-        """Return whether a dismissed worker is not gone yet."""
+        """Return whether a dismissed worker is still running."""
         self._dismissed = [worker for worker in self._dismissed if not worker.is_gone()]
         return bool(self._dismissed)
 
@@ -257,13 +257,13 @@ class DeviceQueue:
             self._dismiss(kill=True)
             wall_s = time.monotonic() - active.since
             yield self._note(self._failure(active.task, active.replica, error, wall_s=wall_s))
-        elif self._worker_has_measured or self._may_start_again():  # no case caused it
+        elif self._worker_has_measured or self._may_start_again():  # no case is at fault
             self._dismiss(kill=True)
         else:
             self._fail_to_start(error)
 
     def _may_start_again(self) -> bool:
-        """Return whether the worker did not start because its fork server died, for the first time on this device."""
+        """Return whether the worker failed to start because its fork server died; True only once for each device."""
         excused = self._server_death_excused
         self._server_death_excused = excused or bool(self._worker and self._worker.died_with_server)
         return self._server_death_excused and not excused
@@ -317,16 +317,17 @@ class DeviceQueue:
             yield from self._lose_worker(crash)
 
     def _ready_order(self) -> ArrayOrder | None:
-        """Return the order of the replica's first case whose arrays are ready; None while no arrays are.
+        """Return the array order of the replica's first case whose arrays are ready; None if no case's arrays are.
 
-        The first task of the queue stays ordered meanwhile, so that its arrays are made whatever the memory budget.
+        The arrays of the queue's first task stay ordered until they are ready, so that the memory budget cannot prevent
+        their making.
         """
         replica, task = self._waiting[0]
         self._order = self._order or self._prefetcher.order(task, replica)
         if self._order.ready:
             ready, self._order = self._order, None
             return ready
-        if task in self._plan.first:  # the tasks after it need its result
+        if task in self._plan.first:  # later tasks need the result of this task
             return None
         for later_replica, later in self._waiting:
             if later_replica == replica and later is not task and self._prefetcher.is_ready(later, replica):
@@ -334,7 +335,7 @@ class DeviceQueue:
         return None
 
     def _exceed_limit(self, active: ActiveJob) -> Iterator[Measurement]:
-        """Kill the worker, and yield the failure of its case, or give the device up if the worker did not open it."""
+        """Kill the worker and yield the failure of its case; give the device up if the worker did not open it."""
         if active.task is None:
             self._give_up_device(
                 NoDeviceError(
@@ -355,7 +356,7 @@ class DeviceQueue:
         return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
     def _note(self, measurement: Measurement) -> Measurement:
-        """Return a measurement after noting its case, and drop the case's later replicas unless its result is right."""
+        """Note that a case was measured, and return its measurement. If it failed, drop the case's later replicas."""
         key = measurement.case, measurement.cache
         self._measured.add(key)
         if measurement.status is not Status.OK:
@@ -377,7 +378,7 @@ class DeviceQueue:
             self._dismiss()
             return
         self._grace_ends = time.monotonic() + GRACE_S
-        self._report(f"told to stop: {self._active.task.record.case.id} is finished first")
+        self._report(f"told to stop: waiting for {self._active.task.record.case.id} to finish")
 
     def _rest(self) -> None:
         """End the worker, and release the device once the worker is gone: another run may wait for it."""

@@ -18,7 +18,7 @@ from perfsvc.device import VISIBLE
 from perfsvc.measure.worker.fork_server import STATUS
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Environment of a worker: its libraries start no threads of their own, which would delay its launches."""
+"""Environment variables of a worker. They keep libraries from starting threads, which would delay launches."""
 END_LIMIT_S = 10.0
 """Seconds a process may take to end by itself before it is killed."""
 
@@ -27,10 +27,10 @@ class ForkedProcess:
     """A worker's process. It is a child of the fork server, which reports its process id and its exit status.
 
     Args:
-        status_socket: receives both.
+        status_socket: receives the process id, then the exit status.
 
     Attributes:
-        status: the exit status once the process has ended, negative for a signal; None if its server died as well.
+        status: the exit status, negative for a signal; None until the process ends, and None if its server died.
     """
 
     def __init__(self, status_socket: socket.socket) -> None:
@@ -118,17 +118,17 @@ class ForkServer:
         return self.status is not None
 
     def last_output(self, size: int) -> str:
-        """Return the end of what the server printed, such as why it could not start; nothing after ``end``."""
+        """Return the last ``size`` bytes that the server printed, such as its error at start; empty after ``end``."""
         return "" if self._output.closed else tail(self._output, size)
 
     def dismiss(self) -> None:
-        """Close the connection: the server ends when its last worker has."""
+        """Close the connection, so that the server ends after its last worker has ended."""
         self._socket.close()
 
     def end(self) -> None:
-        """Dismiss the server and wait until it is gone; kill it, and with it its workers, if that takes too long.
+        """Dismiss the server and wait for its end; kill the server and its workers if they take too long.
 
-        A server that has forked nothing is killed at once: it may still be importing.
+        A server that has forked no worker is killed at once, because it may still be importing.
         """
         self.dismiss()
         if not (self.forked and self.wait(END_LIMIT_S)):
@@ -170,7 +170,7 @@ class ForkServers:
         newest = self._servers[-1]
         if newest.status is not None or (unused and newest.forked):
             newest.dismiss()
-            # The last output of servers that did not end normally may still be needed.
+            # Servers that did not end normally are kept, because their last output may still be needed.
             for server in [server for server in self._servers if server.status == 0]:
                 self._servers.remove(server)
                 server.end()

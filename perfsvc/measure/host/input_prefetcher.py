@@ -1,8 +1,8 @@
 """Prepare inputs and references while the devices are busy with other cases.
 
-The prefetcher knows what every device will need and prepares it in that order, within a memory budget. Arrays that are
-needed again soonest are kept, and arrays that no task needs any more are given back at once. Its methods are called
-from one thread; the recipes run on several.
+The prefetcher knows which arrays every device will need, and prepares them in that order, within a memory budget. It
+keeps the arrays that are needed again soonest, and frees arrays at once when no task needs them any more. Its methods
+are called from one thread; the recipes run on several.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from perfsvc.measure.protocol.shared_arrays import Arrays, JobArrays, Recipe, Sh
 from perfsvc.model import DeviceInfo, Role
 
 MOST_THREADS = 12
-"""More threads would only wait for each other: they write memory."""
+"""More threads would only wait for each other, because making arrays is limited by the speed of memory."""
 CORES_LEFT = 2
 """Cores left for the pool and for a worker that queues launches."""
 MOST_KEPT = 400
 """Sets of arrays kept at once. Each is an open file, and a process may have a limited number of open files."""
 HORIZON = 2000
-"""How many upcoming tasks are considered."""
+"""How many upcoming tasks are considered at a time."""
 EXPECTED_ITEM_BYTES = 8
 """References are computed in float64."""
 
@@ -55,13 +55,13 @@ class ArrayOrder:
 
 
 class InputPrefetcher:
-    """Makes arrays on its own threads, so that no worker's time limit waits for them, and keeps them while needed.
+    """Makes arrays on its own threads, outside the time limits of workers, and keeps them while they are needed.
 
     Args:
-        upcoming: for each device, what its queue will order, in that order.
+        upcoming: for each device, the replicas and tasks whose arrays its queue will order, in that order.
         threads: how many recipes run at once.
-        budget_bytes: how much is prepared ahead and kept; a share of the machine's memory by default. An order is
-            served whatever its size.
+        budget_bytes: the size of the arrays to prepare ahead and keep; by default a share of the machine's memory.
+            Arrays that are ordered are made even if they exceed it.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class InputPrefetcher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Wait for the recipes that run, and give all memory back."""
+        """Wait for the recipes that run, and free all memory."""
         self._threads.shutdown(cancel_futures=True)
         for key in tuple(self._arrays):
             self._discard(key)
 
     def order(self, task: Task, replica: int) -> ArrayOrder:
-        """Order the arrays of a task, with the fresh ones in replica 0. The order must be taken or cancelled."""
+        """Order the arrays of a task; in replica 0, order its fresh arrays too. Take or cancel each order."""
         for entries in self._upcoming:
             entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
             if entry is not None:
@@ -116,7 +116,7 @@ class InputPrefetcher:
         self._update()
 
     def drop(self, task: Task) -> None:
-        """Prepare nothing for a task any more, because none of its replicas will be measured."""
+        """Stop preparing arrays for a task, because no further replica of the task will be measured."""
         self._upcoming = [deque(entry for entry in entries if entry[1] is not task) for entries in self._upcoming]
         self._update()
 
@@ -130,7 +130,7 @@ class InputPrefetcher:
                 self._discard(key)
 
     def _wanted(self) -> dict[ArrayKey, Recipe]:
-        """Return the arrays to have in memory: all ordered ones, and as many of the next as the budget allows."""
+        """Return the arrays to have in memory: all ordered arrays, and as many upcoming ones as the budget allows."""
         ordered = {key: order.task for order in self._orders for key in _keys((order.replica, order.task))}
         wanted = {key: task.arrays for key, task in ordered.items()}
         room = self._budget - sum(self._bytes(key, task) for key, task in ordered.items())
@@ -153,7 +153,7 @@ class InputPrefetcher:
         return 0 if arrays.exception() else arrays.result().nbytes
 
     def _make(self, keys: Sequence[ArrayKey], recipe: Recipe) -> None:
-        """Start making what is missing of one recipe: the first arrays before the fresh ones, which wait for them."""
+        """Start making a recipe's missing arrays: first arrays before fresh ones, whose making waits for the first."""
         for key in keys:
             if key not in self._arrays:
                 name, fresh = key
@@ -164,7 +164,7 @@ class InputPrefetcher:
                 self._threads.submit(_fulfil, arrays, make)
 
     def _is_read(self, name: str) -> bool:
-        """Return whether the first arrays of a recipe may be read now, because its fresh arrays are being made."""
+        """Return whether a thread may be reading a recipe's first arrays now, to make its fresh arrays."""
         fresh = self._arrays.get((name, True))
         return fresh is not None and fresh.running()
 
@@ -175,7 +175,7 @@ class InputPrefetcher:
 
 
 def array_threads(devices: Iterable[DeviceInfo]) -> int:
-    """Return how many threads may make arrays while these devices measure: only one if the CPU device does."""
+    """Return how many threads may make arrays while these devices measure; 1 if one of them is the CPU device."""
     if any(device.kind == "cpu" for device in devices):
         return 1
     return max(1, min(MOST_THREADS, len(os.sched_getaffinity(0)) - CORES_LEFT))
@@ -189,7 +189,7 @@ def _keys(upcoming: Upcoming) -> tuple[ArrayKey, ...]:
 
 
 def _interleaved(upcoming: Iterable[Iterable[Upcoming]]) -> Iterator[Upcoming]:
-    """Yield the next entry of every device, then the second entry of every device, and so on."""
+    """Yield the first entry of every device, then the second entry of every device, and so on."""
     return (entry for entries in itertools.zip_longest(*upcoming) for entry in entries if entry is not None)
 
 

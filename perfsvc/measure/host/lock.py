@@ -1,8 +1,8 @@
-"""Locks of this machine: one for each device, so that two perfsvc runs never measure on it at once, and one for nights.
+"""Locks of this machine: one for nights, and one for each device, so that two runs never share a device.
 
-The lock is the kernel's (``flock``) on a file that all users of the machine share. The kernel releases the lock when
-the process that holds it ends, however it ends. The file itself stays: deleting it could leave two processes with a
-lock on two different files.
+A lock is a kernel lock (``flock``) on a file that all users of the machine share. The kernel releases the lock when the
+process that holds it ends, however the process ends. The file itself stays: if it were deleted, two processes could
+hold locks on two different files of the same name.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 from perfsvc.errors import InfrastructureError, NoDeviceError
 
-FOLDER = Path("/tmp/perfsvc-locks")  # noqa: S108 - not ``tempfile.gettempdir``: the same for every user
+FOLDER = Path("/tmp/perfsvc-locks")  # noqa: S108 - the same for every user, unlike ``tempfile.gettempdir``
 """The folder of the lock files, unless ``PERFSVC_LOCKS`` names another."""
 EVERY_USER = 0o666
-"""The permissions of a lock file: every user may lock it and write who holds it."""
+"""The permissions of a lock file: every user may lock it and write the holder's process id into it."""
 PID_BYTES = 20
-"""How much of a lock file is read."""
+"""How many bytes of a lock file are read."""
 
 
 class HostLock:
@@ -27,7 +27,7 @@ class HostLock:
 
     Args:
         name: what is locked.
-        purpose: what the lock prevents, for the error message if it cannot be used.
+        purpose: what the lock prevents, as the error message words it: ``two runs from sharing a GPU``.
     """
 
     _error: type[InfrastructureError] = InfrastructureError
@@ -58,7 +58,7 @@ class HostLock:
                     self._descriptor = descriptor
                     _write(descriptor, str(os.getpid()))
                 else:
-                    os.close(descriptor)  # the file was deleted meanwhile: lock the file that is there now
+                    os.close(descriptor)  # the file was deleted meanwhile: lock the new file
         except OSError as error:
             raise self._error(
                 f"the lock {self._path}, which keeps {self._purpose}, cannot be used: {error.strerror}",
@@ -102,8 +102,8 @@ class DeviceLock(HostLock):
 def _open(path: Path) -> int:
     """Open the lock file, and create it if there is none.
 
-    An existing file is opened without ``O_CREAT``: in a folder like /tmp the kernel refuses that for another user's
-    file, even to root (``fs.protected_regular``). Read permission is enough to lock it.
+    An existing file is opened without ``O_CREAT``: in a folder like /tmp the kernel refuses ``O_CREAT`` for another
+    user's file, even to root (``fs.protected_regular``). Read permission is enough to lock a file.
     """
     flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while True:
@@ -127,14 +127,14 @@ def _require_regular(descriptor: int) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder like /tmp: every user may create files in it, and delete only their own."""
+    """Make the folder with the permissions of /tmp: every user may create files in it, and delete only their own."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(parents=True)
         folder.chmod(0o1777)
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file, and return whether it is locked. The file is closed if it is not, and on any error."""
+    """Lock an open file; return False if another process holds the lock. Close the file unless it was locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,8 +1,8 @@
 """The pool: measures a plan on all its devices at once, one case after the other on each.
 
-A fault costs its case alone. A worker that dies, hangs or loses its device is ended and replaced, and the case that
-caused it is not tried again in this run. If a device cannot be opened any more, its remaining cases fail, or another
-device of the model measures them. Each measurement is yielded as it arrives.
+A fault costs only the case that caused it. A worker that dies, hangs or loses its device is ended and replaced, and the
+case that it was measuring is not tried again in this run. If a device cannot be opened any more, its remaining cases
+fail, or another device of the same model measures them. Each measurement is yielded as it arrives.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ def measure(
         plan: what to measure.
         devices: the devices of the plan by UUID.
         report: receives messages for the user.
-        servers: fork the workers, and stay open. By default this function starts and ends its own.
-        stopping: once it returns true, no case is begun, and the iterator ends when the current cases are measured. The
-            rest of the plan is neither measured nor reported.
+        servers: the fork servers, which the caller ends. By default this function starts and ends its own.
+        stopping: once it returns True, no further case is begun, and the iterator ends when the current cases are
+            measured. The rest of the plan is neither measured nor reported.
 
     Raises:
         NoDeviceError: none of the devices could be opened.
@@ -56,7 +56,7 @@ def measure(
             DeviceQueue(plan, device, selector, prefetcher, servers=servers, report=report, stopping=stopping)
             for device in devices.values()
         ]
-        # They are called in reverse order: all workers are killed before the first wait.
+        # The callbacks run in reverse order, so that all workers are killed before the first wait.
         for end in (DeviceQueue.end, DeviceQueue.kill_workers):
             for queue in queues:
                 exits.callback(end, queue)
@@ -87,12 +87,12 @@ def _work(
 
 
 def _receive(queue: DeviceQueue) -> list[Measurement | OverBudget]:
-    """Return what a worker sent, after sending it the next case: the device need not wait until the result is used."""
+    """Receive a measurement and send the worker its next case before returning, so that the device does not idle."""
     return [*queue.receive(), *queue.advance()]
 
 
 def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: Report) -> Iterator[Measurement]:
-    """Move the cases left on a lost device to other devices of its model; yield failures for those that stay.
+    """Move the cases left on a lost device to other devices of its model; yield a failure for each unmoved case.
 
     All replicas of a moved case are measured anew, because replicas of two devices do not share one level. The case
     that was active when the device was lost has failed and does not move: it may be the cause.

@@ -31,9 +31,9 @@ from perfsvc.model import DeviceInfo, codec
 MESSAGE_LIMIT_S = 30.0
 """Seconds a message may take from its first byte to its last."""
 SHOWN_BYTES = 200
-"""How much of a message that cannot be read is reported."""
+"""How many bytes of an unreadable message are reported."""
 TAIL_BYTES = 2000
-"""How much of a dead worker's output is reported."""
+"""How many bytes of a dead worker's output are reported."""
 
 
 class WorkerHandle:
@@ -43,7 +43,7 @@ class WorkerHandle:
         server: forks the worker.
 
     Attributes:
-        died_with_server: whether the worker was found dead because its fork server died, which is no case's fault.
+        died_with_server: whether the worker died because its fork server died; then no case is at fault.
     """
 
     def __init__(self, server: ForkServer) -> None:
@@ -115,7 +115,7 @@ class WorkerHandle:
     def is_gone(self) -> bool:
         """Return whether the worker has ended since it was dismissed.
 
-        A worker that takes too long to end is killed, and counts as ended if even a kill does not help.
+        A worker that takes too long to end is killed. If it survives the kill, it counts as ended all the same.
         """
         waited_s = time.monotonic() - self._dismissed
         if waited_s > END_LIMIT_S:
@@ -150,7 +150,7 @@ class WorkerHandle:
         return None
 
     def _crash(self) -> CrashError:
-        """Return how the process died, with the end of its output."""
+        """Return an error that describes how the process died, with the end of its output."""
         ended, status = self._wait(), self._process.status
         self.died_with_server = ended and status is None
         if self.died_with_server:
@@ -169,4 +169,4 @@ def _death(*, ended: bool, status: int | None) -> tuple[str, str]:
     name = signal.Signals(-status).name
     if -status == signal.SIGKILL:
         return f"killed by {name}", "see dmesg: the system's out-of-memory killer may have ended it"
-    return f"killed by {name}", "run the kernel under compute-sanitizer: it reads or writes outside its memory"
+    return f"killed by {name}", "run the kernel under compute-sanitizer: it may read or write outside its memory"

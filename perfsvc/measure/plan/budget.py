@@ -10,19 +10,19 @@ from perfsvc.measure.plan.order import Task, devices
 from perfsvc.model import CacheState, OverBudget
 
 LEAST_REPLICAS = 2
-"""A case gets at least this many replicas or none: fewer show nothing of the noise between replicas."""
+"""A case gets at least this many replicas or none, because a single replica shows no noise between replicas."""
 MOST = 2
 """A case gets at most this many times the replicas that were asked for.
 
 Student's interval of a mean reaches t / sqrt(n) standard deviations to each side: 2.48 with three replicas, 1.05 with
-six. Halving it once more takes seventeen, and the time of a night is better spent elsewhere.
+six. Halving the interval once more takes seventeen replicas, and the time of a night is better spent on other cases.
 """
 USUAL_NOISE = 0.005
-"""Relative deviation between replicas, assumed if no case has a known one."""
+"""The relative deviation between replicas that is assumed if it is known for no case."""
 LEAST_NOISE = 0.0001
-"""Smaller deviations count as this one: a few replicas may agree by chance."""
+"""Smaller deviations count as this deviation, because a few replicas may agree by chance."""
 LEAST_COST_S = 0.001
-"""Seconds of a replica; smaller costs count as this one."""
+"""The smallest cost of a replica in seconds; smaller costs count as this cost."""
 DAY = timedelta(days=1)
 
 BudgetKey = tuple[str, str, CacheState]
@@ -31,10 +31,10 @@ BudgetKey = tuple[str, str, CacheState]
 
 @dataclass(frozen=True, slots=True)
 class CostHistory:
-    """What earlier runs measured of a case on one device in one cache state; None for values they do not have.
+    """What earlier runs measured of a case on one device in one cache state; unknown values are None.
 
     Attributes:
-        cost_s: seconds of a replica.
+        cost_s: seconds that a replica takes.
         between: relative standard deviation between replicas.
         last: when the case was last measured; None if never.
     """
@@ -73,15 +73,16 @@ def divide(
 ) -> Division:
     """Divide the budget of each device among its tasks.
 
-    Cases that were never measured come first, then those that have waited longest. Each gets the least useful number of
-    replicas, or none. The remaining time goes to further replicas where they narrow the interval of a level most.
+    Cases that were never measured come first, then the cases that have waited longest. Each case gets
+    ``LEAST_REPLICAS`` or none. The remaining time goes to further replicas of the cases whose intervals they narrow
+    most.
 
     Args:
         tasks: every case on every device.
         past: the history of the cases; a case that is missing was never measured.
         budget_s: seconds for each device.
         replicas: how many replicas of each case the user asked for.
-        now: the present, up to which the waiting of cases is counted.
+        now: the present time; a case has waited from its last measurement until now.
     """
     least, most = min(LEAST_REPLICAS, replicas), MOST * replicas
     divided: dict[int, int] = {}
@@ -104,7 +105,7 @@ def divide(
 
 
 def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> list[_Share]:
-    """Return the tasks of one device with their cost and noise; an unknown value is the median of the known ones.
+    """Return the tasks of one device with their cost and noise; the median of known values replaces unknown ones.
 
     If no cost is known at all, a replica is assumed to take the longest time for which its case may be sampled.
     """
@@ -132,13 +133,13 @@ def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) 
 
 
 def _priority(share: _Share, now: datetime) -> tuple[bool, int, float, str, CacheState]:
-    """Return the sort key of a case: by days since it was last measured, and cheap ones first among equal days."""
+    """Return the sort key of a case: never measured first, then by the days that it has waited, then the cheapest."""
     days = 0 if share.last is None else round((now - share.last) / DAY)
     return share.last is not None, -days, share.cost_s, share.task.record.case.id, share.task.cache
 
 
 def _spend(shares: Sequence[_Share], left_s: float, most: int) -> None:
-    """Add replicas one by one, each where it gains most, until no further replica fits."""
+    """Add replicas one by one, each to the task that gains most from it, until no further replica fits."""
     waiting = [(-share.gain, number, share) for number, share in enumerate(shares) if share.replicas < most]
     heapq.heapify(waiting)
     while waiting:

@@ -24,9 +24,9 @@ class Task:
     Attributes:
         modules: the binaries, in the order of ``record.modules``.
         arrays: how to make the inputs and references.
-        bench: the text of the benchmark file if a step calls into it. It is the text and not the path, so that a case
-            of an earlier night calls the code of that night.
-        python_modules: names and texts of modules that the benchmark file imports instead of today's.
+        bench: the text of the benchmark file if a step calls its functions. It is the text and not the path, so that a
+            case of an earlier night calls the code of that night.
+        python_modules: names and texts of modules; the benchmark file imports them, and not today's files.
         replicas: how many replicas measure the task; None for the number of the plan.
     """
 
@@ -55,12 +55,12 @@ class Plan:
         tasks: every case on every device that measures it.
         replicas: how many fresh processes measure each task that has no number of its own.
         seed: decides the order.
-        limit_s: seconds a case may take in one replica before its worker is killed. Waiting for a disturbed device to
-            recover comes on top.
+        limit_s: seconds a case may take in one replica before its worker is killed. The time that the worker waits for
+            a disturbed device to recover does not count.
         first: tasks that a device measures before all others, once, in its first replica.
         helper_kernels: the binary of each device's helper kernels, by UUID; a device that needs none is missing.
         spread: how the tasks were assigned to devices. With ``each-model``, another device of the model takes over
-            the tasks of a lost one.
+            the tasks of a lost device.
         budget_s: seconds after which a device begins no further case; None for no limit.
         measured: what a resumed run has measured already. The order of the remaining cases does not depend on it.
     """
@@ -102,11 +102,11 @@ class Plan:
 class AlternatingPlan(Plan):
     """A plan of A/B pairs: two tasks on one device, each measured in a fresh process every time.
 
-    ``replicas`` counts the pairs. Pairs come by twos, one in either order (A B B A), so that a drift of the device from
-    process to process weighs on both sides alike. For every two pairs the seed decides anew which task begins, so that
-    no periodic disturbance always falls on the same side.
+    ``replicas`` counts the pairs. Every second pair has the opposite order (A B B A), so that a slow drift of the
+    device affects both tasks alike. For every two pairs the seed decides anew which task begins, so that a periodic
+    disturbance does not always hit the same task.
 
-    The number of a replica is the position of its process in the whole order, from 0.
+    A replica's number is the position of its process in the whole order, from 0.
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
@@ -122,7 +122,7 @@ class AlternatingPlan(Plan):
 
 
 def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
-    """Return the UUIDs of the devices that have tasks, each once, in order."""
+    """Return the UUIDs of the devices that have tasks, each once, in the order of the tasks."""
     return tuple(dict.fromkeys(task.device for task in tasks))
 
 
@@ -137,7 +137,7 @@ def spread(tasks: Sequence[Task], infos: Iterable[DeviceInfo], how: Spread) -> t
     if how == "each-device":
         return tuple(tasks)
     models = {device.uuid: device.model for device in infos}
-    candidates: dict[str, dict[TaskKey, list[str]]] = {}  # by model and case
+    candidates: dict[str, dict[TaskKey, list[str]]] = {}  # devices by model and case
     for task in tasks:
         candidates.setdefault(models[task.device], {}).setdefault(task.key, []).append(task.device)
     homes = {model: assign_devices(cases) for model, cases in candidates.items()}
@@ -145,11 +145,11 @@ def spread(tasks: Sequence[Task], infos: Iterable[DeviceInfo], how: Spread) -> t
 
 
 def assign_devices(candidates: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
-    """Assign each case to one of its candidate devices (UUIDs), about as many cases to each device.
+    """Assign each case to one of its candidate devices (UUIDs), and about the same number of cases to each device.
 
-    A case goes to its ``home_device`` or, if that device is full, to the next best. So the same cases go to the same
-    devices every night, and a case that comes or goes moves few others: consistent hashing with bounded loads,
-    Mirrokni, Thorup and Zadimoghaddam (2018), SODA.
+    A case goes to its ``home_device`` or, if that device is full, to the next best device. So the same cases go to the
+    same devices every night, and adding or removing a case moves few others. The method is consistent hashing with
+    bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018, SODA).
     """
     all_devices = {device for devices_of_case in candidates.values() for device in devices_of_case}
     room = dict.fromkeys(all_devices, -(-len(candidates) // max(1, len(all_devices))))
@@ -164,9 +164,9 @@ def assign_devices(candidates: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey,
 def home_device(key: TaskKey, candidates: Iterable[str]) -> str:
     """Return the candidate device (UUID) that a case in a cache state belongs to.
 
-    The choice depends neither on the order of the candidates nor on the other cases, and a device that comes or goes
-    moves only its own cases: the rendezvous hashing of Thaler and Ravishankar (1998), Using name-based mappings to
-    increase hit rates, IEEE/ACM Transactions on Networking 6(1).
+    The choice depends neither on the order of the candidates nor on the other cases. Adding or removing a device moves
+    only the cases of that device. The method is the rendezvous hashing of Thaler and Ravishankar (1998), Using
+    name-based mappings to increase hit rates, IEEE/ACM Transactions on Networking 6(1).
     """
     return max(candidates, key=lambda device: _rank(key, device))
 

@@ -32,9 +32,9 @@ class Sampling:
             this share of the median.
         samples: sampling also stops after this many samples.
         seconds: sampling also stops after this time, cache eviction and everything else included.
-        least: ``precision`` stops sampling no earlier than after this many samples.
-        least_s: ``precision`` stops sampling no earlier than after this many seconds: less would save little compared
-            with what a replica costs anyway.
+        least: the number of samples from which on ``precision`` may stop sampling.
+        least_s: the seconds from which on ``precision`` may stop sampling. An earlier stop would save little compared
+            with the other costs of a replica.
         evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
         energy: also measure the energy of a sample.
         recovery_s: seconds that a case waits in total for a disturbed device to recover.
@@ -96,12 +96,13 @@ class CaseJob:
     shared memory that holds the inputs and references, and with a second one if there are fresh arrays.
 
     Attributes:
-        array_name: equal for cases that share their arrays, so that a device that still holds them skips the upload.
-        fresh_arrays: other inputs and their references, for the check after timing. None: that check uses the first
-            inputs again. Inputs without references: the check only requires that the result changes.
+        array_name: the same for all cases that share their arrays. If the device still holds arrays of this name, they
+            are not uploaded again.
+        fresh_arrays: other inputs and their references, for the check after timing. If this is None, the check uses the
+            first inputs again. If there are only inputs, the check requires no more than a changed result.
         checked: the result that passed its check in an earlier replica of the run; None if there is none.
-        bench: the text of the benchmark file if a step calls into it.
-        python_modules: names and texts of modules that the file imports instead of today's.
+        bench: the text of the benchmark file if a step calls its functions.
+        python_modules: names and texts of modules; the benchmark file imports them, and not today's files.
     """
 
     record: ReplayRecord
@@ -120,7 +121,7 @@ class CaseJob:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Anything the parent sends."""
+    """Any message that the parent sends."""
 
     body: Open | CaseJob
 
@@ -162,7 +163,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Anything a worker sends."""
+    """Any message that a worker sends."""
 
     body: Ready | Refused | Measured
 
@@ -242,7 +243,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
     while view:
         received = peer.recv_into(view)
         if not received:
-            message = "the peer closed within a message"
+            message = "the peer closed the socket within a message"
             raise EOFError(message)
         view = view[received:]
     return bytes(buffer)

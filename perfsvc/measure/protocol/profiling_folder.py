@@ -1,7 +1,8 @@
 """The folder of a profiling launch: a fresh process that launches a case once, for a profiler to look at.
 
-The folder holds everything the process needs, because a profiler stands between it and the parent: not every profiler
-passes sockets and file descriptors on. The process is ``perfsvc.measure.worker.profiling_launch``.
+The parent starts a profiler, which starts the process. The folder holds everything that the process needs, because not
+every profiler passes sockets and file descriptors on to the program that it starts. The process runs
+``perfsvc.measure.worker.profiling_launch``.
 """
 
 import os
@@ -69,7 +70,7 @@ def write(
     inputs: Arrays,
     launch: int | None = None,
 ) -> None:
-    """Write the folder of a profiling launch. It leaves out the Python steps and the metrics of the case."""
+    """Write the folder of a profiling launch, without the Python steps and the metrics of the case."""
     steps = tuple(step for step in record.steps if not isinstance(step, Call | HostMetric))
     arrays = share(inputs, {})
     try:
@@ -113,7 +114,7 @@ def read_report(folder: Path) -> LaunchReport | None:
 
 
 def command(folder: Path) -> list[str]:
-    """Return the command line of the process, without a profiler; it names Python by its full path."""
+    """Return the command line of the process, without a profiler and with the full path of Python."""
     return [*python_module("perfsvc.measure.worker.profiling_launch"), str(folder)]
 
 

@@ -26,14 +26,14 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """How to make the arrays of a case. Any thread may call the functions, and call them again for discarded arrays.
+    """How to make the arrays of a case. Any thread may call the functions, and again if the arrays were discarded.
 
     Attributes:
         name: equal for cases that share their arrays.
         make: returns the inputs and the expected results; raises ``SuiteError``.
         make_fresh: returns other inputs and their expected results for the check after timing; both are empty if there
-            are no other inputs. Its argument returns the first inputs, and waits until they are made. None if the case
-            has no such check.
+            are no other inputs. Its argument is a function that waits for the first inputs and returns them.
+            ``make_fresh`` is None if the case has no check with other inputs.
     """
 
     name: str
@@ -56,7 +56,7 @@ class SharedArrays:
 
 @dataclass(frozen=True, slots=True)
 class JobArrays:
-    """The arrays of one job and their name, with the fresh arrays if the job's replica checks with them."""
+    """The arrays of one job and their name, with the fresh arrays if the job's replica uses them in its check."""
 
     name: str
     first: SharedArrays
@@ -73,7 +73,7 @@ class MappedArrays:
 
     Args:
         descriptors: ``JobArrays.descriptors``; they may be closed afterwards.
-        job: has the layout of the arrays.
+        job: the job, which describes the layout of the arrays.
     """
 
     def __init__(self, descriptors: Sequence[int], job: CaseJob) -> None:

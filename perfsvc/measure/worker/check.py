@@ -35,10 +35,10 @@ class ResultCheck:
     Args:
         device: where the results are.
         job: the case.
-        arrays: its inputs and references.
+        arrays: the inputs and references of the case.
         cache: keeps the inputs and references on the device.
-        memory: the case's buffers.
-        program: its steps.
+        memory: the buffers of the case.
+        program: the steps of the case.
 
     Attributes:
         seconds: the time spent on checking so far.
@@ -107,7 +107,7 @@ class ResultCheck:
                     self._require_changed()
             if not self._arrays.fresh_expected:
                 self._run_again(self._arrays.inputs, self._arrays.expected, "first")
-                if self._memory.digests(*RESULTS) != self._first:  # perhaps right: sums in another order differ
+                if self._memory.digests(*RESULTS) != self._first:  # may still be right: a sum in another order differs
                     self._require_right(self._arrays.expected, "first")
             if self._program.calls and self._job.record.kind is Kind.KERNEL:
                 self._require_on_stream(typical_s)
@@ -125,12 +125,12 @@ class ResultCheck:
         self._program.set_constants()
 
     def _require_intact(self, inputs: Mapping[str, str]) -> None:
-        """Raise ``ResultError`` if an input no longer has its digest; do nothing if ``inputs`` is empty."""
+        """Raise ``ResultError`` if an input no longer has its digest in ``inputs``; do nothing if that is empty."""
         for name, digest in self._memory.digests(Role.INPUT).items() if inputs else ():
             if digest != inputs[name]:
                 raise ResultError(
                     f"the case wrote to its input {name!r}",
-                    cure="write only to outputs and scratch; an array changed in place is both input and output",
+                    cure="write only to outputs and scratch; declare an array changed in place as input and as output",
                 )
 
     def _require_right(self, expected: Arrays, which: str) -> None:
@@ -166,8 +166,9 @@ class ResultCheck:
         ]
         if self._device.uses_other_streams(self._program.queue, PATIENCE * typical_s + PATIENCE_S, watched):
             raise ResultError(
-                "the case works on another stream than the one it was given, so that its time is not what was measured",
-                cure="queue all work on the stream that the function is called with, or make it kind='pipeline'",
+                "the case works on another stream than the one it was given, so its work was not timed",
+                cure="queue all work on the stream that the function is called with, or set the variant's "
+                "kind='pipeline'",
             )
 
     @contextlib.contextmanager
@@ -196,7 +197,7 @@ def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
     """
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     chunks = [slice(start, start + CHUNK) for start in range(0, flat_ref.size, CHUNK)]
-    # This ends at the first chunk that differs: mostly the first of all.
+    # The comparison ends at the first chunk that differs, which is mostly chunk 0.
     if all((flat_out[chunk] == flat_ref[chunk]).all() for chunk in chunks):
         return Error(0.0, 0.0)
     rms = _rms(flat_ref)
@@ -233,11 +234,11 @@ def _precise(values: NDArray[Any]) -> NDArray[Any]:
 def _rms(values: NDArray[Any]) -> float:
     """Return the root mean square of the finite values; 0 if there are none."""
     chunks = [values[start : start + CHUNK] for start in range(0, values.size, CHUNK)]
-    # einsum and not a dot product: BLAS would start threads that disturb what is being timed.
+    # einsum and not a dot product, for which BLAS would start threads that disturb what is being timed.
     squares = sum(float(np.einsum("i,i->", chunk, chunk.conj()).real) for chunk in map(_precise, chunks))
     if 0 < squares < np.inf:
         return float(np.sqrt(squares / values.size))
-    # Something is not finite, or its square overflows or vanishes.
+    # A value is not finite, or the square of a value overflows or becomes zero.
     sizes = np.abs(_precise(values))
     finite = sizes[np.isfinite(sizes)]
     scale = float(finite.max(initial=0.0))

@@ -41,7 +41,7 @@ def main(descriptor: int, parent: int, serve: Serve | None = None) -> int:
     serve = serve or _import_worker()
     sys.stdout.flush()  # otherwise each worker would print once more what an import has printed
     gc.collect()
-    gc.freeze()  # a collection in a worker need not touch, and so copy, the pages it shares with the others
+    gc.freeze()  # so that collections in workers do not touch, and so copy, the pages that workers share
     with socket.socket(fileno=descriptor) as parents:
         worker_socket = _Server(parents).serve()
     if worker_socket is None:
@@ -74,9 +74,9 @@ class _Server:
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> socket.socket | None:
-        """Return the socket of the worker that this process has become, or None in the server when it is done."""
+        """Fork a worker for each request; return the worker's socket in a worker, and None in the server at its end."""
         connected = True
-        with selectors.PollSelector() as selector:  # a fork does not share it, as it would share epoll's
+        with selectors.PollSelector() as selector:  # not epoll, because forks would share it
             selector.register(self._parents, selectors.EVENT_READ)
             selector.register(self._child_ended, selectors.EVENT_READ)
             while connected or self._status_sockets:
@@ -100,7 +100,7 @@ class _Server:
         status_socket = socket.socket(fileno=status)
         try:
             pid = os.fork()
-        except OSError:  # report a process that started and ended at once
+        except OSError:  # reported as if a process had started and ended at once
             os.write(output, traceback.format_exc().encode())
             _report(status_socket, 0)
             _report(status_socket, 1)

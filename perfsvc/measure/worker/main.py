@@ -46,12 +46,12 @@ CACHE_SHARE = 0.25
 
 
 def prepare() -> None:
-    """Build the codecs of the messages, in the fork server, so that no worker has to."""
+    """Build the codecs of the messages in the fork server, so that no worker has to build them."""
     codec.prepare(Request, Reply)
 
 
 def serve(parent: socket.socket) -> int:
-    """Open the device that the first message names, and measure until the parent hangs up; returns the exit status."""
+    """Open the device that the first message names, and measure until the socket closes; return the exit status."""
     opening = messages.receive(parent)
     if opening is None:  # the worker is not needed any more
         return 0
@@ -80,9 +80,9 @@ def serve(parent: socket.socket) -> int:
 def _open(frame: messages.Frame) -> Device:
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
-        raise LaunchError("the worker was sent a job before it had a device", cure="report it: perfsvc itself failed")
+        raise LaunchError("the worker was sent a job before it had a device", cure="report this error of perfsvc")
     if request.visible:
-        os.environ[VISIBLE] = request.visible  # the driver reads it when it starts, which it has not yet
+        os.environ[VISIBLE] = request.visible  # in time: the driver reads it when it starts
     (helper_kernels,) = frame.blobs
     return open_device(request.device, helper_kernels)
 
@@ -107,7 +107,7 @@ def _measure_frame(device: Device, frame: messages.Frame, cache: DeviceArrayCach
             traceback.print_exc()
             failure = LaunchError(
                 f"perfsvc itself failed: {type(error).__name__}: {error}",
-                cure="report it with the benchmark file; nothing else of the run is lost",
+                cure="report this error with the benchmark file; the run loses no other case",
             )
             measurement = without_samples(job.record.case, device.info.uuid, job.replica, job.cache, failure)
             return Measured(measurement, usable=False)
@@ -119,7 +119,7 @@ def _measure_frame(device: Device, frame: messages.Frame, cache: DeviceArrayCach
 def measure(
     device: Device, job: CaseJob, modules: Sequence[bytes], arrays: MappedArrays, cache: DeviceArrayCache
 ) -> Measured:
-    """Measure one case. An error of the case becomes its measurement.
+    """Measure one case. If the case fails, its measurement holds the error.
 
     Args:
         device: an open device.
@@ -167,7 +167,7 @@ def _measure(
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
-        with _launches(job) as launched:  # what a tuner has tried before is no part of the case
+        with _launches(job) as launched:  # without what a tuner tried before
             check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}
@@ -206,7 +206,7 @@ def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:
 
 
 def _python_code(job: CaseJob, launched: Sequence[Any]) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
-    """Return what the Python functions of a case ran with, the files that this names, and a note if it is unknown."""
+    """Return the ``PythonCode`` of a case, the files that it names by digest, and a note if both are unknown."""
     names = _called(job)
     if not names:
         return None, {}, ""
@@ -216,11 +216,11 @@ def _python_code(job: CaseJob, launched: Sequence[Any]) -> tuple[PythonCode | No
         return *python_code(job.bench, names, launched), ""
     except Exception as error:  # noqa: BLE001 - the measurement is right without it
         traceback.print_exc()
-        return None, {}, f"what its Python code ran with is unknown: {type(error).__name__}: {error}"
+        return None, {}, f"the packages and kernels of its Python code are unknown: {type(error).__name__}: {error}"
 
 
 def _host_metrics(returned: Sequence[Any], from_buffers: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics of a host variant: those its Python functions returned, and those read from its buffers."""
+    """Return the metrics of a host variant, from the results of its Python functions and from its buffers."""
     from_functions = {
         str(name): value for result in returned if isinstance(result, Mapping) for name, value in result.items()
     }

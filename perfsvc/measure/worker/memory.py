@@ -20,7 +20,7 @@ POISON = 0xFF
 
 
 class CaseMemory:
-    """The buffers of one case by name, each between two guard bands. A context manager: they exist inside ``with``.
+    """The buffers of one case by name, each between two guard bands. They exist inside the ``with`` block.
 
     Args:
         device: the device that has the memory.
@@ -61,7 +61,7 @@ class CaseMemory:
             raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # A lost context has no memory to free, and trying would hide the error that lost it.
+        # A lost context has no memory to free. An attempt to free it would fail and hide the first error.
         if not (isinstance(error, LaunchError) and error.fatal):
             self._free()
 
@@ -78,7 +78,7 @@ class CaseMemory:
         return self._nbytes[name]
 
     def reset(self, load: Callable[[str, int], None]) -> None:
-        """Prepare the buffers for a first launch: load inputs with ``load(name, address)``, and poison all others."""
+        """Prepare all buffers for a first launch: load inputs with ``load(name, address)``, and poison the others."""
         for name, buffer in self._buffers.items():
             if buffer.role in {Role.INPUT, Role.INOUT}:
                 load(name, self.address(name))
@@ -93,7 +93,7 @@ class CaseMemory:
         return out
 
     def write(self, name: str, values: NDArray[Any]) -> None:
-        """Replace the buffer's content, converting to its dtype."""
+        """Replace the buffer's content with ``values``, converted to the buffer's dtype."""
         array = self._buffers[name].array
         self._device.upload(
             self.address(name), np.ascontiguousarray(np.broadcast_to(values, array.shape), dtype=array.dtype)

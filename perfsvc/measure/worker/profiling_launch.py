@@ -1,8 +1,9 @@
 """The process that a profiler runs: it launches a case once, inside the NVTX range that the profiler watches.
 
-``python -m perfsvc.measure.worker.profiling_launch FOLDER``, with a ``perfsvc.measure.protocol.profiling_folder``. The
-steps of a sample run with one launch inside the range: the requested launch or, without a request, the longest, which
-two runs before find. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
+The command is ``python -m perfsvc.measure.worker.profiling_launch FOLDER``; see
+``perfsvc.measure.protocol.profiling_folder`` for the folder. The steps of a sample run with one launch inside the
+range: the requested launch or, without a request, the longest launch, which is found in two earlier runs of the steps.
+No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from perfsvc.measure.worker.program import Program
 from perfsvc.model import Launch
 
 Around = Callable[[int], AbstractContextManager[object]]
-"""Returns the context of a launch, given its number among the case's launches."""
+"""Returns the context manager that encloses a launch, given the launch's number in the case."""
 
 
 def main(folder: Path) -> int:
@@ -47,7 +48,7 @@ def _launch(loaded: LoadedLaunch) -> LaunchReport:
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that does")
     if request.visible:
-        os.environ[VISIBLE] = request.visible  # the driver reads it when it starts, which it has not yet
+        os.environ[VISIBLE] = request.visible  # in time: the driver reads it when it starts
     with (
         contextlib.closing(open_device(request.device, loaded.helper_kernels)) as device,
         CaseMemory(device, record.buffers) as memory,
@@ -71,7 +72,7 @@ class _Steps:
     def longest_launch(self) -> int:
         """Run the steps twice and return which launch took longest.
 
-        The host's clock is good to some ten microseconds. The choice between launches closer than that is arbitrary.
+        The host's clock is accurate to some ten microseconds. If two launches differ by less, the choice is arbitrary.
         """
         seconds: dict[int, float] = {}
 

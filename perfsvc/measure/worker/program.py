@@ -135,7 +135,7 @@ def _metric(step: HostMetric, memory: CaseMemory) -> float:
     value = float(_REDUCE[step.operation](memory.read(step.buffer).astype(np.float64)))
     if not math.isfinite(value):
         raise LaunchError(
-            f"the metric {step.name!r} is {value:g}: the {step.operation} of the buffer {step.buffer!r}",
+            f"the metric {step.name!r}, the {step.operation} of the buffer {step.buffer!r}, is {value:g}",
             cure="write every element of that buffer at each launch",
         )
     return value

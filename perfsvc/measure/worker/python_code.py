@@ -24,14 +24,14 @@ from perfsvc.model import Package, PythonCode, TritonKernel, digest
 from perfsvc.suite.python_source import imports
 
 COMPUTING = re.compile(r"(cuda|cupy|jax|llvmlite|mkl|numba|numpy|nvidia|nvmath|pytorch|torch|triton)", re.IGNORECASE)
-"""Of what an imported package requires, the packages that compute or compile; others cannot change a kernel's time."""
+"""The packages that compute or compile. Other requirements of an imported package cannot change a kernel's time."""
 
 VARIABLES = re.compile(
     r"(CUBLAS|CUDNN|CUPY|DISABLE_LLVM|DISABLE_PTXAS|NUMBA|PYTORCH|TORCH|TORCHINDUCTOR|TRITON)_|NVIDIA_TF"
 )
-"""The beginnings of environment variables with which packages choose or compile other code."""
+"""The prefixes of environment variables that change which code packages choose or compile."""
 PLACES = re.compile(r"_(DIR|FILE|HOME|PATH|ROOT)$")
-"""The ends of variables that only name a place."""
+"""The suffixes of environment variables that only name a folder or a file."""
 
 CUDA_LIBRARY = re.compile(r"/lib(cu\w+|nv\w+|nccl)\.so[\d.]*$")
 OF_THE_DRIVER = re.compile(r"/lib(cuda|cudadebugger|nvidia-[\w-]+)\.so")
@@ -40,7 +40,7 @@ Files = dict[str, bytes]
 
 
 def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] = ()) -> tuple[PythonCode, Files]:
-    """Return what the functions of a benchmark file ran with in this process, and the files that it names by digest.
+    """Return the ``PythonCode`` of a benchmark file's functions in this process, and the files it names, by digest.
 
     Args:
         bench: the text of the benchmark file, whose functions have run.
@@ -76,7 +76,7 @@ def _is_read_by_packages(name: str) -> bool:
 
 
 def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None:
-    """Add an imported module: its package with what that requires, or its text and what it imports in turn."""
+    """Add an imported module: its package with the package's requirements, or its text and the modules it imports."""
     top = name.partition(".")[0]
     module = sys.modules.get(name)
     if top in sys.stdlib_module_names or top == "perfsvc" or module is None or name in texts:
@@ -93,7 +93,7 @@ def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None
 
 
 def _add_package(found: Distribution, packages: dict[str, Package]) -> None:
-    """Add a package and, of what it requires, what computes or compiles."""
+    """Add a package and its requirements that compute or compile."""
     name = _normal(found.metadata["Name"])
     if name in packages:
         return
@@ -113,7 +113,7 @@ def _normal(name: str) -> str:
 
 @cache
 def _distribution_of(top: str) -> Distribution | None:
-    """Return the distribution that a top-level module was installed by; None if it was installed by none."""
+    """Return the distribution that installed a top-level module; None if no distribution installed it."""
     location = _location(sys.modules.get(top))
     if location is None:
         return None
@@ -130,7 +130,7 @@ def _distribution_of(top: str) -> Distribution | None:
 
 
 def _tops_of(record: str) -> set[str]:
-    """Return the top-level modules of a package by its list of files."""
+    """Return the top-level modules in a package's list of installed files."""
     return {line.partition("/")[0].partition(".")[0] for line in record.splitlines()}
 
 
@@ -139,7 +139,7 @@ def _installed(found: Distribution, location: Path) -> bool:
 
 
 def _location(module: ModuleType | None) -> Path | None:
-    """Return the file of a module, or the folder of a package without one; None for built-in modules."""
+    """Return the file of a module, or the folder of a package that has no file; None for built-in modules."""
     file = getattr(module, "__file__", None)
     if file:
         return Path(file).resolve()
@@ -158,7 +158,7 @@ def _text_of(module: ModuleType) -> str | None:
 
 
 def _libraries() -> Iterator[Package]:
-    """Yield the CUDA libraries that this process has loaded from outside Python packages, by the names of the files."""
+    """Yield the CUDA libraries that this process has loaded from outside Python packages, found by their file names."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -174,9 +174,9 @@ def _libraries() -> Iterator[Package]:
 
 @contextlib.contextmanager
 def launches() -> Iterator[list[Any]]:
-    """Collect each kernel that Triton launches in the block; nothing if Triton is not loaded or works in another way.
+    """Collect the kernels that Triton launches in the block; the list stays empty without Triton 3.
 
-    Every launch of Triton 3 asks the compiled kernel for ``launch_metadata``.
+    Every launch of Triton 3 calls ``launch_metadata`` of the compiled kernel, which this function replaces.
     """
     launched: list[Any] = []
     compiler = sys.modules.get("triton.compiler.compiler")
@@ -203,7 +203,7 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "en
 
 
 def _described(kernel: Any) -> tuple[TritonKernel, bytes]:
-    """Return a compiled kernel of Triton as it is stored, and its cubin. What this Triton does not tell is empty."""
+    """Return the description of a compiled Triton kernel, and its cubin. Fields that Triton does not give are empty."""
     metadata = _as_dict(getattr(kernel, "metadata", None))
     source = getattr(kernel, "src", None)
     function = getattr(source, "fn", None)

@@ -13,7 +13,7 @@ SHORT_S = 10e-6
 WORTH_A_NOTE = 0.2
 """The share of the median that the timer overhead must exceed to be noted."""
 NEAR_TIMER_OVERHEAD = "a large share of the time is the timer's own overhead (timer_overhead_s, back_to_back_s)"
-"""The note has no numbers: they differ from replica to replica and from case to case, and the metrics have them."""
+"""The note has no numbers, because they differ between replicas and between cases. The metrics have the numbers."""
 
 _COUNT = 200
 """Samples for the metrics of a short kernel."""
@@ -28,7 +28,7 @@ def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
 
 
 def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
-    """Return ``registers`` per thread of the kernel that uses most; empty if no binary has the number."""
+    """Return ``registers`` per thread of the kernel that uses the most; empty if no binary has the number."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
     counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
@@ -40,7 +40,7 @@ def short_kernel(
 ) -> tuple[dict[str, float], str]:
     """Time a short kernel without events between its launches, and the events without a kernel.
 
-    Both need the blocking kernel: without it, a short kernel waits for the host.
+    Both measurements need the blocking kernel: without it, a short kernel waits for the host.
 
     Returns:
         ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; both are
@@ -61,6 +61,6 @@ def short_kernel(
 def energy(device: Device, sample: Callable[[], None], batches: BatchTaker) -> tuple[dict[str, float], str]:
     """Return ``energy_j`` of a sample, or a note why there is none."""
     if not batches.blocked:
-        return {}, "no energy: it is counted over samples behind the blocking kernel"
+        return {}, "no energy: it is measured only for samples behind the blocking kernel"
     joules = device.energy(sample, _ENERGY_S)
     return ({}, "this device does not count energy") if joules is None else ({"energy_j": joules}, "")

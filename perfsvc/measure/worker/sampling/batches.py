@@ -17,16 +17,16 @@ FELL_BEHIND = "the host fell behind: the blocking kernel ended by itself"
 SYNCHRONISES = "timed without the blocking kernel, since the work synchronises with the host"
 
 BATCH_S = 0.05
-"""Seconds that a batch may last, so that the conditions of the device are read this often."""
+"""Seconds that a batch may last. The device's conditions are read once in each batch, so at least this often."""
 TIMEOUTS_ALONE = 2
-"""How often in a row the blocking kernel must end by itself on the first sample of a batch to show that the sample's
-own host code waits for the device."""
+"""If the blocking kernel ends by itself on the first sample of this many batches in a row, the sample's own host code
+waits for the device."""
 FIRST_REST_S = 0.5
-"""Seconds of a case's first rest for a disturbed device."""
+"""Seconds of the first rest that a case gives a disturbed device."""
 LONGEST_REST_S = 8.0
 
 _UNKNOWN_OPERATIONS = 8
-"""Assumed operations of a sample if they are not known. If it queues more, the blocking kernel times out."""
+"""Operations of a sample if the number is unknown. If the sample queues more, the blocking kernel times out."""
 _EVENTS = 2
 """Operations that time a sample."""
 _EVICTION = 2
@@ -42,14 +42,14 @@ class BatchTaker:
     Args:
         device: the device that runs the samples.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for the work.
-        clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
+        clock: ``device`` times samples by events behind the blocking kernel; ``host`` by the host's clock, end to end.
         evict_bytes: as ``Device.batch`` takes it.
         operations: how many operations a sample queues; None if that is not known.
 
     Attributes:
         blocked: whether the next batch is queued behind the blocking kernel.
-        lost_s: seconds lost with blocking kernels that ended by themselves.
-        note: why samples are timed by the device's clock without the blocking kernel; empty if they are not.
+        lost_s: seconds lost in batches whose blocking kernel ended by itself.
+        note: why samples of the device's clock do without the blocking kernel; empty if they do not, or for ``host``.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class BatchTaker:
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
-        """Halve later batches after one of ``count`` samples fell behind; ``alone``: it did so on its first sample."""
+        """Halve later batches after a batch of ``count`` samples fell behind; ``alone`` if on its first sample."""
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
         if self._timeouts_alone == TIMEOUTS_ALONE:
@@ -115,7 +115,7 @@ class BatchTaker:
     def _stop_blocking(self, note: str) -> None:
         self.blocked = False
         self.note = note
-        self._fitting = _UNLIMITED  # the device takes samples as they come
+        self._fitting = _UNLIMITED  # the device runs samples as soon as they are queued
 
 
 def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
@@ -124,7 +124,7 @@ def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
         return _UNLIMITED
     if operations is None:
         return max(1, _fitting(depth, _UNKNOWN_OPERATIONS, evict=evict))
-    # With a warm cache, one more sample comes first.
+    # With a warm cache, an additional sample fills the cache first.
     before = _BATCH_OPERATIONS if evict else _BATCH_OPERATIONS + operations
     return max(0, depth - before) // (operations + _EVENTS + (_EVICTION if evict else 0))
 
@@ -133,7 +133,7 @@ def _require_possible(batch: Batch) -> None:
     for seconds in batch.samples_s:
         if not 0 < seconds < math.inf:
             raise LaunchError(
-                f"the clock gave {seconds:g} s for a sample", cure="choose a larger point: it is over too soon"
+                f"the clock gave {seconds:g} s for a sample", cure="choose a larger point, which takes longer"
             )
 
 
@@ -143,7 +143,7 @@ def _require_possible(batch: Batch) -> None:
 def disturbances(conditions: Conditions) -> tuple[str, ...]:
     """Return what disturbed a batch that was taken under these conditions; empty if nothing did.
 
-    A GPU at its power limit is not disturbed: the measured load took it there, and would again.
+    A GPU at its power limit is not disturbed: the measured load itself takes it to the limit, every time.
     """
     causes = [str(slowdown) for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP]
     if conditions.others:
@@ -162,8 +162,8 @@ def _listed(numbers: Sequence[int]) -> str:
 class Recovery:
     """Lets a device rest until nothing disturbs it any more.
 
-    Each rest is twice as long as the one before, over all waits of a case: a device that cools while it idles and is
-    too hot again as soon as it works needs a longer rest.
+    Each rest of a case is twice as long as the one before. A device may cool while it idles and be too hot again as
+    soon as it works; it then needs a longer rest.
 
     Args:
         device: the device.
@@ -177,7 +177,7 @@ class Recovery:
         self._device = device
         self._limit_s = limit_s
         self._rest_s = FIRST_REST_S
-        self._causes: dict[str, str] = {}  # by their text without numbers
+        self._causes: dict[str, str] = {}  # causes by their text without numbers
         self.waited_s = 0.0
 
     def wait(self, causes: Sequence[str]) -> bool:

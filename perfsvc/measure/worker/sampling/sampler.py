@@ -21,13 +21,13 @@ WARM_BATCH = 5
 WARM_AGREEMENT = 0.01
 """Two warm-up batches agree if their medians differ by no more than this share, or no more than their scatter."""
 WARM_SHARE = 0.25
-"""Share of the time cap that the warm-up may take, and each warm-up after the device has recovered."""
+"""Share of the time cap that the first warm-up may take, and each later warm-up after the device has recovered."""
 DISTURBED_IN_A_ROW = 3
 """Disturbed batches after which a case waits for its device to recover."""
 SETTLE_S = 0.2
-"""Seconds after a load at the power limit in which a GPU raises its clocks again: to within 1 % on an H100."""
+"""Seconds that a GPU needs to raise its clocks again after a load at its power limit: to within 1 % on an H100."""
 UNKNOWN_CACHE_BYTES = 128 << 20
-"""Assumed L2 cache of a device that does not report one: no GPU has more (B200: 126 MB)."""
+"""The L2 cache that is assumed if a device does not report its size: no GPU has a larger one (B200: 126 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Samples:
         median_s: the median of ``seconds``.
         warmup: how many samples were taken for warm-up and thrown away.
         stopped: why sampling stopped.
-        note: what the reader of the times must know; empty if nothing.
+        note: what the reader of the times must know; empty if there is nothing.
         metrics: auxiliary metrics by name.
         warmup_busy_s: seconds that the device worked on the warm-up.
     """
@@ -71,15 +71,15 @@ def take_samples(
 ) -> Samples:
     """Take samples of the work that ``sample`` queues.
 
-    The time cap counts everything that sampling takes, cache eviction and warm-up included, except the time lost with
-    blocking kernels that ended by themselves and the time spent waiting for the device to recover. At least one sample
-    is in a batch that was not rejected.
+    The time cap counts all the time that sampling takes, cache eviction and warm-up included. It does not count batches
+    whose blocking kernel ended by itself, nor the wait for the device to recover. The result has at least one batch
+    that was not rejected.
 
     Args:
         device: the device that runs the samples.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for the work.
         sampling: when to stop, and what else to measure.
-        clock: what times a sample: events on the device, behind the blocking kernel, or the host from end to end.
+        clock: ``device`` times samples by events behind the blocking kernel; ``host`` by the host's clock, end to end.
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
 
@@ -96,7 +96,7 @@ def take_samples(
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Prevent collections, which would delay a launch or free an earlier case's modules on the device."""
+    """Prevent garbage collections, which would delay a launch or free an earlier case's modules on the device."""
     gc.collect()
     gc.disable()
     try:
@@ -186,22 +186,22 @@ class _Sampler:
             if len(disturbed) == DISTURBED_IN_A_ROW:
                 if not self._recovery.wait([cause for causes in disturbed for cause in causes]):
                     return self._give_up()
-                # The device was idle meanwhile.
+                # The device was idle while it recovered.
                 self._warm_up(until_s=self._elapsed_s + WARM_SHARE * self._sampling.seconds)
                 disturbed.clear()
 
     def _give_up(self) -> str:
-        """Return why sampling ends without recovery; raises ``DisturbedError`` if no sample counts."""
+        """Return why sampling ends without recovery; raises ``DisturbedError`` if every batch was rejected."""
         if not self._counting:
             raise DisturbedError(
                 f"{self._recovery.failure}, and no batch was left undisturbed",
-                cure="see its temperature, its power and who else works on it: nvidia-smi -q -d TEMPERATURE,POWER,PIDS",
+                cure="see the GPU's temperature, power and processes: nvidia-smi -q -d TEMPERATURE,POWER,PIDS",
             )
         return self._recovery.failure
 
     @property
     def _next_count(self) -> int:
-        """How many samples the next batch should have: as many as all earlier ones that count."""
+        """How many samples the next batch should have: as many as all earlier batches that were not rejected."""
         taken = len(self._counting)
         return min(max(taken, self._sampling.least), self._sampling.samples - taken)
 

@@ -1,8 +1,8 @@
 """Stopping rules: small objects that are asked after each batch whether sampling may end, and why.
 
-The resolution of the clock needs care. Device times are whole clock steps, so many samples may be equal, and the
-interval of their median may have no width at all although the median is known no better than the clock resolves. An
-interval as narrow as a step may never become narrower, however many samples are taken.
+The resolution of the clock needs care. Device times are whole clock steps, so many samples may be equal. The interval
+of their median may then have zero width, although the median is known no better than to a step. An interval as narrow
+as a step may never become narrower, however many samples are taken.
 """
 
 import functools
@@ -16,7 +16,7 @@ from typing import Protocol
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
 _LEAST = 6
-"""Samples below which no interval of order statistics reaches the confidence."""
+"""With fewer samples, no interval of order statistics reaches the confidence."""
 _ROUNDING = 1e-6
 """Times that differ by less than this share count as equal: CUDA's events count single-precision milliseconds."""
 LARGEST_STEP_S = 1e-6
@@ -42,7 +42,7 @@ class Precision:
     """Satisfied when the median's confidence interval reaches no further to each side than ``share`` of the median.
 
     Also satisfied when the interval is no wider than one step of the clock, or when all samples are equal: more samples
-    would not narrow it. Never before ``least`` samples, nor before ``least_s`` seconds.
+    would not narrow it. Never satisfied before ``least`` samples, nor before ``least_s`` seconds.
     """
 
     share: float
@@ -90,15 +90,15 @@ class TimeCap:
 
 
 def first_reached(rules: Sequence[StoppingRule], samples_s: Sequence[float], elapsed_s: float) -> str:
-    """Return the reason of the first rule that is satisfied; empty if none is, or without samples."""
+    """Return the reason of the first rule that is satisfied; empty if no rule is, or if there are no samples."""
     return next((why for rule in rules if (why := rule.reached(samples_s, elapsed_s))), "") if samples_s else ""
 
 
 def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
     """Return the low end of the median's confidence interval, the median, and the high end, for any distribution.
 
-    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``; infinite if there are too few
-    samples.
+    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``. They are infinite if there are too
+    few samples.
 
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
@@ -114,10 +114,10 @@ def rank(count: int) -> int:
     """Return the largest k such that P(fewer than k of ``count`` samples lie below the median) is at most 2.5 %.
 
     The number of samples below the median is binomial with p = 1/2. The search goes from the middle outwards, because
-    the answer is only about √count ranks away. Zero if there is no such k, for fewer than six samples.
+    the answer is only about √count ranks away. The result is zero for fewer than six samples, which have no such k.
     """
     k = (count + 1) // 2
-    below = 0.5 if count % 2 else 0.5 - _probability(count, k) / 2  # of fewer than k
+    below = 0.5 if count % 2 else 0.5 - _probability(count, k) / 2  # P(fewer than k)
     while k and below > _TAIL:
         k -= 1
         below -= _probability(count, k)
@@ -133,9 +133,10 @@ def _probability(count: int, k: int) -> float:
 def step_of(samples_s: Sequence[float]) -> float | None:
     """Return the step of the clock that gave these samples, in seconds.
 
-    It is the smallest difference between samples, if some are equal. It is zero if no step shows: if no two are equal,
-    or if the smallest difference is larger than any clock's step (the kernel then takes one of a few times, and more
-    samples show which is the usual one). It is None if all samples are equal, so that the step may have any size.
+    The step is the smallest difference between samples if some samples are equal. It is zero if the samples show no
+    step, in two cases. Either no two samples are equal, or the smallest difference is larger than any clock's step: the
+    kernel then takes one of a few times, and more samples show which time is usual. The step is None if all samples are
+    equal, because it may then have any size.
     """
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]

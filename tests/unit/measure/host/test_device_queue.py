@@ -429,7 +429,7 @@ def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
     assert sorted(measurements) == sorted((variant, Status.OK) for variant in begun)
     assert {variant.split("-")[0] for variant in begun} == {"first", "second"}
     assert len(begun) == 2
-    reported = [f"told to stop: scale/{variant} is finished first" for variant in begun]
+    reported = [f"told to stop: waiting for scale/{variant} to finish" for variant in begun]
     assert sorted(line for line in work.messages if line.startswith("told")) == sorted(reported)
 
 

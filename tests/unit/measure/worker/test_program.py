@@ -165,7 +165,7 @@ def test_no_sample_reads_a_metric():
 def test_a_metric_of_an_unwritten_buffer_is_refused():
     with (
         program(HostMetric("cost", "max", "parts")) as (_, _, steps),
-        pytest.raises(LaunchError, match="the metric 'cost' is nan: the max of the buffer 'parts'") as error,
+        pytest.raises(LaunchError, match="the metric 'cost', the max of the buffer 'parts', is nan") as error,
     ):
         steps.metrics()
     assert error.value.cure

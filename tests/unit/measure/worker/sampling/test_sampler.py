@@ -449,7 +449,7 @@ def test_missing_energy_is_noted(play):
     assert (samples.metrics, samples.note) == ({}, "this device does not count energy")
     samples = take(play(energy_j=0.25, fault="synchronises"), Sampling(energy=True))
     assert samples.metrics == {}
-    assert samples.note == f"{SYNCHRONISES}; no energy: it is counted over samples behind the blocking kernel"
+    assert samples.note == f"{SYNCHRONISES}; no energy: it is measured only for samples behind the blocking kernel"
 
 
 # --- other ------------------------------------------------------------------------------------------------------------
