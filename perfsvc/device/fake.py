@@ -7,8 +7,9 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-The entry of a case is looked up by the SHA-256 digest of one of its binaries, then by its id, ``benchmark/variant``,
-``benchmark`` and ``*``. The cases with which a run measures the peaks have entries too. Keys of an entry:
+The entry of a case is looked up by the SHA-256 digest of one of its binaries or of its benchmark file, then by its id,
+``benchmark/variant``, ``benchmark`` and ``*``. The cases with which a run measures the peaks have entries too. Keys of
+an entry:
 
 ``seconds``
     The time of every sample, or a list with one item for each replica: a number, or a list of samples (repeated as
@@ -144,9 +145,9 @@ class DeviceScript:
     cases: Mapping[str, ScriptedCase] = field(default_factory=dict)
     profiler: Mapping[str, Any] | None = None
 
-    def entry(self, case: Case, binaries: Sequence[str] = ()) -> ScriptedCase:
-        """Return the most specific entry of a case whose binaries have these digests."""
-        for key in (*binaries, case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
+    def entry(self, case: Case, files: Sequence[str] = ()) -> ScriptedCase:
+        """Return the most specific entry of a case whose binaries and benchmark file have these digests."""
+        for key in (*files, case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
             if key in self.cases:
                 return self.cases[key]
         return ScriptedCase()
@@ -213,7 +214,7 @@ class FakeDevice(HostDevice):
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
         """Choose the case's entry of the script."""
-        self._entry = entry = self._script.entry(record.case, record.modules)
+        self._entry = entry = self._script.entry(record.case, (*record.modules, record.bench))
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
         self._scratch = {

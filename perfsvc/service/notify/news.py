@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from perfsvc.model import (
+    CacheState,
     Case,
     Cause,
+    Direction,
     EventKind,
     ExpectedKind,
     Finding,
@@ -121,7 +123,7 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
     runs = {event.run for event in events}
     changed: dict[EventKind, list[Finding]] = defaultdict(list)
     for number, of_finding in texts.items():
-        if kind := _most_important(findings[number], of_finding):
+        if kind := _most_important(findings[number], of_finding, runs):
             changed[kind].append(findings[number])
     news = News(night, event=max((event.id for event in events if _is_of_watchdog(event)), default=None))
     if "new" in about:
@@ -231,14 +233,32 @@ def _is_of_watchdog(event: FindingEvent) -> bool:
     return event.run is None and event.night is None and not event.by
 
 
-def _most_important(finding: Finding, events: Collection[EventKind]) -> EventKind | None:
+def _most_important(finding: Finding, events: Collection[EventKind], runs: Collection[int | None]) -> EventKind | None:
     """Return the kind of event to report about a finding, by its present state; None to report nothing."""
     if finding.state in HANDLED:
         return None
     if finding.state is FindingState.RESOLVED:
         return EventKind.RESOLVED if EventKind.RESOLVED in events else None
     kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.STEP, EventKind.JOINED)
-    return next((kind for kind in kinds if kind in events), None)
+    kind = next((kind for kind in kinds if kind in events), None)
+    if kind in {EventKind.STEP, EventKind.JOINED} and _is_known_of_another_device(finding, runs):
+        return None
+    return kind
+
+
+def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
+    """Return whether some runs only showed on more devices what earlier runs had shown of the same cases.
+
+    Two hosts measure the same commit one after the other. The second one tells people nothing new.
+    """
+
+    def change(moved: MovedSeries) -> tuple[Case, str, CacheState, int, Direction]:
+        series = moved.series
+        return series.case, series.metric, series.cache, moved.step, moved.direction
+
+    of_runs = {change(moved) for moved in finding.moved if moved.first_run in runs}
+    earlier = {change(moved) for moved in finding.moved if moved.first_run not in runs}
+    return bool(of_runs) and of_runs <= earlier
 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:

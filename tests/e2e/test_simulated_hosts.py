@@ -1,0 +1,21 @@
+"""Two simulated hosts in short: each planted event arrives once, and nothing else; tests/benchmarks has half a year."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # some seventy nights
+
+BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
+
+
+def test_each_planted_event_arrives_once_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PERFSVC_LOCKS", str(tmp_path / "locks"))
+    simulated = importlib.import_module("simulated_hosts")
+    plan = simulated.planned(simulated.LEAST)
+    with simulated.webhook() as (address, posts):
+        received = list(simulated.live(simulated.World(tmp_path, seed=1), plan, address, posts))
+    assert [claim for claim in simulated.check(plan, received) if not claim.holds] == []
