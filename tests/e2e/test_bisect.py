@@ -407,7 +407,7 @@ def test_a_metric_that_a_case_returns_is_searched_like_a_time(perfsvc):
     bench = history.suite / "kinds" / "bench.py"
     text = bench.read_text()
     for latency in (2, 2.01, 3, 3.01):
-        bench.write_text(text.replace('"KINDS_LATENCY", "2"', f'"KINDS_LATENCY", "{latency}"'))
+        bench.write_text(text.replace('"latency_ms": 2.0', f'"latency_ms": {latency}'))
         history.commit(f"latency {latency}")
     places = ("--suite", history.suite, "--device", "cpu", "--format", "json", "--threshold", "5%")
     metric = ("--metric", "latency_ms")

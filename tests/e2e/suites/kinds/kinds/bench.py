@@ -1,7 +1,5 @@
 """The sum of n floats, in a variant of each kind, and Python functions that do right and wrong."""
 
-import os
-
 import numpy as np
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, finish, launch, memset, output, scratch
@@ -27,7 +25,7 @@ def add_up(arrays, stream):
 
 def report_latency(arrays, stream):
     add_up(arrays, stream)
-    return {"latency_ms": float(os.environ.get("KINDS_LATENCY", "2")), "buffers": len(arrays), "stream": stream}
+    return {"latency_ms": 2.0, "buffers": len(arrays), "stream": stream}
 
 
 def fail(arrays, stream):
