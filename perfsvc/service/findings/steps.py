@@ -177,7 +177,7 @@ def unchanged_code_agreed(
     return [
         _by_environment(suspect, "the code is unchanged")
         for series, suspect in lasting.items()
-        if 2 * sum(slower[series]) >= len(slower[series])
+        if 2 * sum(slower[series]) > len(slower[series])
     ]
 
 

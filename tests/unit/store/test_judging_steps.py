@@ -1,0 +1,233 @@
+"""Series of findings that move again, and changes that two nights agree on."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    EventKind,
+    FindingState,
+    FindingUpdates,
+    Kind,
+    ReplayRecord,
+    digest,
+)
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.findings.update import update_findings
+from perfsvc.store import RunState
+
+FAST, SLOW, SLOWER = b"fast", b"slow", b"slower"
+
+
+@pytest.fixture
+def cases(story):
+    """Six cases, enough to tell that a GPU moved them all."""
+    return [story.tiled, *(Case("reduce", f"v{place}", (("n", 64),)) for place in range(5))]
+
+
+@pytest.fixture
+def night(story):
+    """Return a function that measures and judges a run, and updates the findings.
+
+    It takes the time of the first case, its code, the factor of the other cases' times, and the cause that
+    confirmations find (None: nothing is measured again); it returns what the findings' update changed.
+    """
+    story.store.devices.put(story.gpu)
+
+    def run(seconds, code=FAST, *, cases=(story.tiled,), others=1.0, cause=Cause.KERNEL, commit="", **environment):
+        here = replace(story, environment=replace(story.environment, **environment))
+        number = story.begin(scope="all", commit=commit)
+        for case in cases:
+            own = code if case == cases[0] else FAST
+            level = seconds if case == cases[0] else 1e-4 * others
+            record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(own),), digest(b"# bench.py"), seed=7)
+            binary = story.put_binary(record, {digest(own): own}, b"# bench.py", {"a.cu": own})
+            for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
+                here.put(number, case, replica=replica, samples=(level * (1 + noise),) * 5, binary=binary)
+        story.store.runs.end(number, RunState.FINISHED)
+        story.store.verdicts.put(number, judge_run(story.store, number, threshold=None))
+        for suspect in suspects_of(story.store, number) if cause else ():
+            judged = suspect.judgement
+            measured = {"ratio": judged.ratio, "low": judged.low, "high": judged.high, "verdict": judged.verdict}
+            answer = Confirmation(suspect, cause, f"measured: {cause}", 0.01, seed=1, budget_s=20.0, **measured)
+            story.store.confirmations.put(answer)
+        updates = update_findings(story.store, number)
+        seen = {*updates.raised, *updates.joined, *updates.stepped, *updates.reopened, *updates.seen}
+        again = update_findings(story.store, number)  # doing it again changes nothing
+        assert {*again.raised, *again.joined, *again.stepped, *again.reopened, *again.resolved} == set()
+        assert set(again.seen) <= seen
+        return updates
+
+    return run
+
+
+def steps(story, number=1):
+    """The steps of a finding: number, baseline run, newest run, recovered run."""
+    moved = story.store.findings.get(number).moved
+    return [(each.step, each.baseline_run, each.last_run, each.recovered_run) for each in moved]
+
+
+def kinds(story, number=1):
+    return [event.kind for event in story.store.findings.events(finding=number)]
+
+
+def test_a_second_regression_is_a_step_with_its_own_commits_and_ratio(story, night):
+    night(1e-4, commit="aaaaaaaaaa")
+    night(2e-4, SLOW, commit="bbbbbbbbbb")
+    assert night(8e-4, SLOWER, commit="cccccccccc") == FindingUpdates(stepped=(1,), seen=(1,))
+    (finding,) = story.store.findings.active()
+    first, second = finding.moved
+    assert (first.root_cause, second.root_cause) == ("aaaaaaaaa..bbbbbbbbb", "bbbbbbbbb..ccccccccc")
+    assert (first.ratio, second.ratio) == (pytest.approx(2, rel=1e-2), pytest.approx(4, rel=1e-2))
+    assert (first.change, second.change) == (ChangeKind.REGRESSION, ChangeKind.AGAIN)
+    assert finding.changes == (ChangeKind.REGRESSION,)
+    assert night(8e-4, SLOWER) == FindingUpdates(seen=(1,))
+    assert steps(story) == [(1, 1, 2, None), (2, 2, 4, None)]
+    assert kinds(story) == [EventKind.RAISED, EventKind.STEP]
+
+
+def test_other_code_of_the_same_speed_is_no_step(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    assert night(2.002e-4, SLOWER) == FindingUpdates(seen=(1,))
+    assert steps(story) == [(1, 1, 3, None)]
+
+
+def test_a_step_that_pairs_clear_is_none(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    assert night(3e-4, SLOWER, cause=Cause.NOISE).stepped == ()
+    assert steps(story) == [(1, 1, 2, None)]  # its row keeps the level that it had
+
+
+def test_the_next_step_is_measured_from_the_fastest_level_since_the_last(story, night):
+    night(1e-4)
+    night(16e-4, SLOW)
+    assert night(4e-4, b"half mended").stepped == ()
+    assert night(16e-4, SLOWER).stepped == (1,)
+    assert steps(story) == [(1, 1, 3, None), (2, 3, 4, None)]
+
+
+def test_a_new_driver_that_slows_unchanged_code_is_no_step(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
+    assert night(2.5e-4, SLOW, driver="590.1", cause=None).stepped == ()
+    assert len(steps(story)) == 1
+
+
+def test_a_finding_of_a_slow_gpu_takes_a_second_slowdown_of_the_gpu(story, night, cases):
+    night(1e-4, cases=cases, cause=None)
+    assert night(1.1e-4, cases=cases, others=1.1, cause=None).raised == (1,)
+    assert night(1.4e-4, cases=cases, others=1.4, cause=None).stepped == (1,)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.root_cause, len(finding.moved)) == (Cause.ENVIRONMENT, "GPU GPU-1", 12)
+    assert night(1.1e-4, cases=cases, others=1.1, cause=None).resolved == ()
+    assert night(1e-4, cases=cases, cause=None).resolved == (1,)
+
+
+def test_code_that_slows_a_case_of_a_slow_gpu_is_a_finding_of_its_own(story, night, cases):
+    night(1e-4, cases=cases, cause=None)
+    night(1.1e-4, cases=cases, others=1.1, cause=None)
+    assert night(4.4e-4, SLOW, cases=cases, others=1.1).raised == (2,)
+    kernel, gpu = story.store.findings.active()
+    assert (kernel.cause, gpu.cause) == (Cause.KERNEL, Cause.ENVIRONMENT)
+    assert [(moved.series.case, moved.step, moved.baseline_run) for moved in kernel.moved] == [(story.tiled, 2, 2)]
+    assert kernel.moved[0].ratio == pytest.approx(4, rel=1e-2)
+    assert night(4e-4, SLOW, cases=cases).resolved == ()  # the first case is slow, whatever the GPU does
+    assert story.store.findings.get(2).state is FindingState.OPEN
+
+
+def test_an_ignored_series_has_no_further_steps(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    story.store.findings.set_state(1, FindingState.IGNORED)
+    assert night(8e-4, SLOWER).stepped == ()
+
+
+def test_accepting_the_first_step_leaves_the_second(story, night):
+    night(1e-4, commit="aaaaaaaaaa")
+    night(2e-4, SLOW, commit="bbbbbbbbbb")
+    night(8e-4, SLOWER, commit="cccccccccc")
+    accepted = story.store.findings.set_state(1, FindingState.ACCEPTED, reason="wanted", by="ann", step=1)
+    (left,) = story.store.findings.active()
+    assert (accepted.id, accepted.root_cause, [moved.step for moved in accepted.moved]) == (
+        2,
+        "aaaaaaaaa..bbbbbbbbb",
+        [1],
+    )
+    assert (left.id, left.root_cause, left.first_run) == (1, "bbbbbbbbb..ccccccccc", 3)
+    assert left.evidence.startswith("step 2, bbbbbbbbb..ccccccccc: transpose/tiled")
+    assert night(8e-4, SLOWER) == FindingUpdates(seen=(1,))
+    (judged,) = (one for one in story.store.verdicts.of_run(4) if one.series.metric == "time")
+    assert judged.baseline_run == 2
+    assert night(2e-4, SLOW).resolved == (1,)
+
+
+def test_both_sides_of_every_step_are_kept(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    night(8e-4, SLOWER)
+    (first, second) = story.store.findings.get(1).moved
+    assert (first.first_run, first.level_run, second.first_run, second.baseline_run) == (2, 2, 3, 2)
+
+
+# --- two nights that agree -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cause", [None, Cause.UNCONFIRMED])
+def test_an_unconfirmed_change_is_a_finding_in_the_second_night(story, night, cause):
+    night(1e-4, commit="aaaaaaaaaa")
+    assert night(2e-4, SLOW, cause=cause, commit="bbbbbbbbbb") == FindingUpdates()
+    assert night(2e-4, SLOW, cause=cause, commit="cccccccccc").raised == (1,)
+    (finding,) = story.store.findings.active()
+    why = "it was not measured again" if cause is None else "measured: unconfirmed"
+    assert finding.evidence.endswith(f"against run 1 in runs 2 and 3, unconfirmed: {why}")
+    assert (finding.cause, finding.root_cause) == (Cause.UNCONFIRMED, "aaaaaaaaa..bbbbbbbbb")
+    assert night(2e-4, SLOW, cause=cause).raised == ()
+
+
+def test_a_later_confirmation_names_the_cause_of_the_same_finding(story, night):
+    night(1e-4, commit="aaaaaaaaaa")
+    night(2e-4, SLOW, cause=None, commit="bbbbbbbbbb")
+    night(2e-4, SLOW, cause=None, commit="cccccccccc")
+    assert night(2e-4, SLOW, commit="dddddddddd") == FindingUpdates(seen=(1,))
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.root_cause) == (Cause.KERNEL, "aaaaaaaaa..bbbbbbbbb")
+    assert finding.evidence.endswith("measured: kernel")
+    assert kinds(story) == [EventKind.RAISED, EventKind.CONFIRMED]
+
+
+def test_nights_that_pairs_have_cleared_agree_with_none(night):
+    night(1e-4)
+    assert night(2e-4, SLOW, cause=Cause.NOISE).raised == ()
+    assert night(2e-4, SLOW, cause=None).raised == ()
+    assert night(2e-4, SLOW, cause=None).raised == (1,)
+
+
+def test_a_night_between_that_was_as_usual_breaks_the_agreement(night):
+    night(1e-4)
+    night(2e-4, SLOW, cause=None)
+    night(1e-4, b"mended", cause=None)
+    assert night(2e-4, SLOWER, cause=None).raised == ()
+
+
+def test_unchanged_code_that_stays_slow_is_a_finding_of_its_gpu(story, night):
+    night(1e-4)
+    assert night(1.1e-4).raised == ()
+    assert night(1.1e-4).raised == (1,)
+    (finding,) = story.store.findings.active()
+    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "GPU GPU-1")
+    assert finding.evidence.endswith("against run 1 in runs 2 and 3, and the code is unchanged")
+    assert night(1e-4).resolved == (1,)
+
+
+def test_a_lucky_baseline_makes_no_finding_of_every_later_night(night):
+    night(1.2e-4)
+    night(1e-4, SLOW, cause=None)  # faster code, and a lucky night: the baseline of the next ones
+    assert [night(1.1e-4, SLOW, cause=None).raised for _ in range(4)] == [()] * 4
