@@ -147,7 +147,14 @@ class _Comparison:
 
 
 def check_night(
-    store: Store, night: NightRow, *, scope: str, specs: Sequence[str], suite_folder: Path, every_s: float
+    store: Store,
+    night: NightRow,
+    *,
+    scope: str,
+    specs: Sequence[str],
+    suite_folder: Path,
+    every_s: float,
+    now: datetime | None = None,
 ) -> Missed:
     """Store what a night has, raise findings about what it misses, and resolve those about what is back.
 
@@ -161,8 +168,9 @@ def check_night(
         specs: the devices that its settings name.
         suite_folder: the folder of benchmarks.
         every_s: seconds after which another host's next night is due; 0 to expect none.
+        now: the time; by default the current time.
     """
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     expected = store.expectations.of_host(night.host)
     gpus = _compare_gpus(expected, night, scope, specs, now)
     cases = _compare_cases(store, expected, night, suite_folder, now)
@@ -181,9 +189,15 @@ def check_night(
     return _result(store, here, concerned)
 
 
-def check_hosts(store: Store, every_s: float) -> Missed:
-    """Raise a finding about each host whose night is overdue, and resolve those about hosts that are back."""
-    now = datetime.now(UTC)
+def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Missed:
+    """Raise a finding about each host whose night is overdue, and resolve those about hosts that are back.
+
+    Args:
+        store: the database.
+        every_s: seconds after which a host's next night is due; 0 to expect none.
+        now: the time; by default the current time.
+    """
+    now = now or datetime.now(UTC)
     hosts = _compare_hosts(store, every_s, now)
     store.expectations.update(hosts.seen, hosts.missing, now=now)
     linked = [row for row in store.expectations.of_host(None) if row.finding is not None]

@@ -1,5 +1,6 @@
 """What nights expect, on both databases: what was there, what is missing, and what is forgotten."""
 
+import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +37,7 @@ class Host:
 
     def __init__(self, story, monkeypatch, name="a"):
         self.story, self.store, self.name = story, story.store, name
-        self.gpus = [GPU, OTHER]
+        self.gpus, self.now = [GPU, OTHER], AT
         monkeypatch.setattr(expect, "find", self._find)
 
     def _find(self, specs):
@@ -48,7 +49,7 @@ class Host:
     def night(self, *cases, specs=("cuda",), over_budget=(), skipped=(), every_s=0.0, host="", **given):
         """Return what a night finds that measures some cases on all its GPUs."""
         host = host or self.name
-        night = self.store.nights.begin(host=host, started=AT, suite="kernels", command_line="", settings={})
+        night = self.store.nights.begin(host=host, started=self.now, suite="kernels", command_line="", settings={})
         provenance = self.story.provenance(host=host, **{"scope": "kernels", **given})
         run = self.store.runs.begin(provenance, night=night)
         for gpu in self._find(specs):
@@ -64,7 +65,9 @@ class Host:
     def check(self, night, specs=("cuda",), every_s=0.0):
         row = self.store.nights.get(night)
         folder = Path("/no/such/suite")
-        return expect.check_night(self.store, row, scope="kernels", specs=specs, suite_folder=folder, every_s=every_s)
+        return expect.check_night(
+            self.store, row, scope="kernels", specs=specs, suite_folder=folder, every_s=every_s, now=self.now
+        )
 
     def subjects(self):
         return [(finding.root_cause, finding.state) for finding in reversed(self.store.findings.all())]
@@ -328,3 +331,45 @@ def stored(story, moment):
     """A moment as the database stores it."""
     is_sqlite = story.store.database.engine.dialect.name == "sqlite"
     return f"{moment:%Y-%m-%d %H:%M:%S.%f}" if is_sqlite else moment
+
+
+# --- many nights -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_over_many_nights_every_absence_is_raised_once_and_resolved_once(host, seed):
+    chance = random.Random(seed)
+    cases = [Case(name, "tree", (("n", 64),)) for name in ("dot", "scan", "sort")]
+    planted, gone = [], set()
+
+    def plant(subject, *, is_gone):
+        """Remember a change of what is there, as the events that are to follow."""
+        if is_gone != (subject in gone):
+            planted.append((subject, EventKind.RAISED if is_gone else EventKind.RESOLVED))
+            (gone.add if is_gone else gone.discard)(subject)
+
+    host.night(*cases, host="b")
+    host.night(*cases)
+    silent_from = silent_until = -1
+    for day in range(1, 61):
+        host.now = AT + timedelta(days=day)
+        if day > silent_until + 1 and chance.random() < 0.1:
+            silent_from, silent_until = day, day + 10
+        if not silent_from <= day <= silent_until:
+            host.gpus = [GPU, OTHER]
+            plant("host b", is_gone=False)
+            host.night(*cases, host="b", every_s=86400.0)
+        present = [case for case in cases if case == cases[0] or chance.random() < 0.9]
+        host.gpus = [GPU, OTHER] if chance.random() < 0.9 else [GPU]
+        host.now += timedelta(hours=1)
+        plant("host b", is_gone=silent_from < day <= silent_until)
+        plant("GPU-2 (NVIDIA H100) on host a", is_gone=len(host.gpus) == 1)
+        for case in cases:
+            plant(f"benchmark {case.benchmark}", is_gone=case not in present)
+        host.night(*present, every_s=86400.0)
+    subjects = {finding.id: finding.root_cause for finding in host.store.findings.all()}
+    events = [(subjects[event.finding], event.kind) for event in host.store.findings.events()]
+    assert sorted(events) == sorted(planted)
+    assert len(planted) > 10
+    assert {finding.root_cause for finding in host.store.findings.active()} == gone
