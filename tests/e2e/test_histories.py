@@ -127,7 +127,7 @@ def test_the_error_for_an_unmeasured_revision_names_the_command_that_measures_it
     assert "HEAD (" in ended.err
     _, _, command = ended.err.partition("cure: measure it: ")
     done = subprocess.run(
-        ["/bin/sh", "-c", command],
+        ["/bin/sh", "-c", f"{command.strip()} --device cpu"],  # auto takes no CPU where a GPU was measured
         cwd=workplace.folder,
         env=workplace.environment,
         capture_output=True,

@@ -104,6 +104,7 @@ def test_every_case_of_a_finding_has_its_own_reason_under_its_own_number(nights,
     (message,) = receiver.received
     assert message.json["title"] == "scale/alpha[n=100] slower by a factor of 4, and 1 more"
     lines = message.json["message"].splitlines()
+    assert lines[1] == "2 regressions, 0 improvements, 1 unchanged"
     alpha = "regression scale/alpha[n=100]: +300.0 % (+300.0 % to +300.0 %); 4.00 times as long: alpha spills"
     gamma = "regression scale/gamma[n=100]: +4.0 % (+4.0 % to +4.0 %); 1.04 times as long: gamma spills"
     assert [f"- {alpha}", f"- {gamma}"] == [line for line in lines if line.startswith("- ")]

@@ -67,6 +67,7 @@ class News:
         reminders: findings that no person has done anything with for long.
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
         event: the newest event of ``perfsvc watchdog`` among the news; None without one.
+        judgements: all verdicts of the night's run.
     """
 
     night: NightRow | None
@@ -80,6 +81,7 @@ class News:
     reminders: tuple[Reminder, ...] = ()
     missing: Mapping[int, Collection[Case]] = field(default_factory=dict)
     event: int | None = None
+    judgements: tuple[Judgement, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -101,7 +103,7 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     news = _news(store, night, [*_events(store, [*pending, night]), *late], about)
     if "failed" in about:
         news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
-    return news
+    return replace(news, judgements=tuple(_verdicts(store, night)))
 
 
 def hosts_news(store: Store, about: Collection[str]) -> News:

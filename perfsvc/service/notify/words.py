@@ -94,7 +94,7 @@ def body(
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
     parts = [
-        _night(night) if night else begin,
+        "\n".join([_night(night), *([counts(news.judgements)] if news.judgements else [])]) if night else begin,
         *_paragraphs(news.raised, "new", site, background),
         *_paragraphs(news.reopened, "shows again", site, background),
         *(_step_paragraph(stepped, site, background) for stepped in news.stepped[:IN_FULL]),

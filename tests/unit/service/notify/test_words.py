@@ -126,6 +126,12 @@ def test_the_first_line_names_the_night_and_its_run():
     )
 
 
+def test_the_second_line_counts_the_verdicts_and_keeps_noise_apart():
+    judged = [replace(broken(), verdict=Verdict.REGRESSION, cause=cause) for cause in (Cause.KERNEL, Cause.NOISE)]
+    text = body(news(raised=(SLOW,), judgements=tuple(judged)), "")
+    assert text.splitlines()[1] == "1 regression, 1 moved by noise, 0 improvements, 0 unchanged"
+
+
 def test_paragraphs_are_ordered_by_cause_and_size():
     worse = finding(moved(1.5, "worse"), number=10)
     text = body(news(raised=(MANY, SLOW, FAST, worse)), "")
