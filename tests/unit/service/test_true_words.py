@@ -8,8 +8,8 @@ import re
 from collections import defaultdict
 from datetime import UTC, datetime
 from html.parser import HTMLParser
-from statistics import median
-from unittest import mock
+from itertools import product
+from statistics import geometric_mean, median
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from perfsvc import units
 from perfsvc.model import (
     Case,
     CaseExplanation,
@@ -172,7 +173,7 @@ NUMBER = re.compile(r"(?<!±)\b\d[\d.]*(?: %| [µmn]?s\b| times)")
 
 
 def numbers(text):
-    return set(NUMBER.findall(text))
+    return {number for number in NUMBER.findall(text) if float(number.partition(" ")[0].rstrip(".")) > 0}
 
 
 class Sentences(HTMLParser):
@@ -273,6 +274,9 @@ def owners(store, runs):
             own(confirmation.suspect.series.case, confirmation.reason, change)
         for explanation in store.profiles.explanations(run):
             own(explanation.case, explanation.sentence)
+    for series, history in store.series.histories(runs).items():  # a page shows the change from level to level
+        levels = [geometric_mean(in_run.values) for in_run in history if in_run.values]
+        own(series.case, *(units.percent(after / before) for before, after in product(levels, repeat=2)))
     return {number: found for number, found in cases.items() if len(found) == 1}
 
 
@@ -287,7 +291,7 @@ def test_no_sentence_contains_a_number_of_another_case(folder, plan):
     database = folder / "perfsvc.db"
     for path in folder.glob("perfsvc.db*"):
         path.unlink()
-    with Store.open(database) as store, mock.patch("perfsvc.service.compare.compare.code_digest", digest):
+    with Store.open(database) as store:
         world = World(store)
         nights = [world.night(number, how) for number, how in enumerate(plan)]
         own = owners(store, [run for _, run in nights])
