@@ -1,6 +1,6 @@
 """Make the arrays of cases: inputs, expected results, and fresh inputs for the check after timing.
 
-Arrays are returned as the author's functions made them, contiguous or not: copying them to a device lays them out.
+Arrays keep the memory layout that the author's functions gave them; the copy to a device makes them contiguous.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ Shapes = Mapping[str, Array]
 NUMBERS = "biufc"
 """The kinds of NumPy dtypes that a buffer can have."""
 SMALL_RESULT_BYTES = 1 << 20
-"""A smaller result may be equal for other inputs, by chance or by its nature, so its fresh reference is computed."""
+"""The fresh reference of a smaller result is computed, because the result may be equal for other inputs by chance."""
 SMALL_CASE_BYTES = 16 << 20
 """If inputs and results are smaller than this together, the fresh reference costs next to nothing."""
 ELEMENTS_COMPARED_AT_ONCE = 1 << 16
@@ -53,7 +53,7 @@ def fresh_seed(seed: int) -> int:
 
 
 def _as_seed(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1  # databases count to 2**63 - 1
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1  # databases store at most 2**63 - 1
 
 
 def shapes(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Array]:
@@ -87,7 +87,7 @@ def _require_same_as_output(name: str, array: NDArray[Any], benchmark: Benchmark
         raise Problem(
             f"{name!r} is {array.dtype}{list(array.shape)} as an input and {declared.dtype}{list(shape)} as an output",
             benchmark.line,
-            "an array that is changed in place has one dtype and one shape",
+            "give both the same dtype and shape: the output is the input, changed in place",
         )
 
 
@@ -125,13 +125,13 @@ def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...],
         raise Problem(
             f"reference of {name!r} has the shape {array.shape}, the output is declared as {shape}",
             line,
-            "make the two agree",
+            "make the two shapes equal",
         )
     if array.dtype.kind in "fc" and array.dtype.name not in {"float64", "complex128"}:
         raise Problem(
             f"reference of {name!r} is {array.dtype.name}: no more precise than the results it is compared with",
             line,
-            "compute it in float64; floating inputs are passed in float64 already",
+            "compute it in float64; floating inputs arrive in float64 already",
         )
     if array.dtype.kind not in "fc" and np.dtype(declared.dtype).kind in "fc":
         array = array.astype(np.float64)
@@ -162,7 +162,7 @@ class KnownShapes:
     """A folder with the shapes of inputs that earlier runs made, so that resolving a suite need not make the inputs.
 
     Shapes are stored by the key of the inputs (``CaseSpec.inputs``) and the versions of Python and NumPy. Any number of
-    processes may use the folder at once. Files that cannot be read or written count as missing.
+    processes may use the folder at once. A file that cannot be read or written counts as missing.
 
     Args:
         folder: created if it is missing.
@@ -270,10 +270,10 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
 
     Args:
         spec: the case.
-        inputs: if it keeps the case's inputs, they are taken from it instead of made again.
+        inputs: where inputs are kept; the case's inputs are made only if they are not kept here.
 
     Raises:
-        SuiteError: the benchmark's functions failed, or made something else than they declare.
+        SuiteError: the benchmark's functions failed, or made arrays that differ from their declarations.
     """
     file = load_again(spec.bench, spec.bench_text)
     with _reporting(file):
@@ -287,7 +287,7 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
                 raise Problem(
                     f"inputs made {buffer.array.name!r} of another shape or dtype than before",
                     file.benchmark.line,
-                    "let inputs depend on rng and the axes alone; if a package that they use has changed, run again",
+                    "let inputs depend on rng and the axes alone; if a package that inputs uses has changed, run again",
                 )
         return made, _expected_results(file, spec, made)
 
@@ -295,19 +295,20 @@ def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, A
 def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
     """Return fresh inputs for the check after timing, and their expected results, by name.
 
-    They come from a second seed, which is derived from the case's. The reference is computed if the result or the whole
-    case is small, or if some output has the same reference for both seeds at the smoke point. Otherwise the expected
-    results are empty, which saves the host the largest references: the check only requires every output to change.
+    The fresh inputs come from a second seed, which is derived from the case's seed. The reference is computed if the
+    result or the whole case is small, or if at the smoke point the reference of some output is equal for both seeds.
+    Otherwise the expected results are empty, so that the host need not compute large references, and the check only
+    requires every output to change.
 
-    Both are empty if nothing is checked (no outputs), or if the fresh inputs cannot show anything because they are
-    equal to the first inputs or do not fit the buffers.
+    Fresh inputs and expected results are both empty if the benchmark has no outputs to check, or if the fresh inputs
+    are useless because they equal the first inputs or do not fit the buffers.
 
     Args:
         spec: the case.
-        first: returns the case's first inputs, made from its own seed; may wait until they are made.
+        first: a function that returns the case's first inputs, made from its own seed; it may wait until they are made.
 
     Raises:
-        SuiteError: the benchmark's functions failed, or made something else than they declare.
+        SuiteError: the benchmark's functions failed, or made arrays that differ from their declarations.
     """
     file = load_again(spec.bench, spec.bench_text)
     if not file.benchmark.outputs:
@@ -327,12 +328,12 @@ def replay_arrays(file: BenchFile, point: Point, seed: int, variant: str = "") -
 
     Args:
         file: the benchmark.
-        point: where on the axes.
-        seed: of the inputs.
-        variant: its full name, if it may have a reference of its own.
+        point: the values of the axes.
+        seed: the seed of the inputs.
+        variant: the full name of the variant whose reference is used; by default the benchmark's reference is used.
 
     Raises:
-        SuiteError: its functions failed, or made something else than they declare.
+        SuiteError: the file's functions failed, or made arrays that differ from their declarations.
     """
     with _reporting(file):
         inputs = make_inputs(file.benchmark, point, seed)

@@ -43,12 +43,12 @@ class Output:
 
 
 def output(dtype: str, shape: Extent | Function) -> Output:
-    """Declare a result: its NumPy dtype name and its shape, constant or a function of the axes."""
+    """Declare a result by its NumPy dtype name and its shape; the shape is constant or a function of the axes."""
     return Output(dtype, shape)
 
 
 def scratch(dtype: str, shape: Extent | Function) -> Output:
-    """Declare memory that a variant's steps share: its dtype and its shape, constant or of axes and parameters."""
+    """Declare memory that a variant's steps share; the shape is constant or a function of axes and parameters."""
     return Output(dtype, shape)
 
 
@@ -101,9 +101,10 @@ def tensor_map(
     Args:
         buffer: the name of the matrix; it is stored row by row without gaps.
         box: the rows and columns that are fetched at once.
-        swizzle: bytes within which pieces of 16 bytes change places in shared memory: 0, 32, 64 or 128.
-        element: the type of the elements if it differs from the array's dtype: ``bfloat16`` in uint16, ``tfloat32`` in
-            float32.
+        swizzle: the span in bytes within which 16-byte pieces change places in shared memory: 32, 64 or 128; 0 for
+            none.
+        element: the type of the elements if it differs from the array's dtype: ``bfloat16`` stored as uint16,
+            ``tfloat32`` stored as float32.
     """
     return TensorMap(buffer, box, swizzle, element)
 
@@ -194,12 +195,12 @@ def launch(
 
     Args:
         entry: the ``extern "C" __global__`` function.
-        grid: blocks: an integer, a tuple of up to three, or a function of axes and parameters.
-        block: threads of a block: the same.
+        grid: the number of blocks: an integer, a tuple of up to three integers, or a function of axes and parameters.
+        block: the number of threads of a block, written like ``grid``.
         args: the kernel's arguments in order. The name of a buffer passes its address, the name of an axis or
             parameter its value.
-        source: the ``.cu`` file next to bench.py; by default the variant's.
-        shared_bytes: dynamic shared memory of a block.
+        source: the ``.cu`` file next to bench.py; by default the variant's ``source``.
+        shared_bytes: bytes of dynamic shared memory of a block.
         constants: ``__constant__`` symbols and the buffers that are copied into them before the first launch.
     """
     return LaunchStep(
@@ -227,7 +228,7 @@ def finish(operation: Literal["sum", "min", "max"], source: str, target: str) ->
 def metric(name: str, operation: Literal["sum", "min", "max", "mean"], buffer: str) -> MetricStep:
     """Reduce a buffer to the metric ``name`` of the measurement, on the host in float64.
 
-    The buffer is read once, after the last sample, outside all timing. Lower is better.
+    The buffer is read once, after the last sample, outside all timing. A lower metric is better.
     """
     return MetricStep(name, operation, buffer, _callers_line())
 
@@ -238,8 +239,8 @@ def call(function: Function, *, source: str = "", timed: bool = True) -> CallSte
     Args:
         function: a function of this file.
         source: a ``.cu`` file next to bench.py; the function gets its compiled binary as a third argument.
-        timed: whether the call is part of a sample. An untimed call runs only for checks, for example to copy inputs
-            to where a pipeline begins.
+        timed: whether the call is part of a sample. An untimed call runs only for checks, for example to copy inputs to
+            the buffers that a pipeline starts from.
     """
     return CallStep(function, source, timed, _callers_line())
 
@@ -267,8 +268,8 @@ class Variant:
             ``import cupy``.
         only: a function of axes and parameters that returns whether the variant runs at a point.
         cache: the L2 cache before each sample: ``cold``, ``warm``, or ``both``, which times each case twice.
-        reference: what this variant computes instead of the benchmark's reference, for a reference variant that does
-            something else, such as a plain copy.
+        reference: a function for this variant's expected results, if the variant computes something else than the
+            benchmark, such as a plain copy.
         formerly: earlier names; the variant continues their history.
     """
 
@@ -297,7 +298,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Benchmark:
-    """One problem and the variants that solve it; a bench.py assigns one to ``benchmark``.
+    """One problem and the variants that solve it; a bench.py assigns its benchmark to the name ``benchmark``.
 
     Args:
         axes: the values of each axis; the full points are their product.
@@ -305,8 +306,8 @@ class Benchmark:
         smoke: the small point, for the CPU device, for quick runs and for the checks when the file is read.
         inputs: a function of ``rng`` and the axes that returns arrays by name; ``rng`` is a seeded
             ``numpy.random.Generator``. It is called with several seeds, and in several threads at once, so it must
-            depend on nothing else and change nothing.
-        outputs: the results by name; one that ``inputs`` makes too is changed in place.
+            depend only on its arguments and change nothing.
+        outputs: the results by name; an output that ``inputs`` makes too is changed in place.
         reference: a function of inputs and axes that returns the results by name, or the only result. Floating inputs
             arrive in float64, so that plain NumPy is a float64 reference.
         tolerance: the largest error of a right result, or a function of the axes.
@@ -314,7 +315,7 @@ class Benchmark:
         variants: the implementations.
         name: its name in case ids; by default the folder's name.
         version: raise it when the problem changes so much that its history should end.
-        relative_to: the full name of the variant that the others are compared with at the same point.
+        relative_to: the full name of the variant that the other variants are compared with at the same point.
     """
 
     axes: Mapping[str, Sequence[Value]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from perfsvc.suite.values import Problem, last_line_in
 FILE_NAME = "bench.py"
 _MODULE = "perfsvc_bench"
 _MODULE_LOCK = threading.RLock()
-"""Held while a text runs, because all texts use the same module name; reentrant, because a text may read another."""
+"""Held while a text runs, because all texts use one module name; reentrant, because a text may read another file."""
 NO_MODULES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -61,7 +61,8 @@ def load_text(text: str, name: str, modules: Mapping[str, str] = NO_MODULES) -> 
     Args:
         text: the stored text.
         name: the name of the benchmark.
-        modules: the stored texts of modules that the text imports, by name. Any other module is today's.
+        modules: the stored texts of modules that the text imports, by name. Any other module is imported as it is
+            today.
 
     Raises:
         SuiteError: this perfsvc, or its packages, can no longer run the text.
@@ -105,7 +106,7 @@ def _load(text: str, path: Path, name: str) -> BenchFile:
     if not isinstance(benchmark, Benchmark):
         problem = "no benchmark" if benchmark is None else f"'benchmark' is a {type(benchmark).__name__}"
         raise SuiteError(problem, path=str(path), cure="assign one: benchmark = Benchmark(...)")
-    own_name = benchmark.name if isinstance(benchmark.name, str) else ""  # checking reports any other type
+    own_name = benchmark.name if isinstance(benchmark.name, str) else ""  # ``checking`` reports other types
     return BenchFile(path, text, own_name or name, benchmark, names)
 
 
@@ -139,14 +140,14 @@ class StoredModules(MetaPathFinder, InspectLoader):
     """Imports modules from their stored texts instead of from files; goes first in ``sys.meta_path``.
 
     Args:
-        texts: by full name of the module.
+        texts: the stored texts, by the full names of the modules.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
 
     def find_spec(self, fullname: str, _path: object = None, _target: object = None) -> ModuleSpec | None:
-        """Return the specification of a stored module; None for any other."""
+        """Return the specification of a stored module; None for any other module."""
         if fullname not in self._texts:
             return None
         return ModuleSpec(fullname, self, is_package=self.is_package(fullname))
@@ -169,7 +170,7 @@ class StoredModules(MetaPathFinder, InspectLoader):
 
 @contextlib.contextmanager
 def _stored_modules(texts: Mapping[str, str]) -> Iterator[None]:
-    """Import modules from their stored texts during the block; today's modules of these names are back after it."""
+    """Import modules from their stored texts during the block; restore today's modules of these names after it."""
     if not texts:
         yield
         return

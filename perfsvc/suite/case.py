@@ -18,12 +18,12 @@ class CaseSpec:
 
     Attributes:
         requires: the author's words (``sm_90``, ``n % 4 == 0``).
-        units: what is compiled, once each; ``Launch.module`` is an index into them.
+        units: the units to compile, each once; ``Launch.module`` is an index into them.
         buffers: the buffers that the steps use.
-        bench: the benchmark file.
+        bench: the path of the benchmark file.
         bench_text: its text when it was read. Inputs, reference and Python steps come from this text, even if the file
             changes later.
-        seed: of the inputs.
+        seed: the seed of the inputs.
         reference: a number that is equal for variants with the same reference; 0 for the benchmark's own reference.
         variant_index: the variant's position in its benchmark.
         relative_to: the full name of the variant that this one is compared with; empty if there is none.

@@ -57,7 +57,7 @@ class CheckedBenchmark:
 def check(file: BenchFile) -> CheckedBenchmark:
     """Check a file, and run its inputs and references at the smoke point.
 
-    A problem of the benchmark makes all variants unusable; a problem of a variant only that variant.
+    A problem of the benchmark makes all variants unusable; a problem of a variant makes only that variant unusable.
     """
     misfits = tuple(misfits_of_benchmark(file.benchmark))
     if misfits:
@@ -109,7 +109,7 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
         yield Problem("no reference", line, "give a function that computes the outputs in float64: reference=...")
     if benchmark.outputs and benchmark.tolerance is None:
         yield Problem(
-            "no tolerance", line, "say how wrong a right result may be: tolerance=Tolerance(max=..., mean=...)"
+            "no tolerance", line, "state the largest error of a right result: tolerance=Tolerance(max=..., mean=...)"
         )
     if benchmark.reference is not None and not benchmark.outputs:
         yield Problem("no outputs", line, 'declare what the reference computes: outputs={"c": output("float32", ...)}')
@@ -164,7 +164,7 @@ def _smoke_inputs(file: BenchFile, problems: list[Problem]) -> Arrays | None:
 def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
     """Return the smoke point and then all other points, each with the input shapes of the smoke point."""
     points = (smoke_point(file.benchmark), *full_points(file.benchmark))
-    distinct = {str(point): point for point in points}  # as text, because 64 == 64.0 and yet only one fits a grid
+    distinct = {str(point): point for point in points}  # as text, because 64 == 64.0, but only 64 fits a grid
     return tuple(BenchmarkPoint(file, point, inputs) for point in distinct.values())
 
 
@@ -180,13 +180,13 @@ def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | Non
 
 
 def _problems_of_taken_names(expansions: Sequence[Expansion], variants: Mapping[str, Expansion]) -> Iterator[Problem]:
-    """Yield a problem for each expansion with the name of an earlier one."""
+    """Yield a problem for each expansion with the name of an earlier expansion."""
     seen = dict(variants)
     for expansion in expansions:
         first = seen.setdefault(expansion.name, expansion)
         if first is not expansion:
             yield Problem(
-                f"variant {expansion.name!r} is there already (line {first.variant.line})",
+                f"variant {expansion.name!r} exists already (line {first.variant.line})",
                 expansion.variant.line,
                 "give one of them another name",
             )
@@ -249,7 +249,7 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
         yield Problem(
             f"variant {variant.name!r} is of the kind host and has the cache state both",
             variant.line,
-            "leave cache= out: its functions measure their own times, so both would be the same",
+            "remove cache=: host functions measure their own times, which are the same in both cache states",
         )
     if variant.reference is not None and not file.benchmark.outputs:
         yield Problem(
@@ -294,7 +294,7 @@ def _problems_of_own_names(variant: Variant, names: _VariantNames) -> Iterator[P
 
 
 def _problems_of_functions(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
-    """Yield the problems of scratch arrays, requirements and functions that use names of axes and parameters."""
+    """Yield the problems of scratch arrays, of requirements, and of functions of axes and parameters."""
     for name, declared in variant.scratch.items():
         yield from _problems_of_output(name, declared, names.values, variant.line)
     for requirement in words(variant.requires):
@@ -308,7 +308,7 @@ def _problems_of_functions(variant: Variant, names: _VariantNames) -> Iterator[P
 
 
 def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
-    taken = dict.fromkeys((TIME, *AUXILIARY), "is measured of every case")
+    taken = dict.fromkeys((TIME, *AUXILIARY), "is a metric of perfsvc itself")
     for step in steps_of(variant):
         if not isinstance(step, MetricStep):
             continue
@@ -320,7 +320,7 @@ def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
             yield Problem(
                 f"variant {variant.name!r}: the metric {step.name!r} {taken[step.name]}", step.line, "rename it"
             )
-        taken[step.name] = "is there already"
+        taken[step.name] = "exists already"
 
 
 def _problems_of_launch(step: LaunchStep, variant: Variant, names: _VariantNames) -> Iterator[Problem]:
@@ -381,20 +381,20 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
             for arg in step.args:
                 yield from _uses_of_argument(arg, names)
             for symbol, buffer in step.constants.items():
-                yield f"the buffer of the constant {symbol!r},", buffer, names.buffers
+                yield f"constant {symbol!r}: the buffer", buffer, names.buffers
         case MemsetStep():
-            yield "the buffer of memset,", step.buffer, names.buffers
+            yield "the memset buffer", step.buffer, names.buffers
         case FinishStep():
-            yield "the source of finish,", step.source, names.buffers
-            yield "the target of finish,", step.target, names.buffers
+            yield "the finish source", step.source, names.buffers
+            yield "the finish target", step.target, names.buffers
         case MetricStep():
-            yield "the buffer of metric,", step.buffer, names.buffers
+            yield "the metric buffer", step.buffer, names.buffers
 
 
 def _uses_of_argument(arg: Argument, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if isinstance(arg, str):
         yield "argument", arg, names.buffers + names.values
     elif isinstance(arg, TensorMap):
-        yield "the buffer of tensor_map,", arg.buffer, names.buffers
+        yield "the tensor_map buffer", arg.buffer, names.buffers
     elif isinstance(arg.value, str):
         yield "argument", arg.value, names.values

@@ -31,17 +31,17 @@ class ListedCase:
 
     @property
     def kind(self) -> Kind:
-        """The kind of its variant, which decides how the case is timed."""
+        """The kind of the case's variant, which decides how the case is timed."""
         return Kind(self.expansion.variant.kind)
 
     @property
     def caches(self) -> tuple[CacheState, ...]:
-        """The cache states that it is measured in."""
+        """The cache states that the case is measured in."""
         return cache_states_of(self.expansion.variant)
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """What its variant requires, in the author's words."""
+        """What the case's variant requires, in the author's words."""
         return words(self.expansion.variant.requires)
 
     def resolve(self, inputs: Shapes) -> tuple[CaseSpec, ...]:
@@ -51,7 +51,7 @@ class ListedCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suite:
-    """A folder's benchmarks, their cases, and the problems of those that cannot be used."""
+    """A folder's benchmarks, their cases, and the problems of unusable benchmarks."""
 
     folder: Path
     benchmarks: tuple[BenchFile, ...]
@@ -89,7 +89,7 @@ class Suite:
         Args:
             selection: the globs of the cases.
             points: whether to take the full or the smoke points.
-            inputs: makes the inputs of each point, because their shapes are needed here, and may keep them for
+            inputs: makes the inputs of each point, whose shapes are needed here; it may keep the inputs for
                 ``make_arrays``.
 
         Raises:
@@ -100,7 +100,7 @@ class Suite:
         return tuple(spec for listed in selected for spec in listed.resolve(shapes[listed.file, listed.case.point]))
 
     def benchmark(self, name: str) -> BenchFile:
-        """Return the file of a benchmark by its name; raises ``KeyError`` if there is none."""
+        """Return the file of a benchmark by its name; raises ``KeyError`` if no benchmark has this name."""
         return {file.name: file for file in self.benchmarks}[name]
 
 
@@ -128,8 +128,8 @@ def discover(folder: Path) -> Suite:
             problems.append(error)
             continue
         if file.name in files:
-            problem = f"benchmark {file.name!r} is there already: {files[file.name].path}"
-            cure = "rename the folder, or give one of them a name: Benchmark(name=...)"
+            problem = f"benchmark {file.name!r} exists already: {files[file.name].path}"
+            cure = "rename the folder, or give one of the two benchmarks a name: Benchmark(name=...)"
             problems.append(Problem(problem, file.benchmark.line, cure).at(path))
             continue
         checked = check(file)
@@ -145,7 +145,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _cases(file: BenchFile, checked: CheckedBenchmark) -> Iterator[ListedCase]:
-    if not checked.variants:  # the points may be broken too
+    if not checked.variants:  # then the points may be unusable, too
         return
     smoke, full = smoke_point(file.benchmark), full_points(file.benchmark)
     for expansion in checked.variants:

@@ -114,7 +114,7 @@ _VARIANT = {
     "run": _FUNCTION,
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
-        'compile options as on a command line, such as "-O3 -DX=1", every quote closed',
+        'compile options as on a command line, such as "-O3 -DX=1", with every quote closed',
         lambda value: _WORDS.accepts(value) and _splits(value),
     ),
     "scratch": _OUTPUTS,

@@ -169,7 +169,7 @@ def problems_of_params(variant: Variant) -> Iterator[Problem]:
     for name, value in variant.params.items():
         is_tuple = isinstance(value, tuple | list)
         if is_tuple and not value:
-            yield Problem(f"parameter {name!r} has no value", variant.line, "give the tuple at least one")
+            yield Problem(f"parameter {name!r} has no value", variant.line, "put at least one value into the tuple")
         for choice in _choices(value):
             if is_tuple and not (is_value(choice) and fits_in_an_id(choice)):
                 yield Problem(

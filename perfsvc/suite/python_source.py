@@ -1,6 +1,7 @@
 """What Python functions of a benchmark file depend on: the statements of the file that they reach, and their imports.
 
-Two texts are the same code if these statements are equal, whatever the comments, docstrings, lines and other variants.
+Two texts are the same code if these statements are equal. Comments, docstrings, line numbers and other variants do not
+matter.
 """
 
 import ast
@@ -18,7 +19,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def same_source(old: str, new: str, functions: Collection[str], *, outline: bool = False) -> bool:
-    """Return whether two texts of a benchmark file have the same functions and inputs, with all that these reach.
+    """Return whether two texts of a benchmark file have equal functions and inputs, and equal code that these reach.
 
     With ``outline``, the options and numbers of launches may differ (``_Outliner``).
     """
@@ -32,7 +33,7 @@ def source_digest(text: str, functions: frozenset[str] | None, *, outline: bool 
 
     Args:
         text: the file's text. A text that this Python cannot parse is hashed as it is.
-        functions: the names of the functions; None for all of a module that is no benchmark file.
+        functions: the names of the functions; None for the whole text of a module that is no benchmark file.
         outline: leave out the options and numbers of launches.
     """
     try:
@@ -48,13 +49,13 @@ def source_digest(text: str, functions: frozenset[str] | None, *, outline: bool 
 
 @lru_cache(maxsize=512)
 def imports(text: str, functions: frozenset[str] | None, package: str = "") -> tuple[str, ...]:
-    """Return the modules, by full name, that the functions and inputs of a file import, wherever in the file.
+    """Return the full names of the modules that the functions and inputs of a file import, at any level of nesting.
 
-    ``from a import b`` yields ``a`` and ``a.b``, which may be no module.
+    ``from a import b`` yields ``a`` and ``a.b``; the latter may be no module.
 
     Args:
         text: the file's text.
-        functions: the names of the functions; None for all of a module that is no benchmark file.
+        functions: the names of the functions; None for the whole text of a module that is no benchmark file.
         package: the package that relative imports start from.
     """
     names: dict[str, None] = {}
@@ -102,7 +103,7 @@ class _Statement:
 
     @property
     def defines(self) -> bool:
-        """True if the statement does nothing but bind names, so that it matters only to those who read them."""
+        """True if the statement does nothing but bind names, so that it matters only to code that reads these names."""
         if isinstance(self.node, ast.Assign):
             return all(isinstance(target, ast.Name | ast.Tuple) for target in self.node.targets)
         if isinstance(self.node, ast.AnnAssign):
@@ -123,7 +124,7 @@ def _reached(text: str, functions: frozenset[str] | None) -> Iterator[ast.AST]:
         yield from body
         return
     roots = [keyword.value for keyword in made.keywords if keyword.arg == "inputs"]
-    if any(keyword.arg is None for keyword in made.keywords):  # **fields: the inputs may be anywhere
+    if any(keyword.arg is None for keyword in made.keywords):  # with **fields, any field may hold the inputs
         roots = [made]
     statements = [_Statement(node, _bound(node), _read(node)) for node in body]
     wanted = {*functions}.union(*map(_read, roots))
@@ -146,7 +147,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def _benchmark_call(body: Sequence[ast.stmt]) -> ast.Call | None:
-    """Return the call in ``benchmark = Benchmark(...)``; None if the file is written in another way."""
+    """Return the call in ``benchmark = Benchmark(...)``; None if the file makes the benchmark in another way."""
     for node in body:
         match node:
             case ast.Assign(targets=[ast.Name(id="benchmark")], value=ast.Call(args=[]) as call):
@@ -156,14 +157,14 @@ def _benchmark_call(body: Sequence[ast.stmt]) -> ast.Call | None:
 
 
 def _read(tree: ast.AST) -> frozenset[str]:
-    """Return the names that a tree reads, its own local ones included."""
+    """Return the names that a tree reads, including its own local names."""
     return frozenset(
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
 
 
 def _bound(statement: ast.stmt) -> frozenset[str]:
-    """Return the names that a statement binds at the top level; those of statements that do more do not matter."""
+    """Return the names that a statement binds at the top level; incomplete if the statement does more than bind."""
     match statement:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             return frozenset({statement.name})
@@ -181,7 +182,7 @@ def _bound_by_import(alias: ast.alias) -> str:
 
 
 def _wanted_part(statement: ast.stmt, wanted: Collection[str]) -> ast.stmt:
-    """Return a statement; of an import, only what is wanted of it."""
+    """Return a statement; an import is reduced to the wanted names."""
     match statement:
         case ast.Import(names=aliases):
             return ast.Import([alias for alias in aliases if _bound_by_import(alias) in wanted])
@@ -206,8 +207,8 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 class _Outliner(ast.NodeTransformer):
     """Removes what a launch may choose without changing the code: ``LAUNCH_OPTIONS``, and all numbers.
 
-    A launch is ``kernel[grid](...)``, as Triton and Numba write it, or the configurations of Triton's autotuner. The
-    numbers of a name that only launches read (``TILE = 4096``) go too.
+    A launch is ``kernel[grid](...)``, as Triton and Numba write it, or the configurations of Triton's autotuner. It
+    also removes the numbers of a name that only launches read (``TILE = 4096``).
     """
 
     def __init__(self, module: ast.Module) -> None:
@@ -263,7 +264,7 @@ def _assigned(node: ast.AST) -> str:
 
 
 def _names_of_launches(module: ast.Module) -> frozenset[str]:
-    """Return the assigned names that only launches read, or assignments to such names."""
+    """Return the assigned names that only launches read, directly or through other assigned names."""
     assignments = [node for node in ast.walk(module) if _assigned(node)]
     names = {_assigned(node) for node in assignments}
     while True:

@@ -65,12 +65,12 @@ def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
     for arg in tensor_maps:
         pitch = arg.shape[1] * _element_bytes(arg)
         if pitch % _PIECE:
-            return f"a tensor map requires rows of a multiple of {_PIECE} bytes: those of {arg.buffer!r} have {pitch}"
+            return f"a tensor map requires rows of a multiple of {_PIECE} bytes: a row of {arg.buffer!r} has {pitch}"
     return ""
 
 
 def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:
-    """Return nvcc's options for required exact architectures (``sm_90a``): the code is compiled for them alone."""
+    """Return nvcc's options that compile only for the required exact architectures (``sm_90a``)."""
     matches = (_ARCHITECTURE.fullmatch(requirement) for requirement in requirements)
     return tuple(
         f"-gencode=arch=compute_{match[1]}{match[2]}a,code={match[0]}" for match in matches if match and match[3]
@@ -140,7 +140,7 @@ def tensor_map_arg(written: TensorMap, array: Array, values: Mapping[str, Value]
         raise Problem(
             f"{what} has the element {element!r} and the array is {array.dtype}",
             line,
-            f"{element} lies in arrays of {ELEMENTS[element]}" if element in ELEMENTS else f"use {', '.join(ELEMENTS)}",
+            f"store it in an array of {ELEMENTS[element]}" if element in ELEMENTS else f"use {', '.join(ELEMENTS)}",
         )
     arg = TensorMapArg(
         buffer=array.name,

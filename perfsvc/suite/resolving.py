@@ -102,7 +102,7 @@ class BenchmarkPoint:
 
     @cached_property
     def buffers(self) -> Mapping[str, Buffer]:
-        """The buffers of the inputs, then those of the outputs that are not also inputs."""
+        """The buffers of the inputs, then the buffers of the outputs that are not also inputs."""
         outputs = _arrays(self.file.benchmark.outputs, dict(self.point), self.file.benchmark.line)
         return {
             name: Buffer(array, Role.INOUT if name in outputs else Role.INPUT) for name, array in self.inputs.items()
@@ -127,7 +127,7 @@ class BenchmarkPoint:
         tolerance = evaluate(benchmark.tolerance, dict(self.point), "tolerance", benchmark.line)
         if not isinstance(tolerance, Tolerance) or not (tolerance.max >= 0 and tolerance.mean >= 0):
             raise Problem(
-                f"tolerance is {tolerance!r}", benchmark.line, "return Tolerance(max=..., mean=...), none negative"
+                f"tolerance is {tolerance!r}", benchmark.line, "return Tolerance(max=..., mean=...), neither negative"
             )
         return tolerance
 
@@ -194,7 +194,7 @@ def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int)
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
-    """Return one unit for each source file, with all of its kernels that are launched."""
+    """Return one unit for each source file, with all launched kernels of the file."""
     entries: dict[str, dict[str, None]] = {}
     for step in compiled_steps(steps):
         entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
@@ -204,7 +204,7 @@ def _units(
 
 @dataclass(frozen=True, slots=True)
 class _StepResolver:
-    """Resolves the steps of a variant at one point; ``values`` are those of axes and parameters."""
+    """Resolves the steps of a variant at one point; ``values`` holds the values of axes and parameters."""
 
     folder: Path
     variant: Variant

@@ -1,7 +1,8 @@
 """Select cases by glob: ``transpose``, ``transpose/tiled*``, ``*/naive[n=4096]``, ``*[n=4*]``.
 
 ``*`` stands for any text and ``?`` for one character. A glob without a slash names benchmarks. ``[...]`` holds globs
-for the values of axes; an axis that is not named there may have any value. A case's full id selects only that case.
+for the values of axes; an axis that the brackets do not name may have any value. A case's full id selects only that
+case.
 """
 
 import difflib
@@ -74,7 +75,7 @@ def parse(text: str) -> Glob:
     axes = [item.strip().partition("=") for item in (form["axes"] or "").split(",")] if form and form["axes"] else []
     if form is None or not all(axis and equals and value for axis, equals, value in axes):
         raise UsageError(
-            f"{text!r} selects nothing that could exist",
+            f"{text!r} can match no case",
             cure="write benchmark, benchmark/variant or benchmark/variant[axis=value,...], with * and ? as you like",
         )
     return Glob(
@@ -98,7 +99,7 @@ def choose(
         selection: the globs.
         cases: the cases to select from.
         others: cases of points that are not measured now; they only improve the error message.
-        broken: names of benchmarks with problems: a glob that names one may match no case.
+        broken: names of benchmarks with problems; a glob that names a broken benchmark may match no case.
 
     Raises:
         UsageError: a glob cannot be parsed or matches no case, or every selected case is excluded.
@@ -118,4 +119,4 @@ def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:
         return f"it matches {elsewhere[0]}, whose point is not measured here: ask for the other points (--points)"
     names = [name for case in cases for name in (case.benchmark, f"{case.benchmark}/{case.variant}", case.id)]
     close = difflib.get_close_matches(glob.text, list(dict.fromkeys(names)), n=_MOST_SUGGESTIONS, cutoff=0.4)
-    return f"the nearest are {', '.join(close)}" if close else "list what there is: perfsvc list"
+    return f"the nearest are {', '.join(close)}" if close else "list all cases: perfsvc list"

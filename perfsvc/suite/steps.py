@@ -20,7 +20,7 @@ _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
-    """Return the steps of a variant; a launch without a source gets the variant's."""
+    """Return the steps of a variant; a launch without a source gets the variant's source."""
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:

@@ -48,7 +48,7 @@ class Problem(Exception):  # noqa: N818 - raised and collected alike; outside th
 
 
 def evaluate(value: object, names: Mapping[str, object], what: str, line: int) -> Any:
-    """Return the value, or the result if it is a function of some ``names``; error messages call it ``what``."""
+    """Return a value, or its result if it is a function of some ``names``; error messages call the value ``what``."""
     return invoke(value, names, what, line) if callable(value) else value
 
 
@@ -56,7 +56,7 @@ def invoke(function: Function, names: Mapping[str, object], what: str, line: int
     """Call a function: ``first`` are passed by position, its other parameters are looked up in ``names``.
 
     Raises:
-        Problem: the function has an unknown parameter, or raises; with the line in the function that raised.
+        Problem: the function has an unknown parameter or raises; the problem holds the line that raised.
     """
     for problem in unknown_names(function, names, what, line, skip=len(first)):
         raise problem
@@ -84,14 +84,14 @@ def unknown_names(
     for parameter in parameters:
         if parameter.kind in _NAMED and parameter.default is parameter.empty and parameter.name not in known:
             yield Problem(
-                f"{what} asks for {parameter.name!r}, which is not known there",
+                f"{what} asks for {parameter.name!r}, which is no known name",
                 line_of(function, line),
                 nearest(parameter.name, known),
             )
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Return the cure for an unknown name: the most similar known name, or else all of them."""
+    """Return the cure for an unknown name: the most similar known name, or else all known names."""
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"
@@ -105,7 +105,7 @@ def line_of(function: Function, default: int) -> int:
 
 
 def last_line_in(filename: str, error: BaseException) -> int:
-    """Return the deepest line of a file in an error's traceback; 0 if the file is not in it."""
+    """Return the deepest line of a file in an error's traceback; 0 if the file is not in the traceback."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == filename]
     return lines[-1] if lines else 0
 
@@ -115,7 +115,7 @@ def _parameters(function: Function) -> tuple[inspect.Parameter, ...]:
 
 
 def _requested(function: Function, names: Collection[str]) -> list[str]:
-    """Return the names a function asks for: its parameters, and all names if it takes ``**keywords``."""
+    """Return the names that a function asks for: its parameters, and all other names if it takes ``**keywords``."""
     parameters = _parameters(function)
     requested = [parameter.name for parameter in parameters if parameter.kind in _NAMED]
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):

@@ -74,7 +74,7 @@ def test_the_second_benchmark_of_one_name_is_reported():
     (problem,) = suite.problems
     assert Path(problem.path).parent.name == "second"
     assert problem.line == 8
-    assert "'same' is there already" in problem.what
+    assert "'same' exists already" in problem.what
     assert [listed.case.id for listed in suite.select(Selection(), "full")] == ["same/python"]
 
 

@@ -226,7 +226,7 @@ def test_points_that_differ_only_in_the_type_of_a_number_are_both_checked(tmp_pa
         ("grid=1, block=1, args=('y',), cache='both', kind='host'", "is of the kind host and has the cache state both"),
         ("grid=1, block=1, args=('y',), kind='graph'", "kind is 'graph'"),
         ("grid=1, block=1, args=('y',), formerly='a/b'", "former name 'a/b'"),
-        ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table', 'z' is not known"),
+        ("grid=1, block=1, args=('y',), constants={'table': 'z'}", "'table': the buffer 'z' is not known"),
         ("grid=1, block=1, args=('y',), scratch={'s': scratch('f4', 0)}", "shape of 's' is (0,)"),
         ("grid=1, block=1, args=('y',), scratch={'x': scratch('f4', 1)}", "'x' is an axis, input or output already"),
         ("grid=1, block=1, args=('y',), steps=[memset('y')]", "has steps beside entry, grid, block, args"),

@@ -56,7 +56,7 @@ def test_exclude_comes_after_select():
 
 
 def test_brackets_are_no_character_class():
-    with pytest.raises(UsageError, match="selects nothing that could exist"):
+    with pytest.raises(UsageError, match="can match no case"):
         ids("transpos[a-z]")
 
 
@@ -69,7 +69,7 @@ def test_a_dot_or_plus_stands_for_itself():
     "glob", ["", "/", "a/", "/b", "a/b/c", "a[n=1", "a[n]", "a[n=]", "a[=1]", "a[n=1][n=2]", "a[n=1]b"]
 )
 def test_an_invalid_glob_is_a_usage_error(glob):
-    with pytest.raises(UsageError, match="selects nothing that could exist"):
+    with pytest.raises(UsageError, match="can match no case"):
         ids(glob)
 
 

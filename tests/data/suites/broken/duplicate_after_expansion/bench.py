@@ -22,7 +22,7 @@ benchmark = Benchmark(
             block=64,
             args=("y", "x", "n"),
         ),
-        Variant(  # problem: variant 'plain-T2' is there already
+        Variant(  # problem: variant 'plain-T2' exists already
             "plain-T2",
             source="../scale.cu",
             entry="scale",

@@ -21,7 +21,7 @@ benchmark = Benchmark(
             block=64,
             args=("y", "x", "n"),
         ),
-        Variant(  # problem: variant 'plain' is there already (line 16)
+        Variant(  # problem: variant 'plain' exists already (line 16)
             "plain",
             source="../scale.cu",
             entry="scale",

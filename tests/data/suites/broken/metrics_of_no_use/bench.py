@@ -28,13 +28,13 @@ benchmark = Benchmark(
         counting("right", metric("cycles", "mean", "cycles")),
         counting(
             "taken",
-            metric("time", "max", "cycles"),  # problem: 'time' is measured of every case
-            metric("sm_cycles", "max", "cycles"),  # problem: 'sm_cycles' is measured of every case
+            metric("time", "max", "cycles"),  # problem: 'time' is a metric of perfsvc itself
+            metric("sm_cycles", "max", "cycles"),  # problem: 'sm_cycles' is a metric of perfsvc itself
             metric("cycles", "max", "cycles"),
-            metric("cycles", "min", "cycles"),  # problem: 'cycles' is there already
+            metric("cycles", "min", "cycles"),  # problem: 'cycles' exists already
         ),
         counting("named", metric("per cent", "max", "cycles")),  # problem: has the metric 'per cent'
-        counting("unknown", metric("cycles", "max", "cycle")),  # problem: the buffer of metric, 'cycle' is not known
+        counting("unknown", metric("cycles", "max", "cycle")),  # problem: the metric buffer 'cycle' is not known
         counting("median", metric("cycles", "median", "cycles")),  # problem: operation is 'median'
         Variant(  # problem: variant 'read' has no step that uses the output 'y'
             "read",

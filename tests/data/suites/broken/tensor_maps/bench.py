@@ -25,7 +25,7 @@ benchmark = Benchmark(
     tolerance=Tolerance(max=0, mean=0),
     variants=[
         Variant(**with_map("vector", "v")),  # problem: the tensor map of 'v', which is float32[32]
-        Variant(**with_map("unknown", "C")),  # problem: the buffer of tensor_map, 'C' is not known
+        Variant(**with_map("unknown", "C")),  # problem: the tensor_map buffer 'C' is not known
         Variant(**with_map("nameless", 3)),  # problem: args is (TensorMap(buffer=3
         Variant(**with_map("long", box=(257, 4))),  # problem: box of the tensor map of 'A' is (257, 4)
         Variant(**with_map("empty", box=lambda n: (0, n))),  # problem: box of the tensor map of 'A' is (0, 32)
@@ -36,6 +36,6 @@ benchmark = Benchmark(
         Variant(**with_map("swizzle", swizzle=16)),  # problem: swizzle of the tensor map of 'A' is 16
         Variant(**with_map("element", element="bfloat")),  # problem: the tensor map of 'A' has the element 'bfloat'
         Variant(**with_map("other", element="bfloat16")),  # problem: the element 'bfloat16' and the array is float32
-        Variant(**with_map("axis", box=lambda m: (m, 8))),  # problem: asks for 'm', which is not known there
+        Variant(**with_map("axis", box=lambda m: (m, 8))),  # problem: asks for 'm', which is no known name
     ],
 )

@@ -17,7 +17,7 @@ benchmark = Benchmark(
             "plain",
             source="../scale.cu",
             steps=[
-                memset("yy"),  # problem: the buffer of memset, 'yy' is not known
+                memset("yy"),  # problem: the memset buffer 'yy' is not known
                 launch(entry="scale", grid=1, block=64, args=("y", "x", "n")),
             ],
         ),
