@@ -31,7 +31,7 @@ class ConfigFile:
 
 
 def find(requested: Path | None = None) -> Path | None:
-    """Return the configuration file in force, or None.
+    """Return the configuration file in force; None if there is no file.
 
     That is the requested file, else the file that ``PERFSVC_CONFIG`` names, else ``perfsvc.toml`` in the current folder
     or in the nearest parent. ``/dev/null`` requests no file. The search ends at the top of a git repository.
@@ -58,8 +58,8 @@ def find(requested: Path | None = None) -> Path | None:
 def _require_own(path: Path) -> Path:
     if path.stat().st_uid in {os.getuid(), 0} or os.getuid() == 0:
         return path
-    cure = f"if you trust it, name it: --config {path}; --config {os.devnull} does without any"
-    raise ConfigError("it belongs to another user, and was not asked for", path=str(path), cure=cure)
+    cure = f"if you trust it, name it: --config {path}; to use no file: --config {os.devnull}"
+    raise ConfigError("it belongs to another user, and no option names it", path=str(path), cure=cure)
 
 
 def read(path: Path | None) -> ConfigFile:
@@ -74,7 +74,7 @@ def read(path: Path | None) -> ConfigFile:
     try:
         return ConfigFile(path, tomllib.loads(text), lines_of(text))
     except RecursionError:
-        raise ConfigError("its arrays are nested too deeply", path=str(path), cure="write flat ones") from None
+        raise ConfigError("its arrays are nested too deeply", path=str(path), cure="write flat arrays") from None
     except ValueError as error:
         raise _not_toml(str(error), text, path) from None
 
@@ -106,7 +106,7 @@ def _not_toml(message: str, text: str, path: Path) -> ConfigError:
     first = {key: number for _, lines in reversed(earlier) for key, number in lines.items()}
     number = next((first[key] for key in reversed(duplicate) if key in first and isinstance(key[-1], str)), 0)
     where = f" on line {number}" if number else ""
-    what = f"{rows[line - 1].partition('=')[0].strip()} is there already{where}"
+    what = f"{rows[line - 1].partition('=')[0].strip()} exists already{where}"
     return ConfigError(what, path=str(path), line=line, cure="keep one of the two")
 
 
@@ -121,16 +121,16 @@ def lines_of(text: str) -> dict[KeyPath, int]:
     """Return the line, counted from 1, of each key, table and array element of a TOML file."""
     lines: dict[KeyPath, int] = {}
     for _, of_statement in _statements(text):
-        lines = of_statement | lines  # an array of tables counts from its first table
+        lines = of_statement | lines  # an array of tables has the line of its first table
     return lines
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
-    """Yield the first line of each statement, also of a last one that is not valid, and the line of each value it sets.
+    """Yield the first line of each statement, even of an invalid last one, and the line of each value it sets.
 
-    ``tomllib`` reports no positions, so each statement is parsed alone. If a statement does not parse, it continues in
-    the next line; an array is then parsed up to here, to learn the lines of its elements. An element of several lines,
-    which parses no sooner than its last, has the line that it begins with.
+    ``tomllib`` reports no positions, so each statement is parsed alone. A statement that does not parse continues in
+    the next line. An unfinished array is also parsed line by line, to learn the lines of its elements. An element that
+    spans several lines gets the line that it begins on.
     """
     table: KeyPath = ()
     tables: Counter[KeyPath] = Counter()

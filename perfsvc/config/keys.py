@@ -24,12 +24,12 @@ class SettingKey:
     """A key of the file.
 
     Attributes:
-        table: the table that holds it; empty at the top.
+        table: the table that holds the key; empty at the top.
         name: its name in the table.
-        default: its value if it is not set.
+        default: the value of a key that is not set.
         meaning: what it does, in a sentence or two.
-        example: a value, if the default is unset.
-        unit: what a number counts.
+        example: an example value, if the key has no default.
+        unit: the unit of a number.
     """
 
     table: str
@@ -50,7 +50,7 @@ class SettingKey:
 
 
 def toml(value: Any, unit: NumberUnit | None = None) -> str:
-    """Return a value as TOML; None is ``""``."""
+    """Return a value as TOML; None becomes ``""``."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -138,7 +138,7 @@ def nearest(name: str, table: str) -> str:
 
 
 def _allowed_in(table: str) -> dict[str, str]:
-    """Return what a table may hold: its keys, and at the top the tables as well."""
+    """Return what a table may hold: its keys, and at the top level also the tables."""
     if table in ARRAYS:
         return {name: name for name in ARRAYS[table]}
     keys = {key.name: key.name for key in KEYS.values() if key.table == table}

@@ -31,7 +31,7 @@ SHORT_VARIABLES = {"database": f"{PREFIX}DB"}
 """Keys whose variable is not named after the key."""
 
 SIMILAR = 0.8
-"""How similar a variable has to be to a known one to be suggested, from 0 to 1 (``difflib``)."""
+"""The least similarity, from 0 to 1 (``difflib``), of a known variable that is suggested for a mistyped one."""
 
 _SQLITE = re.compile(r"sqlite:///(?!/)(?!:memory:)(.+)")
 
@@ -43,8 +43,8 @@ class Loaded:
     Attributes:
         settings: the settings; relative paths of the file count from its folder.
         path: the file; None without a file.
-        origins: by dotted key, ``perfsvc.toml:12``, a variable, or ``default``; also by rule (``thresholds.0``), by
-            route (``notify.route.0``) and by target (``notify.targets.team``).
+        origins: the origin of each value, by dotted key: ``perfsvc.toml:12``, a variable, or ``default``; also by rule
+            (``thresholds.0``), by route (``notify.route.0``) and by target (``notify.targets.team``).
     """
 
     settings: Settings
@@ -74,10 +74,10 @@ def load(path: Path | None = None) -> Loaded:
     """Read the file and the environment, and return the settings in force.
 
     Args:
-        path: the file; None for the one that ``perfsvc.config.file.find`` finds.
+        path: the file; None for the file that ``perfsvc.config.file.find`` finds.
 
     Raises:
-        ConfigError: the file or a variable cannot be used; it lists everything that is wrong.
+        ConfigError: the file or a variable cannot be used; the error lists everything that is wrong.
     """
     file = files.read(files.find(path))
     _refuse_passwords(file)
@@ -133,7 +133,7 @@ def _refuse_passwords(file: ConfigFile) -> None:
             value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, str) and has_password(value):
             dotted, line = ".".join(key_path), file.lines.get(key_path, 0)
-            cure = "take it out here, and set PERFSVC_DB" if dotted == "database" else "take it out"
+            cure = "remove it here, and set PERFSVC_DB" if dotted == "database" else "remove it"
             raise ConfigError(f"{dotted} holds a password", path=str(file.path), line=line, cure=cure)
 
 
@@ -172,7 +172,7 @@ class _Variables(EnvSettingsSource):
     """pydantic's reader of the environment, with arrays as words between blanks or as TOML."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002
-        """Decode an array. Text that is not TOML stays text, so that it is refused with its key."""
+        """Decode an array. Text that is not TOML stays text; the error that refuses it later names the key."""
         if not isinstance(value, str):
             return value
         if not value.lstrip().startswith(("[", "{")):
@@ -217,7 +217,7 @@ def _mistyped_variables() -> Iterator[ConfigError]:
             yield ConfigError(f"{table.lower()} is a table", path=name, cure=cure)
         elif nested or meant:
             nearest = meant or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)), "")
-            cure = f"write {nearest}" if nearest else "see which there are: perfsvc config show"
+            cure = f"write {nearest}" if nearest else "list the keys: perfsvc config show"
             yield ConfigError("no key has this variable", path=name, nearest=nearest, cure=cure)
 
 
@@ -237,7 +237,7 @@ def _variable_that_sets(key_path: KeyPath, environment: Mapping[str, Any]) -> st
 
 
 def shown(loaded: Loaded) -> Iterator[ShownSetting]:
-    """Yield every setting in the order of the file, without secrets: for targets, whether their variable is set."""
+    """Yield every setting in the order of the file, without secrets; a target shows whether its variable is set."""
     public = loaded.settings.public()
     for key in KEYS.values():
         origin = loaded.origins[key.dotted]
@@ -267,7 +267,7 @@ def _written(array: str, table: Mapping[str, Any]) -> str:
 
 
 def shown_json(loaded: Loaded) -> dict[str, Any]:
-    """Return every setting for programs, without secrets."""
+    """Return every setting as JSON values, without secrets."""
     return {
         "path": str(loaded.path) if loaded.path else None,
         "settings": loaded.settings.public(),

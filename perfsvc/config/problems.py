@@ -15,7 +15,7 @@ SECRET = ("database", "notify.targets")
 """The keys whose wrong values may be secrets, so that errors do not repeat them."""
 
 LONGEST = 60
-"""Characters of a wrong value that an error repeats."""
+"""How many characters of a wrong value an error repeats."""
 
 _WRONG = {
     "tuple_type": "is not an array",
@@ -39,7 +39,7 @@ Source = Callable[[KeyPath], tuple[str, int]]
 
 
 def config_error(error: ValidationError, source: Source) -> ConfigError:
-    """Return all problems of a ``ValidationError`` as one ``ConfigError`` with the others attached, ordered by line."""
+    """Return the problems of a ``ValidationError``: the first by line as a ``ConfigError`` with the others attached."""
     problems = error.errors(include_url=False)
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
     mistyped = {(*path[:-1], nearest(*_name_and_table(path))) for path in unknown}
@@ -71,7 +71,7 @@ def _unknown_key(key_path: KeyPath, path: str, line: int) -> ConfigError:
     known = nearest(name, table)
     inside = _dotted(key_path[:-1]) if any(isinstance(part, int) for part in key_path) else f"[{table}]"
     what = f"{inside} has no key {name!r}" if table else f"there is no key or table {name!r}"
-    cure = f"write {known}" if known else "see which keys there are: perfsvc config show"
+    cure = f"write {known}" if known else "list the keys: perfsvc config show"
     if "." in known:
         tables = " or ".join(f"[{dotted.partition('.')[0]}]" for dotted in known.split(" or "))
         cure = f"write it in {tables}: {known}"

@@ -142,7 +142,7 @@ def _page(url: str) -> str:
 def _variable(name: str) -> str:
     """Return the name of an environment variable. A wrong value may be a secret, so the error does not repeat it."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("it is no name of an environment variable; write one here, and the Apprise URL into that")
+        raise ValueError("it is no name of an environment variable; write a name here, and the URL into that variable")
     return name
 
 
@@ -150,7 +150,7 @@ def _run(value: object) -> object:
     """Return the name of a run; a run number may be written as a number."""
     if isinstance(value, str) and value.startswith("latest"):
         raise ValueError(
-            f"{value!r} moves every night, so a regression would be the baseline of the next; write @baseline"
+            f"{value!r} moves every night, so a regression would become the next baseline; write @baseline"
         )
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -190,7 +190,7 @@ class SettingsTable(BaseModel):
 
 
 class RunSettings(SettingsTable):
-    """What a run measures and how, as the options of `perfsvc run`."""
+    """What a run measures and how; `perfsvc run` has the same options."""
 
     devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-…"""
@@ -206,9 +206,9 @@ class RunSettings(SettingsTable):
     """Stop sampling a case when each half of the 95 % interval of its median is at most this share of the median; by
     default 0.2%."""
     samples: Count | None = Field(default=None, examples=[1000])
-    """Or when the case has this many samples in the replica; by default 1000 on a GPU, 20 on the CPU device."""
+    """Also stop when the case has this many samples in the replica; by default 1000 on a GPU, 20 on the CPU device."""
     seconds: Seconds | None = Field(default=None, examples=["2s"])
-    """Or when the case was sampled this long in the replica; by default 2s on a GPU, 0.15s on the CPU device."""
+    """Also stop when the case was sampled this long in the replica; by default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
     """Also measure the energy of a launch: a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
@@ -279,7 +279,7 @@ class NightlySettings(SettingsTable):
     folder: Folder = Path("nights")
     """The folder that holds a folder for each night, with its log and its report."""
     wait: SecondsOrZero = 0.0
-    """How long a night waits for another one on this host to end; 0s: it exits at once."""
+    """How long a night waits for another night on this host to end; 0s: it exits at once."""
     label: str = "nightly"
     """The label of a night's run."""
     heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
@@ -378,7 +378,7 @@ class Settings(BaseSettings):
     suite: Folder = Path("kernels")
     """The folder of benchmarks; by default ./kernels, else the built-in suite."""
     database: Annotated[str, Field(min_length=1, repr=False)] = "perfsvc.db"
-    """A SQLite file, or the URL of a PostgreSQL server; one with a password only in PERFSVC_DB."""
+    """A SQLite file, or the URL of a PostgreSQL server. Put a URL with a password into PERFSVC_DB, never here."""
     run: RunSettings = RunSettings()
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)

@@ -61,18 +61,19 @@ def with_causes(
     same: Mapping[Series, SameOnBothSides],
     cycles: Mapping[Series, Comparison] = NO_CYCLES,
 ) -> list[Judgement]:
-    """Return all judgements; to each that moved, add its cause, and the evidence to its reason.
+    """Return all judgements; add the cause to each judgement of a series that moved, and the evidence to its reason.
 
-    - The same code on both sides is never to blame. The environment is, if most series of the device moved with it, or
-      the driver or the power limit changed, or the clock did and the cycles did not. Otherwise it is noise.
+    - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
+      the device moved together, if the driver or the power limit changed, or if the clock changed and the cycles did
+      not.
     - Different code from equal source by another compiler, or equal source with other Python packages: toolchain.
     - Everything else is unconfirmed until both sides are measured again. The clock alone does not clear different code,
       because that code may draw so much power that the device lowers its clock.
 
     Args:
-        judgements: of one run.
+        judgements: the judgements of one run.
         same: what both sides of a series share; a series whose two sides cannot be compared is absent.
-        cycles: the cycles of the times, candidate against baseline, for the series that counted them.
+        cycles: for each series that counted cycles, the candidate's cycles compared with the baseline's.
     """
     judged = list(judgements)
     together = {judgement.series for moved in moved_together(judged, same).values() for judgement in moved}
@@ -91,9 +92,9 @@ def with_causes(
 def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
     """Return a sentence without its full stop if the clock explains why a time moved, else an empty text.
 
-    It does if the cycles did not move: their interval contains 1 or lies within the threshold, and they show at most
-    ``MAX_CYCLES_SHARE`` of the change of time, so that the clock must have made the rest. A kernel that waits for
-    memory takes other cycles at another clock; it gets no such evidence.
+    The clock explains it if the cycles did not move: their interval contains 1 or lies within the threshold, and they
+    show at most ``MAX_CYCLES_SHARE`` of the change of time, so that the clock must have caused the rest. A kernel that
+    waits for memory takes more or fewer cycles at another clock, so the clock is no evidence for it.
     """
     if cycles is None or cycles.verdict in MOVES or judgement.verdict not in MOVES or not judgement.ratio:
         return ""
@@ -141,7 +142,7 @@ def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tupl
         return Cause.NOISE, SAME_CODE
     if sides and sides.source and (sides.packages or not sides.toolkit):
         packages = f"its source is the same, and its packages are not: {sides.packages}"
-        return Cause.TOOLCHAIN, packages if sides.packages else "another compiler made other code of the same source"
+        return Cause.TOOLCHAIN, packages if sides.packages else "another compiler made other code from the same source"
     return Cause.UNCONFIRMED, clock
 
 
@@ -152,12 +153,12 @@ def is_decided(comparison: Comparison, direction: Direction, threshold: float) -
     """Return True if more A/B pairs would not help.
 
     Either the verdict is conclusive, or the ratio no longer supports the suspicion: it lies within the threshold, or
-    beyond it in the opposite direction. Stopping then adds no false alarms, because no code is blamed. It misses some
-    changes about as small as the threshold, half of which are missed anyway.
+    beyond it in the opposite direction. Stopping in the second case adds no false alarms, because no code is blamed. It
+    misses some changes of about the size of the threshold; half of these changes are missed anyway.
 
     Args:
-        comparison: at this look.
-        direction: where the suspect moved.
+        comparison: the comparison at this look.
+        direction: the direction in which the suspect moved.
         threshold: the smallest relevant change, as a fraction.
 
     Source:
@@ -179,21 +180,21 @@ def cause_of(
 ) -> tuple[Cause, str]:
     """Return why a suspect moved, and the evidence as a sentence without its full stop.
 
-    - The candidate's binary still differs from the baseline's, measured in A/B pairs: kernel. Equal code never is.
+    - The candidate's binary still differs from the baseline's, measured in A/B pairs, and their code differs: kernel.
     - The difference is gone, and the baseline's binary differs from its own stored level like the suspect: environment,
       which moved both.
     - The difference is gone, and the baseline's binary is at its stored level: noise.
-    - Anything else: unconfirmed. So is a difference that is significant but below the threshold of this command: it
-      did stay, and a user with a lower threshold wants to know.
+    - Anything else: unconfirmed. This includes a difference that is significant but below the threshold of this
+      command, because a user with a lower threshold wants to know about it.
 
     A difference is gone if its interval reaches 1, or stays within the usual threshold.
 
     Args:
-        comparison: the candidate against the baseline in A/B pairs, at the last look.
-        drift: the baseline's binary now against its stored level; None if there is none.
-        direction: where the suspect moved.
+        comparison: the comparison of candidate and baseline in A/B pairs, at the last look.
+        drift: the baseline's binary now against its stored level; None if no level is stored.
+        direction: the direction in which the suspect moved.
         threshold: the smallest relevant change, as a fraction.
-        usual: the threshold without the user's own; None if ``threshold`` is the usual one.
+        usual: the threshold that holds unless the user sets another; None if ``threshold`` is that one.
         same_code: both binaries are the same code.
         metric: what was measured.
     """
@@ -215,10 +216,10 @@ def cause_of(
 
 
 def midpoint(ratio: float) -> float:
-    """Return the ratio to the good level that separates good from bad in a bisection: halfway between the logarithms.
+    """Return the ratio to the good level that separates good from bad in a bisection: halfway on a logarithmic scale.
 
     Args:
-        ratio: of the bad level to the good one; above 1 it is slower.
+        ratio: the ratio of the bad level to the good one; above 1, the bad level is slower.
     """
     return math.sqrt(ratio)
 
@@ -226,13 +227,13 @@ def midpoint(ratio: float) -> float:
 def is_beyond(low: float | None, high: float | None, limit: float) -> bool | None:
     """Return whether a level lies beyond a limit, by the interval of its ratio to the good level.
 
-    None if the interval contains the limit, or there is no interval. So a level is put on the wrong side at most as
-    often as an interval misses the true ratio: with probability ``alpha`` over all looks together.
+    Return None if the interval contains the limit, or if there is no interval. So a level is put on the wrong side only
+    if the interval misses the true ratio, with a probability of at most ``alpha`` over all looks together.
 
     Args:
         low: the low end of the interval.
-        high: the high end.
-        limit: above 1 if slower is bad, below 1 if faster is searched for.
+        high: the high end of the interval.
+        limit: the limit of the ratio, above 1 to search for a slower level, below 1 to search for a faster level.
     """
     if low is None or high is None or low <= limit <= high:
         return None

@@ -32,20 +32,21 @@ LOPSIDED = 0.1
 """Above this threshold, the reason of an improvement also states the lower limit: 50 % more is undone by 33 % less."""
 
 NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
-SINGLE_REPLICA = "one replica alone decides nothing, for it may be the wild one: measure both sides with --replicas 3"
+SINGLE_REPLICA = "one replica alone decides nothing, because it may be an outlier: measure both sides with --replicas 3"
 NO_RATIO = "a ratio needs values above 0 on both sides"
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Candidate over baseline.
+    """A candidate compared with its baseline.
 
     Attributes:
-        ratio: of the levels; above 1 the candidate is slower. Never NaN; infinite if only the baseline is 0.
+        ratio: the candidate's level over the baseline's; above 1 the candidate is slower. Never NaN; infinite if only
+            the baseline is 0.
         low: the low end of the ratio's confidence interval; None if the replicas allow no interval.
-        high: the high end; infinite if the replicas set no bound.
+        high: the high end of the interval; infinite if the replicas set no bound.
         verdict: regression, improvement, unchanged or inconclusive.
-        reason: why, in words for a person.
+        reason: why the verdict is as it is, in words for a person.
         smallest: the smallest change that these replicas could have shown, as a fraction; None if they show none.
     """
 
@@ -71,12 +72,12 @@ def compare(
     two states. So the deviation of a side never counts as less than the step of the clock or a share of what its own
     samples differ by.
 
-    A change is called if it is significant (the interval excludes 1) and relevant (the ratio lies beyond the
-    threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression into
-    an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
+    A level counts as changed if the change is significant (the interval excludes 1) and relevant (the ratio lies beyond
+    the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression
+    into an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
 
-    A single wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and a
-    side of one replica is never called changed.
+    A single wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and with
+    one replica on a side, nothing is ever called changed.
 
     Args:
         baseline: for each replica its times in seconds, shape (n,).
@@ -123,11 +124,11 @@ def compare_at_look(
 
     Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
     misses the true ratio is at most ``ALPHA``, whatever the rule for stopping, and however many replicas come before
-    each look, as long as that does not depend on their times.
+    each look, as long as this number does not depend on their times.
 
-    Spending less on the early looks would find as much in the end, and find it later: for +2 % of work on an H200 the
-    first look, with three replicas a side, shows most. That the looks share replicas is not exploited: it would gain a
-    few per cent of the interval's width, and need the number of replicas at every look in advance.
+    Spending less of ``ALPHA`` on the early looks would find as many changes in the end, but later: for +2 % of work on
+    an H200 the first look, with three replicas a side, shows most. The looks share replicas, which is not exploited: it
+    would narrow the interval by a few per cent, but would require the number of replicas at every look in advance.
 
     Args:
         baseline: for each replica so far its times in seconds, shape (n,).
@@ -137,7 +138,7 @@ def compare_at_look(
         threshold: the smallest relative change that matters.
 
     Raises:
-        ValueError: a look that is not one of the looks, and what ``compare`` refuses.
+        ValueError: ``look`` is not one of the looks, or ``compare`` refuses a value.
 
     Source:
         S. J. Pocock (1977), Group sequential methods in the design and analysis of clinical trials, Biometrika 64(2):
@@ -151,25 +152,26 @@ def compare_at_look(
 def compare_with_devices(
     devices: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float
 ) -> Comparison:
-    """Compare a level with the levels of other devices of its model, each of which counts once.
+    """Compare a level with the levels of other devices of its model; each device counts once.
 
     Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
-    between the devices. A single wild replica decides nothing here either: half of the interval is never below
-    ``MIN_ERRORS`` times the error by the candidate's own replicas, and one replica is never called changed.
+    between the devices. A single wild replica decides nothing here either: half the width of the interval is never
+    below ``MIN_ERRORS`` times the standard error from the candidate's own replicas, and a candidate with one replica is
+    never called changed.
 
     Args:
-        devices: for each device its replicas, for each of those its times in seconds, shape (n,); two devices or more.
+        devices: the replicas of each of two or more devices; each replica is its times in seconds, shape (n,).
         candidate: for each replica its times.
         threshold: the smallest relative change that matters.
 
     Raises:
-        ValueError: fewer than two devices, one without replicas, or times that are not finite and above 0.
+        ValueError: fewer than two devices, a device without replicas, or times that are not finite and above 0.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1): the interval of one further value of a sample.
     """
     if len(devices) < MIN_DEVICES:
-        raise ValueError(f"the spread of devices shows from two of them on, not from {len(devices)}")
+        raise ValueError(f"a spread of devices needs at least two devices, not {len(devices)}")
     logs = [np.log(replica_medians(replicas)) for replicas in devices]
     unit = logs[0][0]
     before = np.array([(replicas - unit).mean() for replicas in logs])
@@ -187,11 +189,11 @@ class _Side:
     """What a comparison needs to know of the baseline's or of the candidate's replicas.
 
     Attributes:
-        medians: of the replicas, shape (replicas,).
-        min_deviation: what processes differ by at least (of logarithms), from the spread of the samples around their
-            own replica's median; 0 if no replica shows any. Undefined if a median is 0.
+        medians: the medians of the replicas, shape (replicas,).
+        min_deviation: the least deviation between processes (of logarithms), estimated from the spread of the samples
+            around their own replica's median; 0 if no replica shows a spread. Undefined if a median is 0.
         step: the smallest difference between two samples of one replica that is not rounding; infinite if no replica
-            shows any.
+            shows a difference.
     """
 
     medians: Floats
@@ -220,13 +222,13 @@ class _Side:
 
 
 def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
-    """Return half the interval of the difference of mean logarithms; None if both sides have one replica.
+    """Return half the width of the interval of the difference of mean logarithms; None if both sides have one replica.
 
     The interval is Student's with the pooled variance of the replicas. No side's deviation counts as less than the step
     of the clock or its ``min_deviation``.
 
-    If one side has few replicas and the other many, the pooled variance is almost that of the many. So the half width
-    is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
+    If one side has few replicas and the other many, the pooled variance is almost the variance of the side with many.
+    So the half width is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
     """
     step = min(before.step, after.step)
     freedom, squares, own = 0, 0.0, 0.0
@@ -256,10 +258,10 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
     """Return the comparison that follows from the logarithm of a ratio and half the width of its interval.
 
     Args:
-        log_ratio: candidate less baseline.
-        half: half of its interval.
+        log_ratio: the candidate's mean logarithm minus the baseline's.
+        half: half the width of its interval.
         threshold: the smallest relative change that matters.
-        fewest_replicas: of the two sides; with only one, nothing is called changed.
+        fewest_replicas: the number of replicas of the side that has fewer; with only one, nothing is called changed.
     """
     ratio, low, high = _exp(log_ratio), _exp(log_ratio - half), _exp(log_ratio + half)
     verdict = _verdict(ratio, low, high, threshold)
@@ -286,7 +288,7 @@ def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshol
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
     if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # the limit is a ratio, the same either way
-        return f"beyond {limit} more, which is {_percent(threshold / (1 + threshold))} less"
+        return f"beyond {limit}: for an improvement, {_percent(threshold / (1 + threshold))} less"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
     doubt = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"

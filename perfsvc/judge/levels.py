@@ -37,7 +37,7 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
         confidence: the coverage of the interval, between 0 and 1.
 
     Raises:
-        ValueError: no samples, or one that is not finite or not above zero.
+        ValueError: there are no samples, or a sample is not finite or not above zero.
 
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.
@@ -91,8 +91,8 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     run with a value of zero or below has no geometric mean: its level is the arithmetic mean with Student's interval.
 
     Args:
-        values: one value a run and replica, shape (runs, replicas); NaN if there is no such replica. The ends of a run
-            with one replica are NaN; so is everything of a run without any.
+        values: one value a run and replica, shape (runs, replicas); NaN if the run has fewer replicas. A run with one
+            replica has an interval of NaN; a run without replicas also has a level of NaN.
 
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1).
@@ -173,8 +173,8 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     ``between`` is what the replicas' medians differ by beyond their own errors. Even equal processes have different
     medians, because each median comes from a few samples. The error of each median is taken from the samples (the width
     of its distribution-free interval), whatever their distribution. ``between`` squared is the variance of the medians
-    minus the mean square of those errors, or 0 if nothing is left. Samples that follow each other closely are more
-    alike than others, so that a little of ``within`` may show as ``between``, and never the other way round.
+    minus the mean square of these errors, or 0 if nothing is left. Samples that follow each other closely are more
+    alike than others, so that a little of ``within`` may show as ``between``, but never the reverse.
 
     Args:
         replicas: for each replica its times in seconds, shape (n,). Replicas of fewer than two samples are ignored.
@@ -212,5 +212,5 @@ def _error_of_median(times: Floats) -> float:
 
 @cache
 def _interval_width(count: int) -> float:
-    """Return how many standard errors wide the interval that ``estimate`` gives for ``count`` samples is."""
+    """Return the width, in standard errors, of the interval that ``estimate`` gives for ``count`` samples."""
     return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))

@@ -51,9 +51,9 @@ def check_verdicts(
 ) -> list[CheckVerdict]:
     """Return the verdict on every kernel of either side, the worst first; a kernel that both sides skip has none.
 
-    Kernels are matched by name. If one kernel of each side is left in a case, it was renamed. If more are left, the new
-    ones are inconclusive, because each may be one of the old ones. A benchmark whose ``version`` was raised starts
-    anew: nothing of its past is missing.
+    Kernels are matched by name. If then one kernel of each side is left in a case, the kernel counts as renamed. If
+    more kernels are left, the new kernels are inconclusive, because each may be a renamed old kernel. A benchmark whose
+    ``version`` was raised starts anew: none of its old kernels is missing.
 
     Args:
         baseline: the facts to compare with, under the present names of the cases.
@@ -125,7 +125,7 @@ def _judge(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) ->
     changed = fact_changes(before, checked) if before else ()
     check = held.check if held else None
     if checked.occupancy and not _can_run(checked):
-        reason = f"no block of it can run: too much of {checked.occupancy.limiter}"
+        reason = f"no block of it can run: it exceeds the limit of {checked.occupancy.limiter}"
         return CheckVerdict(checked, Verdict.BROKEN, before, changed, reason, baseline_check=check)
     if held is None:
         return CheckVerdict(checked, Verdict.NEW)
@@ -139,7 +139,7 @@ def _verdict(changed: Iterable[FactChange]) -> tuple[Verdict, str]:
     judged = {change.fact: change.better for change in changed if change.better is not None}
     worse = {fact for fact, better in judged.items() if not better}
     if worse == {REGISTERS} and len(judged) > 1:
-        return Verdict.INCONCLUSIVE, "more registers, but something worse decreased: only a measurement can judge that"
+        return Verdict.INCONCLUSIVE, "more registers, but less spilling or higher occupancy: only times can tell"
     if worse:
         return Verdict.REGRESSION, ""
     return (Verdict.IMPROVEMENT if judged else Verdict.UNCHANGED), ""
@@ -151,7 +151,7 @@ def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[
     if same_source and same_toolkit:
         return Cause.ENVIRONMENT, "source and compiler are the same: headers outside the suite changed"
     if same_source:
-        return Cause.TOOLCHAIN, f"{held.toolkit} made other code of the same source"
+        return Cause.TOOLCHAIN, f"{held.toolkit} made other code from the same source"
     return (Cause.KERNEL, "") if same_toolkit else (Cause.UNCONFIRMED, f"source and compiler changed: {held.toolkit}")
 
 

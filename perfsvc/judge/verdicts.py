@@ -105,9 +105,9 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     """Return the exit code of a command that judges.
 
     4 if a case failed or gave a wrong result; else 1 if something regressed that may be due to its code; else 3 if
-    something is inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with holes has not
-    been judged in full: fix those, then look at times. Missing, new and improved cases change nothing. Nor does a case
-    that is slower because of its device or by chance, which no change of the code can fix.
+    something is inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with failures has not
+    been judged in full: fix the failures, then look at times. Missing, new and improved cases do not change the exit
+    code. Neither does a case that is slower because of its device or by chance: no change of the code can fix it.
 
     Args:
         judgements: the verdicts of the command.
@@ -142,8 +142,8 @@ def _baseline_sources(
 ) -> dict[Series, tuple[Series, ...]]:
     """Return, for each series of the candidate, the series of the baseline that it is compared with.
 
-    That is the same series, or else the usable ones of all other devices of its model, the latest run first. A series
-    without either is absent.
+    A series is compared with the same series, or else with the usable series of all other devices of its model, the
+    latest run first. A series that has neither is absent.
     """
     sources: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
     unknown = [series for series in candidate if series not in sources]
@@ -163,7 +163,7 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
 
 
 def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float) -> Judgement:
-    """Compare a series with its baseline: its own level, or those of other devices of its model."""
+    """Compare a series with its baseline: its own level, or the levels of other devices of its model."""
     source, before = next(iter(baselines.items()))
     values = [*chain.from_iterable(chain(after.replicas, *(level.replicas for level in baselines.values())))]
     if min(values) <= 0:
@@ -178,7 +178,7 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
     else:
         comparison = compare(before.replicas, after.replicas, threshold=threshold)
         if source.device != series.device:
-            note = f"; compared with another {source.device_model} ({source.device}), whose difference counts too"
+            note = f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
     return replace(
         _row(series, comparison.verdict, comparison.reason + note, before, after),
         ratio=comparison.ratio,
@@ -245,7 +245,7 @@ def _fault_of_case(baseline: Mapping[Series, Level], series: Series) -> Level | 
 
 
 def _time_of(series: Series) -> Series:
-    """Return the time series of the same case. A failed or skipped case has only this one, for all its metrics."""
+    """Return the time series of the same case. A failed or skipped case has only its time series."""
     return replace(series, metric=TIME)
 
 
@@ -347,8 +347,8 @@ def without_override(option: ThresholdOption) -> Thresholds:
 def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOption) -> float:
     """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
 
-    The command's own threshold comes first, then the rules, then the default of the kind of device. For errors, which a
-    command's threshold does not reach, it is the rule that names them, else ``ERROR_THRESHOLD``.
+    The command's own threshold comes first, then the rules, then the default of the kind of device. A command's
+    threshold does not apply to errors: theirs comes from the rule that names them, else it is ``ERROR_THRESHOLD``.
     """
     thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
     if thresholds.override is not None and metric != MAX_ERROR:

@@ -41,10 +41,11 @@ class Trial:
     Attributes:
         before: the earlier commit.
         after: the later commit.
-        verdict: of the later commit against the earlier; None if one of them was not measured.
-        reason: why, without a full stop.
-        ratio: later over earlier; ``low`` and ``high`` are its confidence interval over all looks together.
-        looks: how often both were compared.
+        verdict: the verdict on the later commit compared with the earlier; None if one of them was not measured.
+        reason: the reason for the verdict, without a full stop.
+        ratio: the later commit's level over the earlier's; ``low`` and ``high`` are its confidence interval over all
+            looks together.
+        looks: how often both commits were compared.
         baseline: one measurement of the earlier commit for each process, with replicas numbered over both sides.
         candidate: the same for the later commit.
     """
@@ -68,7 +69,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SkippedCommit:
-    """A commit at which the case cannot be told to be good or bad, and why."""
+    """A commit that cannot be called good or bad, and why."""
 
     commit: Commit
     reason: str
@@ -79,24 +80,24 @@ class Bisection:
     """The search between a good and a bad commit for the commit that moved a case.
 
     Attributes:
-        good: a commit at which the case is as it should be.
-        bad: a descendant of it at which it is not.
+        good: a commit at which the case is still good.
+        bad: a descendant of ``good`` at which the case is bad.
         threshold: the smallest relevant change, as a fraction.
         seed: decides the order of the processes.
         metric: what was compared.
         commits: number of commits after the good one, up to the bad one.
         builds: number of commits at which the case was built; the others have the same files.
-        compiled: number of binaries that were compiled for this; the others came from the cache.
-        codes: number of different codes.
-        boundary: the ratio to the good commit that lies halfway to the bad one, on a logarithmic scale; None if the two
-            do not differ.
-        verdict: of the bad commit against the good one.
+        compiled: number of binaries that were compiled for this search; the others came from the cache.
+        codes: number of commits that differ in the case's code.
+        boundary: the ratio to the good commit's level above or below which a commit is bad: halfway to the bad commit's
+            ratio on a logarithmic scale; None if good and bad do not differ.
+        verdict: the verdict on the bad commit compared with the good one.
         reason: the result, without a full stop.
-        culprits: the commit that moved the case; several, oldest first, if skipped commits hide which; none if the ends
-            do not differ.
+        culprits: the commit that moved the case; several commits, oldest first, if skipped commits hide which of them
+            moved it; empty if good and bad do not differ.
         proof: the newest culprit measured against the newest good commit below it.
-        changed: what differs between these two: ``binary``, ``launch``, ``benchmark file``.
-        files: the case's files that differ, as paths in the repository.
+        changed: what differs between the two commits of ``proof``: ``binary``, ``launch``, ``benchmark file``.
+        files: the case's files that differ between these two commits, as paths in the repository.
         trials: everything that was measured, in order.
         skipped: the skipped commits, oldest first.
         wall_s: seconds that the search took.
@@ -127,5 +128,5 @@ class Bisection:
 
     @property
     def proven(self) -> bool:
-        """True if there is one culprit and the case moves between it and the commit below as it does at the bad one."""
+        """True if there is one culprit, and its verdict against the commit below it is that of the bad commit."""
         return len(self.culprits) == 1 and self.proof is not None and self.proof.verdict is self.verdict

@@ -21,7 +21,7 @@ def encode(value: object) -> bytes:
 
 
 def decode(kind: type[T], text: bytes | str) -> T:
-    """Return the encoded dataclass; raises ``pydantic.ValidationError`` (a ``ValueError``) on anything else."""
+    """Decode a dataclass; raises ``pydantic.ValidationError`` (a ``ValueError``) if the text does not encode one."""
     return _adapter(kind).validate_json(text)
 
 

@@ -12,16 +12,18 @@ class Confirmation:
     """A suspect measured again on its device: the baseline's stored binary and the candidate's in A/B pairs.
 
     Attributes:
-        suspect: as the run saw it.
+        suspect: the suspect as the run saw it.
         cause: why its series moved, as far as this confirmation shows.
         reason: how the cause is known, without a full stop.
         threshold: the smallest relevant change, as a fraction.
         seed: decides the order of the processes.
         budget_s: the most that the confirmation may take.
-        verdict: of the candidate against the baseline, both measured now; None if one of them was not measured.
-        ratio: candidate over baseline; ``low`` and ``high`` are its confidence interval over all looks together.
+        verdict: the verdict on the candidate compared with the baseline, both measured now; None if one of them was not
+            measured.
+        ratio: the candidate's level over the baseline's; ``low`` and ``high`` are its confidence interval over all
+            looks together.
         looks: how often both sides were compared.
-        drift: the baseline's binary measured now over its stored level; None if there is no level of this device.
+        drift: the level of the baseline's binary now over its stored level; None if no level on this device is stored.
         same_code: True if both binaries are the same code; None if one of them is not stored.
         wall_s: seconds that the confirmation took.
         baseline: one measurement of the baseline's binary for each process, with replicas numbered over both sides;

@@ -11,13 +11,13 @@ class Slowdown(StrEnum):
     """Why a GPU lowered its clocks during a batch."""
 
     POWER_CAP = "power cap"  # the load itself reached the power limit; recorded, never a reason to reject a batch
-    THERMAL = "thermal slowdown"  # by the driver, at the GPU's temperature limit
-    HARDWARE = "hardware slowdown"  # by the GPU: it is too hot, or its power supply asked for it
+    THERMAL = "thermal slowdown"  # the driver lowered them at the GPU's temperature limit
+    HARDWARE = "hardware slowdown"  # the GPU lowered them: it is too hot, or its power supply asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """A device as it describes itself; zero or empty for what it does not report.
+    """A device as it describes itself; a value that it does not report is zero or empty.
 
     Attributes:
         spec: the value of ``--device`` that selects exactly this device (``cuda:GPU-5e…``, ``cpu``,
@@ -54,11 +54,11 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The state of a GPU during a batch; None or empty for what it does not report.
+    """The state of a GPU during a batch; a value that the GPU does not report is None or empty.
 
     Attributes:
         sm_clock_hz: the true clock: cycles over nanoseconds, both counted on the device.
-        memory_clock_hz: from the driver, like all values below.
+        memory_clock_hz: the memory clock; the driver reports it and all values below.
         temperature_c: temperature of the GPU.
         power_w: power drawn by the whole card.
         slowdowns: why the clocks were lowered during the batch.
@@ -79,7 +79,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The measured peak bandwidth of a device's memory: read and written by a copy, and read by a read alone."""
+    """The measured peak bandwidth of a device's memory, for a copy (reading and writing) and for reading alone."""
 
     copy_bytes_per_s: float
     read_bytes_per_s: float
@@ -95,7 +95,7 @@ class Provenance:
     """Where a run comes from: commit, host, versions, command line.
 
     Attributes:
-        commit: of the suite's repository; empty outside a repository, as are ``dirty`` and ``branch``.
+        commit: the commit of the suite's repository; empty outside a repository, like ``dirty`` and ``branch``.
         dirty: True if the repository had uncommitted changes.
         scope: how the cases were selected. Runs with equal scopes measure the same cases; empty if unknown.
     """

@@ -21,13 +21,13 @@ class Expected:
         name: the name of the host, the UUID of the GPU, or the id of the case.
         host: the host of the night.
         night: the last night that had it.
-        seen: when that was.
+        seen: when that night had it.
         scope: the scope of the night's run; empty for a host.
         devices: for a GPU, the devices that the night's settings asked for, so that nights which ask for other GPUs do
             not miss this one; else empty.
         model: the model of a GPU; else empty.
         run: the run of that night; None if it had none, or if the run is no longer stored.
-        finding: the finding about its absence; None while it is there.
+        finding: the finding about its absence; None while it is present.
     """
 
     kind: ExpectedKind
@@ -43,7 +43,7 @@ class Expected:
 
     @property
     def key(self) -> tuple[str, str, ExpectedKind, str, str]:
-        """What identifies it."""
+        """The fields that identify what is expected."""
         return self.host, self.scope, self.kind, self.name, self.devices
 
 
@@ -53,8 +53,8 @@ class Absence:
 
     Attributes:
         subject: what is missing: ``GPU-1 (NVIDIA H100) on host a``.
-        evidence: when it was last there, and what else is known.
-        expected: what is expected and not there: one GPU, one host, or the cases of a benchmark.
+        evidence: when the missing thing was last seen, and what else is known about it.
+        expected: what is missing: one GPU, one host, or the cases of a benchmark.
     """
 
     subject: str

@@ -60,7 +60,7 @@ class Suspect:
     """A series that seems to have moved, before it is measured again.
 
     Attributes:
-        judgement: this run's verdict on the series; after the series was measured again, that verdict with its cause.
+        judgement: this run's verdict on the series; it names the cause once the series was measured again.
         evidence: why the series is a suspect, without a full stop.
         since: the earlier run that showed the same change, if the run before this one did; None otherwise.
     """
@@ -84,7 +84,7 @@ class RootCause:
     Attributes:
         root_cause: the commits, the GPU or the change of environment; empty if unknown.
         evidence: how the cause is known, without a full stop.
-        suspects: at least one, on any devices and in any direction.
+        suspects: at least one suspect, on any devices and in any direction.
     """
 
     root_cause: str
@@ -98,11 +98,11 @@ class RootCause:
 
 
 AT_ONCE = "with unchanged code moved at once"
-"""How an evidence ends that is about a device and names no case."""
+"""The end of an evidence text that is about a device and names no case."""
 
 
 def evidence_of(suspects: Sequence[Suspect]) -> str:
-    """Return the evidence of the first suspect, after the cases that share it, so that every number has its case."""
+    """Return the first suspect's evidence, headed by the cases that share it, unless it is about a whole device."""
     first = suspects[0].evidence
     if first.endswith(AT_ONCE):
         return first
@@ -116,11 +116,12 @@ class MovedSeries:
 
     Attributes:
         ratio: the newest level of the step over the baseline's; ``low`` and ``high`` are its confidence interval.
-        baseline_run: the run it was compared with; from step 2 on, a run at the level that the step before left.
+        baseline_run: the run that the series was compared with; from step 2 on, a run at the level that the step before
+            left.
         last_run: the newest run that shows the step and no later one; ``ratio`` and ``candidate_s`` come from this run.
         recovered_run: the run in which the series was back at the level before the step; None if it is not.
         step: 1, 2, …
-        root_cause: that of this step; empty if unknown.
+        root_cause: the root cause of this step; empty if unknown.
         first_run: the run that raised the step; None in a finding that is not stored.
         level_run: the run whose level the next step has to exceed: ``first_run``, or a later run that was faster.
         why: what the code of this case does more slowly, from its newest profiles; empty without profiles.
@@ -151,9 +152,9 @@ class Finding:
     Attributes:
         root_cause: the commits, the GPU or the change of environment; empty if unknown.
         first_run: the run that raised the finding; None if it is about something missing.
-        last_run: the newest run that shows it; None likewise.
-        evidence: why it was raised.
-        reason: why it is in its state; empty while it is open.
+        last_run: the newest run that shows the finding; None if it is about something missing.
+        evidence: why the finding was raised.
+        reason: why the finding is in its state; empty while it is open.
         by: who set the state; empty if perfsvc did.
         at: when the state was set.
         moved: the series that moved; none if the finding is about something missing, which ``root_cause`` names.
@@ -206,7 +207,7 @@ class Finding:
 
     @property
     def devices(self) -> dict[str, str]:
-        """The models of the devices that it shows on, by UUID."""
+        """The models of the devices on which the finding shows, by UUID."""
         return {moved.series.device: moved.series.device_model for moved in self.moved}
 
     @property
@@ -225,8 +226,9 @@ class FindingEvent:
 
     Attributes:
         finding: number of the finding.
-        run: the run that caused the event; None if a person or the absence of something did.
-        night: the night that noticed an absence; None otherwise, and if ``perfsvc watchdog`` noticed it.
+        run: the run that caused the event; None if a person or an absence caused it.
+        night: the night that noticed an absence; None for other events, and if ``perfsvc watchdog`` noticed the
+            absence.
         by: the person; empty if perfsvc did.
         text: the evidence, a reason, a comment or the new owner.
     """

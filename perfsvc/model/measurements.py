@@ -24,7 +24,7 @@ UNJUDGED: Final = frozenset({"sm_cycles", "back_to_back_s", "timer_overhead_s", 
 AUXILIARY: Final = UNJUDGED | {ENERGY, MAX_ERROR}
 """All metrics that perfsvc itself adds to a time. Energy and error are judged, and shown if they moved.
 
-A benchmark may not use these names: a new one goes into the changelog."""
+A benchmark may not use these names, so the changelog has to announce a new one."""
 
 
 class Status(StrEnum):
@@ -52,7 +52,7 @@ class Batch:
         busy_s: how long the device worked on the samples, with cache eviction and without waiting in the blocking
             kernel.
         rejected: why the samples do not count; empty if they do.
-        conditions: of the GPU during the batch.
+        conditions: the conditions of the GPU during the batch.
     """
 
     samples_s: tuple[float, ...]
@@ -73,11 +73,11 @@ class Measurement:
         stopped: why sampling stopped.
         batches: all batches in the order they were taken; a rejected batch is kept with its reason.
         warmup: samples taken first and thrown away.
-        note: what a reader of the times has to know, without a full stop; empty if there is nothing.
+        note: what a reader of the times has to know, without a full stop; empty if there is nothing to know.
         wall_s: seconds that the whole case took.
         check_s: the part of ``wall_s`` spent on checking results.
         sampling_s: the part of ``wall_s`` spent on taking samples.
-        busy_s: seconds that the device worked on samples, with warm-up.
+        busy_s: seconds that the device worked on samples, including warm-up.
         python: what the Python functions of the case ran with; None if it has none, or no right result.
         files: the modules and cubins that ``python`` names, by their SHA-256 digests.
     """
@@ -105,7 +105,7 @@ class Measurement:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def values_of(self, metric: str) -> tuple[float, ...]:
-        """Return the samples in seconds for the time, and for any other metric one value or none."""
+        """Return the samples in seconds if the metric is the time; for any other metric, return one value or none."""
         if metric == TIME:
             return self.samples_s
         value = self.max_error if metric == MAX_ERROR else self.metrics.get(metric)
@@ -124,11 +124,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The two levels of a case's noise in a run, as relative standard deviations; None if there is too little data.
+    """The two levels of a case's noise in a run, as relative standard deviations; None if data is too scarce.
 
     Attributes:
-        within: the samples of one replica around its median.
-        between: the replicas' medians, beyond what ``within`` explains.
+        within: the spread of the samples of one replica around its median.
+        between: the spread of the replicas' medians beyond what ``within`` explains.
     """
 
     within: float | None

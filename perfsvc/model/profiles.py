@@ -29,8 +29,9 @@ class Profile:
 
     Attributes:
         kernel: the kernel's name.
-        metrics: by perfsvc's names, which end with their unit (``dram_read_bytes``); None if not counted.
-        rules: those that found a problem.
+        metrics: the metrics by perfsvc's names, which end with the unit (``dram_read_bytes``); a metric is None if it
+            was not counted.
+        rules: the rules that found a problem.
         device: the model of the device (``NVIDIA H100 80GB HBM3``).
         chip: the device's architecture (``sm_90``).
         ncu_version: version of Nsight Compute.
@@ -75,7 +76,8 @@ class Reason:
     """Something in which two profiles differ, and how much of the difference in time it can account for.
 
     Attributes:
-        share: of the difference in time, from 0 to 1; the shares of several reasons may add up to more than 1.
+        share: the share of the difference in time, from 0 to 1; the shares of several reasons may add up to more than
+            1.
         detail: how the profiles differ: ``loads 1-way → 32-way``.
         evidence: the metrics that show it.
         rules: rules of the slower profile that agree, and that are missing from the faster profile or have a smaller
@@ -116,10 +118,10 @@ class ProfileResult:
         device: UUID of the device that the binary was launched on.
         profiler: name and version of the profiler.
         sections: the set of sections that was requested.
-        profile: of one launch; None if profiling failed.
+        profile: the profile of one launch; None if profiling failed.
         launch: index of the profiled launch among the case's launches, from 0.
         reason: why there is no profile, without a full stop.
-        cure: what to do about that.
+        cure: what to do about the reason.
         wall_s: seconds that profiling took.
         id: number of the result in the store; None if it is not stored.
     """
@@ -145,10 +147,10 @@ class CaseExplanation:
 
     Attributes:
         device: UUID of the device that both were profiled on.
-        sentence: the answer; empty if one of them could not be profiled.
+        sentence: the answer; empty if one of the binaries could not be profiled.
         evidence: what the sentence rests on, one line each.
         factor: the candidate's time over the baseline's, from the profiles.
-        reason: why there is no sentence.
+        reason: why there is no sentence; empty if there is one.
         profiles: numbers of the two profiles in the store, the baseline's first.
     """
 

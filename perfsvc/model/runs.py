@@ -61,7 +61,7 @@ class RunRow:
         counts: measurements (not cases) by status; a status without measurements is absent.
         cases: the number of distinct cases.
         devices: the UUIDs of the devices it measured on, sorted.
-        excluded: what of it is excluded from judging; empty if all of it is judged.
+        excluded: the exclusions of the run or of its cases from judging; empty if the whole run is judged.
     """
 
     id: int
@@ -127,12 +127,12 @@ class NightRow:
     """One execution of ``perfsvc nightly`` with its stages in order.
 
     Attributes:
-        pid: with ``process_start``, the process that executes it or did so last.
+        pid: the process that executes the night, or executed it last; ``process_start`` tells it from later processes.
         commit: the commit of the suite revision; empty outside a repository and before the revision is stored.
         suite_digest: the digest of the files of that revision; empty before it is stored.
         run: the run that holds its measurements; None until there is one.
         settings: the settings it began with.
-        exit_code: None until it has ended by itself.
+        exit_code: the night's exit code; None until the night has ended by itself.
     """
 
     id: int

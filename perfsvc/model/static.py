@@ -20,7 +20,7 @@ class Limiter(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The number of warps of a launch that fit on a multiprocessor, and what limits it; 0 warps cannot run."""
+    """The number of a launch's warps that fit on a multiprocessor, and what limits it; with 0 warps, it cannot run."""
 
     warps: int
     most_warps: int
@@ -37,12 +37,12 @@ class StaticFacts:
     """A kernel for one architecture, as its binary and its assembler describe it.
 
     Attributes:
-        registers: per thread.
-        stack_bytes: per thread, in local memory: spills and arrays that are not indexed by constants.
+        registers: registers of a thread.
+        stack_bytes: local memory of a thread, for spills and for arrays that are not indexed by constants.
         spill_store_bytes: bytes moved to the stack because registers ran out, each instruction counted once.
         spill_load_bytes: bytes moved back, counted likewise.
         shared_bytes: static shared memory of a block, without what the architecture reserves for itself.
-        barriers: per block.
+        barriers: barriers of a block.
         instructions: number of instructions of each class; None without a disassembler.
         sass: SHA-256 hex digest of the instructions.
     """
@@ -71,12 +71,12 @@ class CheckedKernel:
             kernel to look at.
         status: ``ok``, ``failed`` (does not compile, or forbids its launch) or ``skipped`` (this architecture cannot
             run it).
-        reason: why it is not ok.
-        facts: None if it is not ok.
+        reason: why the status is not ``ok``.
+        facts: the static facts; None if the status is not ``ok``.
         occupancy: at the launch's block size and dynamic shared memory; None if Python launches the kernel, or if the
             architecture's limits are not published.
-        threads: per block; 0 if Python launches the kernel.
-        dynamic_shared_bytes: per block.
+        threads: threads of a block; 0 if Python launches the kernel.
+        dynamic_shared_bytes: dynamic shared memory of a block.
         source: SHA-256 hex digest of everything that decides the binary except the compiler.
     """
 
@@ -116,10 +116,10 @@ class CheckVerdict:
     """The verdict on a kernel's static facts compared with its baseline.
 
     Attributes:
-        checked: the kernel now; if it is missing now, as it was.
+        checked: the kernel now; if it is missing now, the kernel as it was.
         baseline: what it was compared with; None if there was nothing.
         changes: every fact that changed, judged or not.
-        reason: why the verdict is as it is, if that is not plain.
+        reason: why the verdict is as it is, if that is not obvious.
         cause: why the facts moved; None if they did not.
         baseline_check: number of the check that holds the baseline; None outside a database.
     """

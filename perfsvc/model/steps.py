@@ -150,7 +150,7 @@ class TritonKernel:
         options: the options of its launch, such as ``("num_warps", "8")``, sorted.
         code: the digest of what its cubin does (``perfsvc.elf.code_digest``).
         cubin: the SHA-256 digest of its cubin; empty if Triton made none.
-        metadata: what Triton says about it, as a JSON object.
+        metadata: Triton's metadata about the kernel, as a JSON object.
     """
 
     name: str
@@ -166,9 +166,10 @@ class PythonCode:
     """What the Python functions of a case ran with, besides their benchmark file.
 
     Attributes:
-        packages: Python itself, the packages that the functions import, and the CUDA libraries loaded from elsewhere.
+        packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these
+            packages.
         variables: the environment variables that packages read, and their values.
-        modules: modules of no package that the functions import, and the SHA-256 digests of their texts.
+        modules: imported modules that belong to no package, and the SHA-256 digests of their texts.
         kernels: the Triton kernels that the case launched.
     """
 

@@ -65,8 +65,8 @@ class Judgement:
     """The verdict on one series.
 
     Attributes:
-        reason: why the verdict is as it is, if that is not plain.
-        ratio: candidate over baseline; ``low`` and ``high`` are its confidence interval.
+        reason: why the verdict is as it is, if that is not obvious.
+        ratio: the candidate's level over the baseline's; ``low`` and ``high`` are its confidence interval.
         baseline_s: the baseline's level, in seconds or in the metric's own unit.
         candidate_s: the candidate's level, likewise.
         smallest: the smallest change that the data could have shown, as a fraction; None if unknown.

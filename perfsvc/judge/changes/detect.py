@@ -40,7 +40,7 @@ NEVER = np.iinfo(np.intp).max
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A change of level, shown by the runs up to ``raised`` and by none after it.
+    """A change of level, detected from the runs up to ``raised`` without any later run.
 
     Attributes:
         start: the first run of the new state, counted from 0.
@@ -57,7 +57,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class _OpenStep:
-    """A raised step that may begin a trend: the first position of the level before it; the positions when raised."""
+    """A raised step that may begin a trend: the old level's first position, and the number of positions when raised."""
 
     first: int
     raised: int
@@ -69,10 +69,11 @@ class Detector:
     Args:
         series: how many series there are.
         runs: how many runs there will be at most.
-        believes: returns which of some series (rows, shape (rows,)) with some scores are believed to have changed.
+        believes: a function of series (their rows, shape (rows,)) and their scores, shape (rows,), that returns which
+            of them have changed, as far as is believed.
 
     Attributes:
-        alerts: of each series, oldest first.
+        alerts: the alerts of each series, oldest first.
     """
 
     def __init__(self, series: int, runs: int, believes: Callable[[Ints, Floats], Bools]) -> None:
@@ -80,11 +81,11 @@ class Detector:
         self._levels = LevelTracker(series, runs)
         self._believes = believes
         self._open_steps: dict[int, _OpenStep] = {}
-        self._next_look = np.full(series, NEVER)  # with how many positions an open step is looked at again
+        self._next_look = np.full(series, NEVER)  # the number of positions at which an open step is judged again
         self._trend_value: dict[int, float] = {}  # the value at which a trend was raised last
 
     def add(self, run: int, values: Floats, begins: Bools) -> None:
-        """Add a run, judge it, raise what is believed, and only then learn from it.
+        """Add a run, judge it, raise the alerts that are believed, and only then learn from the run.
 
         Args:
             run: its number, counted from 0.
@@ -217,8 +218,8 @@ START_SLACK = 8.0
 def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
     """Return the alerts of one series, in the order in which they were raised.
 
-    Each run is judged by the runs up to it alone, so that the alerts of a prefix are a prefix of the alerts. The first
-    ``LEARNING`` measured runs of a segment raise nothing. Nor does any single run: a change needs two.
+    Each run is judged by itself and the earlier runs, so later runs never change an alert. The first ``LEARNING``
+    measured runs of a segment raise nothing. A single run raises nothing either: a change needs two runs.
 
     Args:
         values: one value a run, in any unit, shape (runs,); NaN if the series was not measured. Lower is better.
@@ -228,8 +229,8 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list
         ValueError: an infinite value, or arrays of other shapes.
 
     Source:
-        See ``window_scores``; that runs are judged one by one with a known rate of false alerts rather than a chance
-        for each: E. S. Page (1954), Continuous inspection schemes, Biometrika 41(1/2).
+        See ``window_scores``; for judging runs one by one at a known rate of false alerts: E. S. Page (1954),
+        Continuous inspection schemes, Biometrika 41(1/2).
     """
     series = np.asarray(values, dtype=np.float64)
     if series.ndim != 1:
@@ -271,7 +272,7 @@ def detect_changes_together(
     """
     many = _as_matrix(matrix)
     if groups is not None and len(groups) != len(many):
-        raise ValueError(f"{len(many)} series have as many groups, not {len(groups)}")
+        raise ValueError(f"{len(many)} series need {len(many)} groups, not {len(groups)}")
     labels: Ints | None = None
     if groups is not None:
         numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
@@ -288,7 +289,7 @@ def detect_changes_together(
 
 
 def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
-    """Return which series have changed, with the expected share of false ones among them limited to a rate.
+    """Return which series have changed, with the expected share of false discoveries limited to ``rate``.
 
     Without groups these are the discoveries of Benjamini and Hochberg. With groups, the groups that hold any change are
     found first (each by the Simes chance of its series), then the series within each of them, at the rate times the
@@ -296,7 +297,7 @@ def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
     rate, and a change of one group leaves no room for false discoveries in the others.
 
     Args:
-        chances: of reaching the score without a change, shape (series,).
+        chances: each series' chance of reaching its score without a change, shape (series,).
         groups: the number of each series' group, shape (series,).
         rate: the tolerated share of false discoveries.
 
@@ -322,21 +323,21 @@ def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
 
 
 def _discovery_limit(chances: Floats, rate: float) -> float:
-    """Return the largest chance that is a discovery of Benjamini and Hochberg; -1 if there is none."""
+    """Return the largest chance that is a discovery by Benjamini and Hochberg's rule; -1 if no chance is."""
     ordered = np.sort(chances)
     small = np.flatnonzero(ordered <= rate * np.arange(1, ordered.size + 1) / ordered.size)
     return float(ordered[small[-1]]) if small.size else -1.0
 
 
 def earliest_start(values: Floats, start: int) -> int:
-    """Return the earliest run with which a detected change may have begun, from 1 to ``start``.
+    """Return the earliest run at which a detected change may have begun, from 1 to ``start``.
 
-    A detected start is an estimate, and small steps are found some runs off. Each run divides the history into two
+    A detected start is an estimate; for a small step it may be some runs off. Each run divides the history into two
     levels of normal noise. An earlier division is possible if it is at most ``START_SLACK`` less likely than the one at
     ``start``. A drift, which has no second level, may have begun long before.
 
     Args:
-        values: of the level before and the level after, one a run, positive, shape (runs,).
+        values: the values of the level before the change and of the level after it, one a run, positive, shape (runs,).
         start: the first run of the level after, counted from 0; at least 1, and below the number of runs.
 
     Source:
@@ -363,7 +364,7 @@ def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints
     if segments is not None:
         ids = np.asarray(segments)
         if ids.shape not in {matrix.shape, matrix.shape[1:]}:
-            raise ValueError(f"an id a run makes shape {matrix.shape[1:]}, not {ids.shape}")
+            raise ValueError(f"one segment id a run has the shape {matrix.shape[1:]}, not {ids.shape}")
         begins[:, 1:] = ids[..., 1:] != ids[..., :-1]
     scaled = _in_range(matrix)
     detector = Detector(series, runs, believes)

@@ -39,8 +39,8 @@ def split_into_levels(values: ArrayLike) -> list[HistoryLevel]:
     """Return the levels of a series, oldest first; runs that did not measure it are skipped.
 
     Among all ways to divide the runs into levels, this takes the one that leaves least unexplained, with a price for
-    each further level. So a change is never an artefact of an earlier choice. The noise is read from the differences of
-    neighbours, few of which span a change. Spikes of one run are clipped first.
+    each further level. So a change is never an artefact of an earlier choice. The noise is estimated from the
+    differences of neighbouring runs, few of which span a change. Spikes of one run are clipped first.
 
     Args:
         values: one value a run, in any unit, oldest first, shape (runs,); NaN if the series was not measured.
@@ -77,7 +77,7 @@ def _in_units(measured: Floats) -> Floats:
     center = float(np.median(measured))
     differences = np.diff(measured)[None, :]
     _, noise = center_and_scale(differences, np.ones(differences.shape, bool))
-    # Constants get some noise as well, and a level of zeros differs from anything else.
+    # A constant series gets some noise as well, and a level of zeros differs from any other level.
     scale = max(float(noise[0]) / np.sqrt(2), MIN_SCALE * abs(center), np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         units = np.clip((measured - center) / scale, -1e6, 1e6)

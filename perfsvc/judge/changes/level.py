@@ -42,9 +42,10 @@ PERSISTENCE_ERRORS = 1.25
 class LevelTracker:
     """Tracks the present level of each series.
 
-    Only the runs that measured a series have a *position* in it, without gaps. A level is a range of positions that
-    ends with the latest. Values are judged in units: the distance from the level's centre over its scale, clipped where
-    spikes begin. Centre and scale are estimated from the level itself, and stay until they are estimated again.
+    The runs that measured a series are numbered without gaps: the number of a run is its *position*. A level is a range
+    of positions that ends with the latest position. Values are judged in units: the distance from the level's centre
+    over its scale, clipped where spikes begin. Centre and scale are estimated from the level itself, and stay until
+    they are estimated again.
 
     Args:
         series: how many series there are.
@@ -64,7 +65,7 @@ class LevelTracker:
         self.learned = np.zeros(series, bool)
         self.skew, self.persistence = np.zeros(series), np.zeros(series)
         self._due = np.full(series, LEARNING)  # how many positions the next estimate waits for
-        self._unspiked = np.zeros(series, bool)  # estimated, and no spike since the level began
+        self._unspiked = np.zeros(series, bool)  # True if the level is estimated and has had no spike
         self._center, self._scale, self._clip = np.zeros(series), np.ones(series), np.full(series, CLIP)
         self._prior_freedom, self._prior_squares = np.zeros(series), np.zeros(series)
         self._min_variance = np.ones(series)
@@ -94,13 +95,13 @@ class LevelTracker:
         self.filled[rows] += 1
 
     def learn(self) -> None:
-        """Estimate the levels that have grown enough since the last time, or whose spike is ``SPIKE_AGE`` runs ago."""
+        """Estimate each level that has grown enough since its last estimate, or had a spike ``SPIKE_AGE`` runs ago."""
         rows = np.flatnonzero(self._due <= self.filled)
         if not rows.size:
             return
         values, inside = self._level(rows)
         center, scale = center_and_scale(values, inside)
-        # A level at or near zero has no scale of its own: everything else then lies beyond the clip.
+        # A level at or near zero has no scale of its own: any other value then lies beyond the clip.
         min_scale = MIN_SCALE * np.abs(center)
         min_scale = np.where(min_scale == 0, TINY, min_scale)
         scale = np.maximum(scale, min_scale)
@@ -181,7 +182,7 @@ class LevelTracker:
         return self.values[rows, positions[0] : positions[-1] + 1], inside
 
     def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
-        """Recompute the running sums of some levels and return their units; ``_level`` gives the arguments."""
+        """Recompute the running sums of some levels and return their units; the arguments come from ``_level``."""
         units = self.in_units(rows, values)
         begin = int(self.first[rows].min())
         end = begin + units.shape[1]
@@ -195,12 +196,12 @@ class LevelTracker:
 def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
     """Return the median of each row and its standard deviation with spikes clipped, each of shape (series,).
 
-    The deviation is found from above: what lies beyond ``CLIP`` deviations is clipped, and the deviation is computed
-    again. A few spikes so lose their weight. A second state in more than a tenth of the runs keeps its weight.
+    The deviation is refined from above: values beyond ``CLIP`` deviations are clipped, and the deviation is computed
+    again. So a few spikes lose their weight. A second state in more than a tenth of the runs keeps its weight.
 
     Args:
         values: shape (series, runs).
-        inside: which of them count, same shape; at least two in each row.
+        inside: which values count, same shape; at least two values count in each row.
 
     Source:
         P. J. Huber (1964), Robust estimation of a location parameter, Ann. Math. Statist. 35(1), proposal 2.
@@ -219,7 +220,7 @@ def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
 
 
 def _medians(values: Floats, inside: Bools) -> Floats:
-    """Return the median of each row's values that count, halved before they are added so that no sum overflows."""
+    """Return the median of the values that count in each row; values are halved before adding, so no sum overflows."""
     count, rows = inside.sum(axis=1), np.arange(len(values))
     ordered = np.sort(np.where(inside, values, np.inf), axis=1)
     medians: Floats = ordered[rows, (count - 1) // 2] / 2 + ordered[rows, count // 2] / 2
@@ -227,7 +228,7 @@ def _medians(values: Floats, inside: Bools) -> Floats:
 
 
 def offsets_from_mean(units: Floats, inside: Bools) -> tuple[Floats, Ints]:
-    """Return the deviations from each row's mean (0 if a run does not count), and how many runs count, (series,)."""
+    """Return the deviations from each row's mean (0 if a run does not count), and the number of runs that count."""
     count: Ints = inside.sum(axis=1)
     mean = np.where(inside, units, 0.0).sum(axis=1) / count
     return np.where(inside, units - mean[:, None], 0.0), count
@@ -237,7 +238,7 @@ def skewness(offsets: Floats, count: Ints) -> Floats:
     """Return the skewness of each row beyond ``SKEW_ERRORS`` standard errors, shape (series,).
 
     Args:
-        offsets: from the mean, 0 if a run does not count, shape (series, runs).
+        offsets: the deviations from the mean, 0 if a run does not count, shape (series, runs).
         count: how many runs count, shape (series,).
 
     Source:
@@ -245,18 +246,18 @@ def skewness(offsets: Floats, count: Ints) -> Floats:
     """
     deviation = np.sqrt((offsets**2).sum(axis=1) / count)[:, None]
     deviates = np.divide(offsets, deviation, out=np.zeros_like(offsets), where=deviation > 0)
-    skew = (deviates * deviates * deviates).sum(axis=1) / count  # a power takes forty times as long
+    skew = (deviates * deviates * deviates).sum(axis=1) / count  # ** takes forty times as long
     beyond: Floats = np.sign(skew) * np.maximum(np.abs(skew) - SKEW_ERRORS * np.sqrt(6 / count), 0.0)
     return beyond
 
 
 def persistence(offsets: Floats, count: Ints) -> Floats:
-    """Return the autocorrelation of each row from run to run beyond ``PERSISTENCE_ERRORS`` standard errors, (series,).
+    """Return the autocorrelation of each row from run to run beyond ``PERSISTENCE_ERRORS`` standard errors.
 
     It is never negative: runs that alternate are taken as independent.
 
     Args:
-        offsets: from the mean, 0 if a run does not count, shape (series, runs).
+        offsets: the deviations from the mean, 0 if a run does not count, shape (series, runs).
         count: how many runs count, shape (series,).
 
     Source:

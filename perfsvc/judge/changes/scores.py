@@ -72,8 +72,8 @@ _BONUS: Floats = LENGTH_BONUS * np.log(_LENGTHS)
 def may_reach(sums: LevelSums, min_score: float) -> Bools:
     """Return which series may have a score of at least ``min_score``, shape (series,).
 
-    This is a cheap upper bound: False is always right. A deviate is at most Student's t, and a difference is at most
-    what it is with its farthest run.
+    The score is bounded from above cheaply, so False is always right. The bound takes Student's t for the deviate, and
+    keeps the farthest run of each window.
     """
     _, _, explained, variance = _differences(sums)
     needed = 2 * (min_score - _BONUS) / _HEADROOM**2
@@ -90,11 +90,12 @@ def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Fl
 
     - a short window gives up its farthest run, so that no single run decides;
     - in a skewed level (two states, one of them rarer) a sum of few runs is skewed the same way;
-    - if a run resembles the one before it, a mean of several varies more than a mean of independent ones.
+    - if each run resembles the run before it, a mean of several runs varies more than a mean of independent runs.
 
     Args:
-        sums: of the series.
-        latest: their latest ``SHORT_WINDOW`` runs in units, the newest first, shape (SHORT_WINDOW, series).
+        sums: the sums over the present level of each series.
+        latest: the latest ``SHORT_WINDOW`` runs of each series in units, the newest first, shape (SHORT_WINDOW,
+            series).
         skew: the skewness of each series, shape (series,).
         persistence: the autocorrelation of each series from one run to the next, 0 or above, shape (series,).
 
@@ -168,7 +169,7 @@ def _inflation(sums: LevelSums, persistence: Floats) -> Floats:
 
 
 def _farthest(latest: Floats) -> Floats:
-    """Return how far the highest run of each short window exceeds the second highest, (short windows, series)."""
+    """Return how far the highest run of each short window exceeds the second highest."""
     highest = np.maximum.accumulate(latest)
     second = np.maximum.accumulate(np.minimum(highest[:-1], latest[1:]))
     lengths = WINDOWS[:SHORT]
@@ -200,11 +201,12 @@ class FittedChange:
     """The likeliest change within some runs.
 
     Attributes:
-        start: its first run, counted from the first of the runs.
+        start: the first run of the change, counted from the first of these runs.
         kind: step, trend or mixture.
         direction: ``SLOWER`` if the values grew, else ``FASTER``.
         residual: the sum of squares that the change leaves unexplained.
-        trend_lead: by how much better a trend explains the runs than a step (log-likelihood); negative if a step does.
+        trend_lead: how much better (log-likelihood) a trend explains the runs than a step does; negative if the step
+            explains them better.
     """
 
     start: int
@@ -219,7 +221,7 @@ def fit_changes(values: Floats, units: Floats, *, sure: bool = False) -> list[Fi
 
     Args:
         values: as measured, shape (levels, runs), four runs or more.
-        units: the same in units of each level's scale, with spikes clipped.
+        units: the same values in units of each level's scale, with spikes clipped.
         sure: require the larger margin ``SURE_TREND_LEAD`` before calling a change a trend.
 
     Source:
@@ -253,8 +255,8 @@ def fit_step(units: Floats) -> tuple[Ints, Floats, Floats, Floats]:
         units: the values of the levels, shape (levels, runs), four runs or more.
 
     Returns:
-        Each of shape (levels,): the first run after the step; the sum of squares around the two means; by how much that
-        is less than around one mean; the second mean minus the first.
+        Four arrays of shape (levels,): the first run after the step; the sum of squares around the two means; how much
+        smaller this sum is than the sum around one mean; the second mean minus the first.
     """
     runs = units.shape[1]
     before = np.arange(2.0, runs - 1)
@@ -276,8 +278,8 @@ def fit_ramp(units: Floats) -> tuple[Ints, Floats]:
         units: the values of the levels, shape (levels, runs).
 
     Returns:
-        Each of shape (levels,): the first run beyond the flat part; the sum of squares that the trend explains, 0 if
-        the level is too short for a trend.
+        Two arrays of shape (levels,): the first run beyond the flat part; the sum of squares that the trend explains, 0
+        if the level is too short for a trend.
     """
     levels, runs = units.shape
     if runs <= MIN_RAMP:
@@ -300,8 +302,8 @@ def _ramp_squares(runs: int) -> Floats:
 def is_mixture(values: Floats, starts: Ints) -> Bools:
     """Return for which levels the runs before and after a change are the same two states in different shares.
 
-    This is so if all runs together fall into two distinct groups, and at least one side of the change has runs of both.
-    A step has one state on each side.
+    This is so if all runs together fall into two distinct groups, and at least one side of the change has runs of both
+    groups. A step has one state on each side.
 
     Args:
         values: as measured, shape (levels, runs), four runs or more.

@@ -39,7 +39,7 @@ def error_of(folder):
         ("\nreplicas 3", 2, "it is not TOML: expected '='", "write key = value"),
         ("[run\n", 1, "it is not TOML: expected ']'", "write key = value"),
         ("a = [1,\n2", 2, "it is not TOML: unclosed array", "write key = value"),
-        ("a = " + "[" * 3000, 0, "its arrays are nested too deeply", "write flat ones"),
+        ("a = " + "[" * 3000, 0, "its arrays are nested too deeply", "write flat arrays"),
         ("a = " + "1" * 5000, 0, "it is not TOML: ", "write key = value"),
         (b'suite = "x"\ndatabase = "\xff"', 2, "it is not written in UTF-8", "save the file as UTF-8"),
         ("suite = 'x'".encode("utf-16"), 1, "it is not written in UTF-8", "save the file as UTF-8"),
@@ -55,14 +55,14 @@ def test_a_file_that_is_not_toml_is_reported_with_the_line(error_of, content, li
 @pytest.mark.parametrize(
     ("content", "line", "what"),
     [
-        ("suite = 'a'\n\nsuite = 'b'", 3, "suite is there already on line 1"),
-        ("[run]\nreplicas = 1\n# more\nreplicas = 2", 4, "replicas is there already on line 2"),
-        ("[run]\nreplicas = 1\n[run]", 3, "[run] is there already on line 1"),
-        ("[run]\nselect = [\n 'a',\n]\nselect = [\n 'b',\n]", 5, "select is there already on line 2"),
+        ("suite = 'a'\n\nsuite = 'b'", 3, "suite exists already on line 1"),
+        ("[run]\nreplicas = 1\n# more\nreplicas = 2", 4, "replicas exists already on line 2"),
+        ("[run]\nreplicas = 1\n[run]", 3, "[run] exists already on line 1"),
+        ("[run]\nselect = [\n 'a',\n]\nselect = [\n 'b',\n]", 5, "select exists already on line 2"),
         (
             "[[thresholds]]\nchange = '1%'\n[[thresholds]]\nchange = '2%'\nchange = '3%'",
             5,
-            "change is there already on line 4",
+            "change exists already on line 4",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_error_of_a_duplicate_line_does_not_show_its_password(error_of):
         ("[threshold]", 1, ("there is no key or table 'threshold'", "[[thresholds]]", "write [[thresholds]]")),
         ("databse = 'x'", 1, ("there is no key or table 'databse'", "database", "write database")),
         ("[run]\n\nreplcas = 1", 3, ("[run] has no key 'replcas'", "replicas", "write replicas")),
-        ("[run]\nqqq = 1", 2, ("[run] has no key 'qqq'", "", "see which keys there are: perfsvc config show")),
+        ("[run]\nqqq = 1", 2, ("[run] has no key 'qqq'", "", "list the keys: perfsvc config show")),
         ("spread = 3", 1, ("there is no key or table 'spread'", "run.spread", "write it in [run]: run.spread")),
         ("[check]\nspread = 3", 2, ("[check] has no key 'spread'", "run.spread", "write it in [run]: run.spread")),
         (
@@ -220,7 +220,7 @@ def test_a_folder_and_a_missing_or_unreadable_file_are_reported(folder, monkeypa
         ("PERFSVC_RUN__REPLICSA", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
         ("PERFSVC_RUN_REPLICAS", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
         ("PERFSVC_DATABASE", "x", "no key has this variable", "write PERFSVC_DB"),
-        ("PERFSVC_X__Y", "x", "no key has this variable", "see which there are: perfsvc config show"),
+        ("PERFSVC_X__Y", "x", "no key has this variable", "list the keys: perfsvc config show"),
         ("PERFSVC_RUN", "{}", "run is a table", "name one of its keys: PERFSVC_RUN__KEY=…"),
         (
             "PERFSVC_RUN__REPLICAS",
@@ -238,7 +238,7 @@ def test_a_folder_and_a_missing_or_unreadable_file_are_reported(folder, monkeypa
         ("PERFSVC_RUN__SELECT", "[a", "run.select: '[a' is not an array", "set PERFSVC_RUN__SELECT="),
         ("PERFSVC_RUN__BUDGET", "x", "run.budget: 'x' is no duration", "write 90s, 20m or 1h30m"),
         ("PERFSVC_THRESHOLDS", '[{chnge = "1%"}]', "thresholds[1] has no key 'chnge'", "write change"),
-        ("PERFSVC_NOTIFY__TARGETS__TEAM", "a b", "notify.targets.team: it is no name", "write one here"),
+        ("PERFSVC_NOTIFY__TARGETS__TEAM", "a b", "notify.targets.team: it is no name", "write a name here"),
     ],
 )
 def test_a_wrong_variable_is_reported_by_its_name(monkeypatch, name, value, what, cure):
@@ -264,7 +264,7 @@ TARGETS = "[notify.targets]\nteam = 'TEAM_URL'\n[[notify.route]]\n"
     [
         ("cases = 'a'", 3, "notify.route[1].targets is missing", 'write one: write targets = ["team"]'),
         ("targets = 'team'\ncase = 'a'", 5, "notify.route[1] has no key 'case'", "write cases"),
-        ("targets = ['team']\ncases = 'a/b/c'", 5, "notify.route[1].cases: 'a/b/c' selects", "write bench"),
+        ("targets = ['team']\ncases = 'a/b/c'", 5, "notify.route[1].cases: 'a/b/c' can match", "write bench"),
         (
             "targets = 'team'\nseverity = 'bad'",
             5,

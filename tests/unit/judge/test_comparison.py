@@ -47,7 +47,7 @@ def test_five_percent_slower_is_a_regression_and_five_percent_faster_an_improvem
 
 def test_the_reason_of_a_wide_threshold_names_the_limit_downwards() -> None:
     comparison = compare(scripted(*[2e-5] * 3), scripted(*[1.2e-5] * 3), threshold=0.5)
-    assert comparison.reason == "beyond the threshold of 50 % more, which is 33.3 % less"
+    assert comparison.reason == "beyond the threshold of 50 %: for an improvement, 33.3 % less"
 
 
 def test_a_change_of_exactly_the_threshold_is_not_beyond_it_whatever_the_rounding() -> None:

@@ -101,11 +101,11 @@ def test_arrays_that_are_no_history_are_refused() -> None:
         detect_changes([1.0, np.inf])
     with pytest.raises(ValueError, match="one axis, not 2"):
         detect_changes(np.ones((2, 3)))
-    with pytest.raises(ValueError, match="an id a run"):
+    with pytest.raises(ValueError, match="one segment id a run"):
         detect_changes(np.ones(3), segments=[1, 2])
     with pytest.raises(ValueError, match="two axes"):
         detect_changes_together(np.ones(3))
-    with pytest.raises(ValueError, match="2 series have as many groups, not 3"):
+    with pytest.raises(ValueError, match="2 series need 2 groups, not 3"):
         detect_changes_together(np.ones((2, 30)), groups=["a", "b", "c"])
 
 
