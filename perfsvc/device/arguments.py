@@ -37,7 +37,7 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
 
 
 def parameter_layout(code: bytes, kernel: str) -> ParameterLayout | None:
-    """Return the layout of a kernel's parameters; None if the binary does not have it, which PTX never has."""
+    """Return the layout of a kernel's parameters; None if the binary does not contain it, as PTX never does."""
     try:
         return elf.kernel_parameters(code, kernel)
     except ValueError:
@@ -47,11 +47,11 @@ def parameter_layout(code: bytes, kernel: str) -> ParameterLayout | None:
 def pack(kernel: str, layout: ParameterLayout | None, args: Sequence[np.generic]) -> bytes:
     """Return the arguments of a launch as the driver takes them: each at the offset of its parameter.
 
-    If the layout is unknown, each argument follows the one before at a multiple of its size, as in C. That is wrong for
-    tensor maps: the compiler moves all of them to the end, so that they are aligned in the kernel's memory.
+    If the layout is unknown, each argument follows the one before at a multiple of its own size, as in C. The C layout
+    is wrong for tensor maps: the compiler moves them all to the end, so that they are aligned in the kernel's memory.
 
     Raises:
-        LaunchError: the number of arguments or the size of an argument is wrong; or there is a tensor map, and the
+        LaunchError: the number of arguments or the size of an argument is wrong; or an argument is a tensor map and the
             layout is unknown.
     """
     if layout is None:
@@ -81,8 +81,8 @@ def _c_layout(sizes: Sequence[int]) -> ParameterLayout:
 # --- tensor maps, from the driver's C interface, because PyCUDA does not have them -----------------------------------
 
 _BYTES = 128
-_ALIGNMENT = 128  # of the type in CUDA 13; the driver and CUDA 12 require 64
-_ELEMENTS = {  # CUtensorMapDataType and bytes; bytes are moved and not interpreted, so the sign does not matter
+_ALIGNMENT = 128  # of CUtensorMap in CUDA 13; the driver and CUDA 12 require 64
+_ELEMENTS = {  # CUtensorMapDataType and size in bytes; values are moved and not interpreted, so signs do not matter
     "uint8": (0, 1),
     "int8": (0, 1),
     "uint16": (1, 2),
@@ -117,7 +117,7 @@ def encode_tensor_map(address: int, arg: TensorMapArg, encode: Encode | None = N
         ctypes.c_int(element),
         ctypes.c_uint32(2),
         ctypes.c_void_p(address),
-        # The driver counts dimensions from the innermost outwards; the pitch of the innermost is the element.
+        # The driver counts dimensions from the innermost outwards. The innermost dimension needs no pitch.
         (ctypes.c_uint64 * 2)(columns, rows),
         (ctypes.c_uint64 * 1)(columns * size),
         (ctypes.c_uint32 * 2)(box_columns, box_rows),

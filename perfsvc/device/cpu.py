@@ -150,7 +150,7 @@ class CpuDevice(HostDevice):
         return contextlib.nullcontext()
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Do nothing: this device computes its results."""
+        """Do nothing: this device computes real results."""
 
     def load(self, code: bytes) -> CpuModule:
         """Load a shared object; raises ``LaunchError`` if this machine cannot load it."""
@@ -165,7 +165,7 @@ class CpuDevice(HostDevice):
                 message = str(error).replace(f"{file.name}: ", "")
                 raise LaunchError(
                     f"the binary cannot be loaded: {message}",
-                    cure="build it on this machine; if its folder forbids execution, point TMPDIR to one that does not",
+                    cure="build it on this machine; if the temporary folder forbids execution, set TMPDIR to another",
                 ) from error
         return CpuModule(library, symbols)
 
@@ -232,7 +232,7 @@ class CpuDevice(HostDevice):
         time.sleep(seconds)
 
     def conditions(self) -> Conditions:
-        """Return unknown conditions."""
+        """Return empty conditions: this device reports none."""
         return Conditions()
 
     def batch(
@@ -244,10 +244,10 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time samples in processor time, each launch's divided by its workers; with ``clock="host"`` in elapsed time.
+        """Time samples in processor time, divided by the workers of each launch; with ``"host"`` in elapsed time.
 
-        Elapsed time would include other programs on this machine. Eviction writes 64 MiB at most; data in the private
-        caches of other cores stays there.
+        Elapsed time would include the time of other programs on this machine. Eviction writes 64 MiB at most; data in
+        the private caches of other cores stays there.
         """
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time
@@ -281,7 +281,7 @@ class CpuDevice(HostDevice):
 
 
 def _new_arena() -> mmap.mmap:
-    """Return memory for a worker: its block, and a stack for each CUDA thread. Untouched pages cost nothing."""
+    """Return memory for a worker's block and for a stack of each CUDA thread. Untouched pages cost nothing."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     arena = mmap.mmap(-1, _BLOCK_BYTES + MAX_THREADS_PER_BLOCK * _STACK_BYTES, flags=flags)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
@@ -311,7 +311,7 @@ def _check_configuration(launch: Launch) -> None:
 
 
 def _find_entry(module: CpuModule, name: str) -> _NativeEntry:
-    """Return the entry of a kernel; raises ``LaunchError`` if the module has none of this name and format."""
+    """Return the entry of a kernel; raises ``LaunchError`` if the module has no such name, or another format."""
     symbol = f"perfsvc_entry_{name}"
     if symbol not in module.symbols:
         raise LaunchError(

@@ -20,9 +20,10 @@ an entry:
 ``conditions``
     The conditions of the GPU, a list of objects with the fields of ``perfsvc.model.Conditions``
     (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``), one for each reading. Each batch takes a
-    reading, warm-up batches included, and so does each rest until the GPU has recovered. The last one lasts.
+    reading, warm-up batches included, and so does each rest until the GPU has recovered. The last object applies to all
+    further readings.
 ``timer_overhead_s``
-    Seconds of a sample without launches, of a case that has launches in other samples.
+    Seconds of a sample without launches, in a case whose other samples have launches.
 ``energy_j``
     Joules per sample; without it the GPU does not count energy.
 ``fault``, ``replica``
@@ -37,7 +38,7 @@ an entry:
 
 ``profiler`` is what ``perfsvc.profile.fake`` plays; without it the device has no profiler.
 
-``queue_depth`` and ``l2_bytes`` are the GPU's. If a batch queues more operations than ``queue_depth``, the blocking
+``queue_depth`` and ``l2_bytes`` describe the GPU. If a batch queues more operations than ``queue_depth``, the blocking
 kernel ends by itself. The device's clock, which time caps use, counts samples, rests, and waiting for blocking kernels
 that ended by themselves. Nothing but ``hang`` ever sleeps.
 """
@@ -91,7 +92,7 @@ class ScriptedConditions(Conditions):
     __pydantic_config__: ClassVar = STRICT
 
     def conditions(self) -> Conditions:
-        """Return the reading as an object of the plain class, which other devices report."""
+        """Return the reading as plain ``Conditions``, as other devices report them."""
         return Conditions(**{item.name: getattr(self, item.name) for item in fields(self)})
 
 
@@ -227,7 +228,7 @@ class FakeDevice(HostDevice):
         yield
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Set the results of later launches, unless they cache their first result."""
+        """Set the results of later launches, unless the scripted fault makes them repeat their first result."""
         if not (self._fault == "caches" and self._results):
             self._results = {name: self._written(ref.astype(self._dtypes[name])) for name, ref in expected.items()}
 
@@ -280,11 +281,11 @@ class FakeDevice(HostDevice):
     def uses_other_streams(
         self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
     ) -> bool:
-        """Return True if the scripted fault says so."""
+        """Return True if the scripted fault is ``elsewhere``."""
         return self._fault == "elsewhere"
 
     def now(self) -> float:
-        """Return the seconds of samples, rests, and blocking kernels that ended by themselves, so far."""
+        """Return the seconds of all samples, rests and blocking kernels that ended by themselves, up to now."""
         return self._clock
 
     def rest(self, seconds: float) -> None:

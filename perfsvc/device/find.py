@@ -1,8 +1,8 @@
-"""Find the devices that a specification names, and open one. Heavy packages are imported only for devices asked for.
+"""Find the devices that a specification names, and open one. A heavy package is imported only if a device needs it.
 
-CUDA hides devices: a process sees only one MIG instance and perhaps no whole GPU next to it, and a process started with
-``CUDA_VISIBLE_DEVICES`` naming one device sees only that. So NVML lists the devices, and each device that this process
-does not see is described by a process of its own, which runs this module as a program.
+CUDA hides devices: a process sees only one MIG instance, and perhaps no whole GPU in addition. A process whose
+``CUDA_VISIBLE_DEVICES`` names one device sees only this device. So NVML lists the devices. For each device that this
+process does not see, another process describes the device by running this module as a program.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def find(specs: Sequence[str]) -> list[DeviceInfo]:
     Raises:
         UsageError: a specification has no known form, or its number or UUID names no device or several devices; the
             error lists the choices.
-        NoDeviceError: this machine has no device of the kind, with the reason.
+        NoDeviceError: this machine has no device of the named kind; the error gives the reason.
     """
     infos = {info.spec: info for spec in specs for info in _find(spec)}
     return list(infos.values())
@@ -56,7 +56,7 @@ def why_no_gpu() -> str:
 
 
 def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
-    """Open the one device that a specification names; raises the errors of ``find``, and ``UsageError`` for several.
+    """Open the one device that a specification names; raises as ``find`` does, and ``UsageError`` if it names several.
 
     Args:
         spec: as ``find`` takes it.
@@ -64,7 +64,7 @@ def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
     """
     visible = os.environ.get(VISIBLE, "")
     if spec == f"cuda:{visible}" and _UUID.fullmatch(visible):
-        return _open_cuda(visible, helper_kernels)  # this is a worker: it sees no other device and need not search
+        return _open_cuda(visible, helper_kernels)  # this is a worker, which sees no other device and need not search
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
@@ -146,7 +146,7 @@ def _import_failure(error: ImportError) -> NoDeviceError:
 
 
 def _named(infos: Sequence[DeviceInfo], name: str) -> DeviceInfo:
-    """Return the device with this number, or whose UUID begins with this text."""
+    """Return the device whose number is ``name``, or whose UUID begins with ``name``."""
     if _ORDINAL.fullmatch(name):
         matching = list(infos[int(name) : int(name) + 1])
     else:
@@ -200,7 +200,7 @@ def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "li
 
 
 def _names(entry: str, gpu: "InstalledGpu") -> bool:
-    """Return whether an entry is the number of a GPU, or how its UUID begins; for an instance, also that of its GPU."""
+    """Return whether an entry is the GPU's number or the beginning of its UUID; a GPU's entry names its instances."""
     if entry.isdecimal():
         return int(entry) == gpu.ordinal
     return bool(entry) and any(uuid.lower().startswith(entry.lower()) for uuid in (gpu.uuid, gpu.gpu_uuid))

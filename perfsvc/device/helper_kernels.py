@@ -14,7 +14,7 @@ INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
 def error_entry(dtype: str, reference_dtype: str) -> str:
-    """Return the kernel that computes the error of a result against a reference; empty if these dtypes have none."""
+    """Return the kernel that computes the error of a result against a reference; empty if none fits these dtypes."""
     floats = dtype in FLOATS and reference_dtype == "float64"
     integers = dtype in INTEGERS and reference_dtype in {dtype, "int64"}
     return f"perfsvc_error_{dtype}_{reference_dtype}" if floats or integers else ""

@@ -16,7 +16,7 @@ HOST_ALIGNMENT = 256
 ARENA_SHARE = 0.25
 """Share of the device's memory that the arena takes."""
 PAGE_BYTES = 2 << 20
-"""The driver maps memory in pages of this size, and its large allocations begin at one."""
+"""The driver maps memory in pages of this size, and large allocations begin at the start of a page."""
 ARENA_ALIGNMENT = 512
 
 
@@ -38,7 +38,7 @@ class _RawBytes:
 
 
 class HostMemory:
-    """Allocates and moves memory for devices that have none of their own, by plain addresses as on a GPU."""
+    """Host memory for devices without memory of their own, allocated and moved by plain addresses as on a GPU."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, NDArray[np.uint8]] = {}
@@ -103,13 +103,13 @@ class HostDevice(HostMemory):
 
     def tensor_map(self, address: int, arg: TensorMapArg) -> np.generic:
         """Raise ``LaunchError``: only GPUs have tensor maps."""
-        raise LaunchError(f"this device has no tensor map of {arg.buffer!r}", cure='require "sm_90" of the variant')
+        raise LaunchError(f"this device has no tensor map of {arg.buffer!r}", cure='give the variant requires="sm_90"')
 
     def synchronize(self) -> None:
         """Do nothing: everything is done already."""
 
     def can_compute_error(self, dtype: str, reference_dtype: str) -> bool:
-        """Return False: the host computes errors as fast."""
+        """Return False: the host computes errors just as fast as this device."""
         return False
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
@@ -119,7 +119,7 @@ class HostDevice(HostMemory):
     def uses_other_streams(
         self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
     ) -> bool:
-        """Return False: the work of ``sample`` is done when it returns."""
+        """Return False: this device has no streams."""
         return False
 
 
@@ -137,7 +137,7 @@ class Arena:
 
     Args:
         start: the address of the allocation.
-        nbytes: its size; 0 if there was no memory for the arena.
+        nbytes: the size of the allocation; 0 if there was no memory for the arena.
     """
 
     def __init__(self, start: int, nbytes: int) -> None:
@@ -156,5 +156,5 @@ class Arena:
         return address
 
     def free(self, address: int) -> bool:
-        """Free a piece; return False if it is not the arena's."""
+        """Free the piece at an address; return False if the arena has no piece there."""
         return self._ends.pop(address, None) is not None

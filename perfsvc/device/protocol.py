@@ -1,9 +1,9 @@
 """The protocol of all devices.
 
-Memory is addressed by plain integers, so that guard bands, poison and slices are written once for all devices, in
-``perfsvc.measure``. ``download``, ``synchronize`` and methods that return a value wait for the device; all others may
-return before the device is done. Every method may raise ``LaunchError``; its ``fatal`` means that this process can no
-longer use the device.
+Memory is addressed by plain integers, so that ``perfsvc.measure`` implements guard bands, poison and slices once for
+all devices. ``download``, ``synchronize`` and methods that return a value wait for the device; all others may return
+before the device is done. Every method may raise ``LaunchError``; if its ``fatal`` is True, this process can no longer
+use the device.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Device(Protocol):
         ...
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Announce the expected results of later launches, by buffer name; the fake device returns them as its own."""
+        """Announce the expected results of later launches, by buffer name; the fake device returns them as results."""
         ...
 
     def load(self, code: bytes) -> Module:
@@ -84,7 +84,7 @@ class Device(Protocol):
         ...
 
     def launch(self, module: Module, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Queue one launch; ``args`` are ``launch.args`` resolved, addresses as ``np.uint64``."""
+        """Queue one launch; ``args`` are the values of ``launch.args``, with addresses as ``np.uint64``."""
         ...
 
     def synchronize(self) -> None:
@@ -106,8 +106,8 @@ class Device(Protocol):
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """Return the error of ``count`` elements in device memory against a reference in device memory.
 
-        The device computes the error as ``perfsvc.measure.worker.check.error_of`` defines it. None if only the host can
-        compute it for these numbers.
+        The device computes the error as ``perfsvc.measure.worker.check.error_of`` defines it. Returns None if only the
+        host can compute the error of these numbers.
         """
         ...
 
@@ -117,7 +117,8 @@ class Device(Protocol):
         """Return whether ``sample`` does work on any other stream than ``stream``.
 
         The device holds the stream back, queues the sample, waits ``seconds``, checks whether any of the ``watched``
-        pieces of memory (address, bytes) has changed, and then releases the stream. False on a device without streams.
+        pieces of memory (address, bytes) has changed, and then releases the stream. Returns False on a device without
+        streams.
         """
         ...
 
@@ -147,23 +148,24 @@ class Device(Protocol):
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time ``sample`` ``count`` times, each by itself.
+        """Run ``sample`` ``count`` times, and time each run by itself.
 
         Args:
             sample: queues the work of one sample.
             count: how many samples.
-            clock: ``device`` between two events on the stream; ``host`` end to end, with a synchronisation.
+            clock: ``device`` times a sample between two events on the stream; ``host`` times it end to end, with a
+                synchronisation.
             evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds none of the
                 sample's data; 0 leaves the cache warm.
             blocked: queue each sample behind the blocking kernel. If the host does not finish queueing in time, the
-                kernel ends by itself; then the batch ends there, and ``kept_ahead`` is False.
+                kernel ends by itself; then the batch ends early, and ``kept_ahead`` is False.
         """
         ...
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
         """Return seconds per sample if ``count`` samples are queued behind one blocking kernel with nothing between.
 
-        None if the blocking kernel ended by itself.
+        Returns None if the blocking kernel ended by itself.
         """
         ...
 

@@ -30,7 +30,7 @@ _REASONS: Final = (
     ("nvmlClocksEventReasonHwThermalSlowdown", Slowdown.HARDWARE),
     ("nvmlClocksEventReasonHwPowerBrakeSlowdown", Slowdown.HARDWARE),
 )
-"""The reasons for the present clocks that slow work down. NVML has others: idle, set by a user, synchronised GPUs."""
+"""NVML's clock reasons that slow work down. Its other reasons, such as an idle GPU or a user's clocks, do not."""
 
 _COUNTERS: Final = (
     ("NVML_FI_DEV_PERF_POLICY_POWER", Slowdown.POWER_CAP),
@@ -39,8 +39,8 @@ _COUNTERS: Final = (
     ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN", Slowdown.HARDWARE),
     ("NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN", Slowdown.HARDWARE),
 )
-"""Counters of the time spent slowed down: they include what happened between two readings. The first two are old and
-equal to NVML's violation status; the others came with driver 570."""
+"""Counters of the time that the GPU was slowed down, which include the time between two readings. The first two are old
+and equal to NVML's violation status; the other counters came with driver 570."""
 
 _POWER: Final = "NVML_FI_DEV_POWER_INSTANT"
 _ECC: Final = "NVML_FI_DEV_ECC_DBE_VOL_TOTAL"
@@ -70,7 +70,7 @@ class InstalledGpu:
     Attributes:
         uuid: ``GPU-…`` or ``MIG-…``.
         gpu_uuid: the UUID of the GPU, or of the GPU that the instance is a part of.
-        ordinal: that GPU's position on the PCI bus, which is CUDA's number with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+        ordinal: the GPU's position on the PCI bus, which is CUDA's number with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
     """
 
     uuid: str
@@ -171,7 +171,7 @@ class _Nvml:
         return {name: getattr(self._library, name) for name in names if hasattr(self._library, name)}
 
     def ask(self, topic: str, question: Callable[[Any], T]) -> T | None:
-        """Return NVML's answer to a question; None if it has none. Each topic stands for one question."""
+        """Return NVML's answer to a question; None if NVML has no answer. Each topic stands for one question."""
         if self.refuses(topic):
             return None
         try:
@@ -202,18 +202,18 @@ class _Nvml:
 class OtherProcesses:
     """Finds the processes on a GPU that are not this one.
 
-    The driver often knows processes by other ids than those in their container. So this process is not simply the one
-    with its own id, but the one that appeared when its context did.
+    The driver often knows a process by another id than its container does. So the id of this process may be missing on
+    the driver's list. Then this process is the one that appeared on the list when its context was created.
 
     If this process cannot be recognised, no other is reported: rejecting a batch because of our own work would be worse
-    than overlooking another process. For the same reason only listed compute processes are reported: drivers count
-    utilisation under ids that are not on that list, ours among them. Processes that only draw (a desktop) are not
-    listed.
+    than overlooking another process. For the same reason only listed compute processes are reported: drivers also count
+    utilisation under ids that are not listed, and our own process may have such an id. Processes that only draw (a
+    desktop) are not listed.
 
     Args:
         listed: returns the compute processes on the GPU now; None if unknown.
-        worked: returns the processes that worked since the last call; None if unknown. Then every other listed process
-            counts as working.
+        worked: returns the processes that worked since the last call; None if unknown. With None, every listed process
+            but this one counts as working.
     """
 
     def __init__(
@@ -227,10 +227,10 @@ class OtherProcesses:
         self._unlisted: frozenset[int] = frozenset()
 
     def recognise_own(self) -> None:
-        """Find out which process is this one, now that its context exists, and forget all work so far.
+        """Find this process on the driver's list, now that its context exists, and forget all work so far.
 
-        It is the one with our id if that is listed, else the one that was not listed before. Other processes that
-        appeared at the same moment cannot be told from it.
+        This process is the one with our id if that id is listed, else the one that was not listed before. Another
+        process that appeared at the same moment counts as this process.
         """
         self._seen = self._listed() or frozenset()
         own = frozenset({os.getpid()})
@@ -253,11 +253,11 @@ class OtherProcesses:
 class GpuTelemetry:
     """Reads the conditions of one GPU.
 
-    There is one reading per batch, so it makes few calls: one for all counters (time spent slowed down, ECC, power),
-    and one each for both clocks, the temperature, the reasons for the present clocks, the process utilisation and the
-    events; a second one for processes only if an unknown process has worked. Calls that are refused for good (NVML's
-    ``NOT_SUPPORTED``, for example) are not repeated. The first reading is taken when the GPU is opened, so that every
-    later reading reports what is new.
+    There is one reading per batch, so a reading makes few calls. One call reads all counters (time spent slowed down,
+    ECC, power). Six calls read the two clocks, the temperature, the reasons for the present clocks, the process
+    utilisation and the events. Another call lists the processes, but only if an unknown process has worked. Calls that
+    are refused for good (NVML's ``NOT_SUPPORTED``, for example) are not repeated. The first reading is taken when the
+    GPU is opened, so that every later reading reports what is new.
 
     A MIG instance has its own processes and Xids. Its clocks, temperature, power and slowdowns are those of its GPU.
     The energy of its GPU is not reported, because it is not the instance's alone.

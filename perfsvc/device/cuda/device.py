@@ -32,8 +32,8 @@ _OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Pr
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
-# Eviction is thorough for a case if its median is below this share of the median with thorough eviction. Cases slower
-# than the limit are not tested: a cache of 50 MB saves a kernel no more than some 20 µs.
+# Eviction is thorough for a case if the case's median with ordinary eviction is below this share of its median with
+# thorough eviction. Cases slower than the limit are not tested: a cache of 50 MB saves a kernel at most some 20 µs.
 _KEPT_LINES_SAMPLES, _KEPT_LINES_LIMIT_S, _KEPT_LINES_SHARE = 8, 5e-4, 0.88
 
 _CURES = {
@@ -78,7 +78,7 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class CudaModule:
-    """A loaded cubin, and the kernels of it that have been launched."""
+    """A loaded cubin, and those of its kernels that have been launched."""
 
     loaded: Any
     code: bytes
@@ -106,7 +106,7 @@ class CudaDevice:
     A process opens one GPU at a time, and uses it in the thread that opened it.
 
     Args:
-        uuid: the UUID of the GPU or instance, ``GPU-5e…`` or ``MIG-…``.
+        uuid: the UUID of the GPU or MIG instance, ``GPU-5e…`` or ``MIG-…``.
         helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device.
 
     Raises:
@@ -187,7 +187,7 @@ class CudaDevice:
 
     @_translated
     def allocate(self, nbytes: int) -> int:
-        """Allocate device memory in the arena, or outside if the arena is full."""
+        """Allocate device memory in the arena, or outside the arena if it is full."""
         return self._arena.allocate(nbytes) or self._allocated(nbytes)
 
     @_translated
@@ -203,7 +203,7 @@ class CudaDevice:
 
     @_translated
     def free(self, address: int) -> None:
-        """Free allocated memory; a lost context has freed all of it."""
+        """Free allocated memory; do nothing if the context is lost, because its memory is then free."""
         if self._lost or self._arena.free(address):
             return
         if address not in self._allocations:
@@ -253,7 +253,7 @@ class CudaDevice:
             module.kernels[key] = _prepare(module.loaded, *key), parameter_layout(module.code, launch.entry)
         kernel, layout = module.kernels[key]
         packed = pack(launch.entry, layout, args)
-        # PyCUDA's public method calls the driver a second time for each launch, by a function it has deprecated.
+        # PyCUDA's public method calls the driver a second time for each launch, through a deprecated function.
         kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (see above)
 
     @_translated
@@ -281,7 +281,7 @@ class CudaDevice:
         return self._results.error(address, dtype, reference, reference_dtype, count)
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
-        """Do nothing: this device computes its results."""
+        """Do nothing: this device computes real results."""
 
     def now(self) -> float:
         """Return the monotonic clock."""
@@ -341,7 +341,7 @@ class CudaDevice:
         return self._timer.energy(sample, self._telemetry.energy_j, seconds)
 
     def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
-        """Make eviction thorough for this case if that makes it much slower; return the seconds the device was busy."""
+        """Choose thorough eviction if it makes the case much slower; return the seconds that the device was busy."""
         medians: list[float] = []
         busy_s = 0.0
         for thorough, count in ((False, 2), (False, _KEPT_LINES_SAMPLES), (True, _KEPT_LINES_SAMPLES)):
@@ -357,7 +357,7 @@ class CudaDevice:
         return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise a PyCUDA error as ``LaunchError``, fatal if the context is lost: CUDA then repeats the error."""
+        """Raise a PyCUDA error as ``LaunchError``. It is fatal if CUDA repeats it, because the context is then lost."""
         try:
             drv.Context.synchronize()
         except drv.Error:
@@ -381,7 +381,7 @@ class CudaDevice:
                 self.free(address)
             if self._arena_memory:
                 self._arena_memory.free()
-        # Without its context PyCUDA drops what is left without calling the driver, which would return errors.
+        # Once the context is detached, PyCUDA drops its objects without driver calls, which would return errors.
         with contextlib.suppress(drv.Error):
             self._context.detach()
         self._allocations.clear()
@@ -389,7 +389,7 @@ class CudaDevice:
 
 
 def _allocate_arena(nbytes: int) -> tuple[Any, int]:
-    """Allocate ``nbytes``, or half of it, and so on; return the memory and its size, None and 0 below the least."""
+    """Allocate ``nbytes``, else half of it, and so on; return the memory and its size, or None and 0 if all fail."""
     while nbytes >= _LEAST_ARENA_BYTES:
         try:
             return drv.mem_alloc(nbytes), nbytes
@@ -399,10 +399,10 @@ def _allocate_arena(nbytes: int) -> tuple[Any, int]:
 
 
 def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
-    """Return a kernel that may be launched with so many bytes of dynamic shared memory."""
+    """Return a kernel that may be launched with ``shared_bytes`` of dynamic shared memory."""
     kernel = module.get_function(entry)
     if shared_bytes > _OPT_IN_SHARED_BYTES:
         opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        # Never lowered, because another launch of this kernel may need more.
+        # The limit is never lowered, because another launch of this kernel may need more.
         kernel.set_attribute(opt_in, max(shared_bytes, kernel.get_attribute(opt_in)))
     return kernel

@@ -35,7 +35,7 @@ class HelperKernels:
         self._kernels[entry]._launch_kernel((blocks, 1, 1), (threads, 1, 1), packed, 0, stream)  # noqa: SLF001 see device.py
 
     def fill_device(self, stream: Any, entry: str, *args: np.generic) -> None:
-        """Queue a launch of as many blocks as keep the whole device busy."""
+        """Queue a launch with enough blocks to keep the whole device busy."""
         self.launch(stream, entry, *args, blocks=8 * self.multiprocessors, threads=THREADS)
 
 
@@ -54,7 +54,7 @@ class Results:
         self._sums = drv.mem_alloc(3 * 8)
 
     def digest(self, address: int, nbytes: int) -> str:
-        """Return a fingerprint of 128 bits of ``nbytes`` bytes."""
+        """Return a 128-bit fingerprint of ``nbytes`` bytes of device memory."""
         args = (np.uint64(address), np.uint64(nbytes))
         sums = self._run([(DIGEST, args)], np.uint64)
         return f"{nbytes:x}-{sums[0]:016x}{sums[1]:016x}"
@@ -72,7 +72,7 @@ class Results:
     def _run(
         self, launches: Sequence[tuple[str, Sequence[np.generic]]], dtype: type[np.generic]
     ) -> np.ndarray[Any, Any]:
-        """Run kernels that add to three zeroed words, whose address is their last argument; return the words."""
+        """Set three words to zero, run kernels that get their address as last argument, and return the words."""
         sums = np.empty(3, dtype)
         address = int(self._sums)
         drv.memset_d8_async(address, 0, sums.nbytes, self._stream)

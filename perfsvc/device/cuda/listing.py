@@ -33,7 +33,7 @@ def devices() -> list[DeviceInfo]:
 
 def start() -> None:
     """Start the driver in this process; raises ``pycuda.driver.Error``."""
-    # The first launch of a lazily loaded kernel would wait for its loading, which waits for the blocking kernel.
+    # With lazy loading, a kernel's first launch would load its code, and loading waits for the blocking kernel.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # cuda:1 is nvidia-smi's GPU 1
     drv.init()
@@ -89,6 +89,6 @@ def _uuid(ordinal: int) -> str:
         if result:
             raise NoDeviceError(f"the CUDA driver has no UUID for device {ordinal} (error {result})")
     identity = uuid.UUID(bytes=raw.raw)
-    # CUDA does not report whether a UUID is an instance's; the environment of a worker shows it.
+    # CUDA does not report whether a UUID belongs to a MIG instance; the environment of a worker shows it.
     visible = os.environ.get(VISIBLE, "")
     return visible if visible == f"MIG-{identity}" else f"GPU-{identity}"

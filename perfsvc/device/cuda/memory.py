@@ -64,9 +64,10 @@ class Uploader:
 class Eviction:
     """Empties the L2 cache by writing a buffer larger than the cache.
 
-    The write does not evict lines that a kernel asked the cache to keep (``evict_last``): on an H100 they survive a
-    write of twice the cache. ``thorough`` first writes lines that are to be kept as well, which evicts them. It is off
-    by default because it slows the following kernel by some five per cent at 10 µs (docs/decisions.md).
+    The write does not evict lines that a kernel asked the cache to keep (``evict_last``): on an H100 such lines survive
+    a write of twice the cache's size. ``thorough`` first writes new lines with the same request, which evict the
+    kernel's lines. It is off by default because it slows the following kernel by some five per cent at 10 µs
+    (docs/decisions.md).
 
     Args:
         helper_kernels: perfsvc's own kernels.
@@ -81,7 +82,7 @@ class Eviction:
         self.thorough = False
 
     def prepare(self, nbytes: int) -> None:
-        """Allocate a buffer of ``nbytes``, and make all lines ordinary that the cache was asked to keep."""
+        """Allocate a buffer of ``nbytes``, and cancel all requests to keep lines in the cache."""
         if self._nbytes < nbytes:
             self._buffer = drv.mem_alloc(nbytes)
             self._nbytes = nbytes

@@ -26,7 +26,7 @@ _SECONDS_PER_MS = 1e-3
 _NS_PER_S = 1e9
 _HZ_PER_GHZ = 1e9
 _MIN_STAMP_INTERVAL_NS = 1_000_000
-"""Between two stamps: the device's nanoseconds advance in steps of up to a thousand."""
+"""The least time between two stamps: the device's clock advances in steps of up to a thousand nanoseconds."""
 _READING_S = 0.003
 """Seconds that a reading of the GPU's conditions takes."""
 _SLOTS = 1024
@@ -38,7 +38,7 @@ Sample = Callable[[], None]
 
 
 class BlockingKernel:
-    """Blocks one stream until the host releases it; used again for each sample.
+    """Blocks one stream until the host releases it. One object serves all samples.
 
     As a context manager it blocks the stream from the beginning of the ``with`` block to its end.
     """
@@ -84,8 +84,8 @@ class SampleTimer:
         helper_kernels: perfsvc's own kernels.
         stream: the stream that samples are queued on.
         evict: queues a write of the given number of bytes, after which the cache holds nothing else.
-        read_conditions: returns the GPU's conditions. Called in one thread only, so that each reading reports what is
-            new since the one before.
+        read_conditions: returns the GPU's conditions. It is called in one thread only, so that each reading reports
+            what is new since the previous reading.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SampleTimer:
         self.blocking_kernel = BlockingKernel(helper_kernels, stream)
         self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
         self._begin = drv.Event()
-        self._preparation_s = 0.0  # emptying or filling the cache before the first sample of a batch
+        self._preparation_s = 0.0  # time to empty or fill the cache before a batch's first sample
         self._read_conditions = read_conditions
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perfsvc-conditions")
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
@@ -110,8 +110,8 @@ class SampleTimer:
     def batch(self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool) -> Batch:
         """Time ``count`` samples one by one.
 
-        The GPU's conditions are read towards the end, unless a reading takes longer than the batch, as for the few
-        samples of a warm-up. If the blocking kernel ends by itself, the batch ends there.
+        The GPU's conditions are read towards the end. In a batch that is shorter than a reading, such as a warm-up
+        batch, they are not. If the blocking kernel ends by itself, the batch ends early.
         """
         reading: Future[Conditions] | None = None
         done, held, ahead = 0, True, True
@@ -146,12 +146,12 @@ class SampleTimer:
         return _seconds(start, end)
 
     def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
-        """Queue what empties or fills the cache, then a sample between two events; return the first event.
+        """Queue the work that empties or fills the cache, then a sample between two events; return the first event.
 
         Both are queued behind the blocking kernel, so that the time between preparation and sample is constant: a
         transposition that ran 1 ms after the cache was emptied was faster by up to 0.6 % (H100;
-        docs/measured/timing.md). Nothing is queued behind the sample until it is over: while a device fetches what
-        comes next, the running kernel is slower by 0.6 to 1 µs.
+        docs/measured/timing.md). Nothing is queued behind the sample until it is over: while a device fetches the next
+        operation, the running kernel is slower by 0.6 to 1 µs.
         """
         start, end = self._pairs[number % 2]
         if number == 0:
@@ -215,7 +215,7 @@ class SampleTimer:
     def check_while_blocked(self, sample: Sample, seconds: float, check: Callable[[], bool]) -> bool:
         """Queue a sample behind the blocking kernel, and return what ``check`` returns while the stream is blocked.
 
-        False if the kernel ended by itself: then the sample is on the stream, because it waited for the kernel.
+        Returns False if the blocking kernel ended by itself: the sample waited for it, and so runs on this stream.
         """
         with self.blocking_kernel:
             sample()
@@ -227,8 +227,8 @@ class SampleTimer:
     def energy(self, sample: Sample, counter: Callable[[], float | None], seconds: float) -> float | None:
         """Return joules per sample, from one step of the energy counter to another at least ``seconds`` later.
 
-        For kernels that end before the host has launched the next one (some ten microseconds), it includes what the GPU
-        consumes while it waits.
+        If a kernel ends before the host has launched the next one (some ten microseconds), the result includes the
+        energy that the GPU consumes while it waits.
 
         Args:
             sample: queues the work of one sample.
