@@ -91,3 +91,19 @@ def test_a_failed_case_is_reported_once(nights):
     assert message.json["title"] == "scale/beta[n=100] failed"
     assert "Failed cases\n- scale/beta[n=100]: " in message.json["message"]
     assert nights.night(wrong) == ("nothing new", [])
+
+
+def test_an_excluded_night_is_resolved_without_a_message_and_hides_no_later_regression(nights):
+    nights.night({"*": USUAL})
+    nights.perfsvc.rebuild(nights.suite)
+    slow = {"*": USUAL, "scale/beta": SLOW, nights.first_binary(): USUAL}
+    _, (message,) = nights.night(slow)
+    assert "Finding 1 (new): kernel" in message.json["message"]
+    reason = ("--reason", "an experiment was committed")
+    out = nights.perfsvc("runs", "exclude", "2", *reason, code=0).out
+    assert out.splitlines() == ["run 2 is excluded from judging", "finding 1 is resolved"]
+    assert nights.night({"*": USUAL}) == ("nothing new", [])
+    nights.perfsvc.rebuild(nights.suite)
+    _, (message,) = nights.night(slow)
+    assert message.json["title"] == "scale/beta[n=100] slower by 5 %"
+    assert "Finding 2 (new): kernel" in message.json["message"]

@@ -72,6 +72,21 @@ def test_a_run_with_uncommitted_changes_is_not_tonight_and_does_not_count_for_le
     assert [level[:2] for level in data["levels"]] == [[0, 5]]
 
 
+def test_an_excluded_run_is_struck_through_is_not_tonight_and_does_not_count_for_levels(nights, tmp_path, names):
+    for _ in range(6):
+        judged = nights.night({names.tiled: 1e-4})
+    bad = nights.night({names.tiled: 9e-4})
+    nights.store.exclusions.exclude(bad, None, reason="<b>shared</b> GPU", by="ann")
+    build(nights.store, tmp_path / "site")
+    assert f"<span>run {judged}</span>" in (tmp_path / "site" / "index.html").read_text()
+    page = (tmp_path / "site" / names.page(names.tiled)).read_text()
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert (data["excluded"], data["texts"]) == ([6], {"6": "excluded: <b>shared</b> GPU"})
+    assert [level[:2] for level in data["levels"]] == [[0, 5]]
+    assert page.count("<s>") == 1
+    assert "excluded: &lt;b&gt;shared&lt;/b&gt; GPU" in page
+
+
 def test_the_number_of_shown_runs_is_limited(nights, tmp_path, names):
     for _ in range(5):
         nights.night({names.tiled: 1e-4})

@@ -283,12 +283,15 @@ def without_recoveries(
         suspects: the suspects.
         recovered: the series that the run shows at their old level, which is not stored yet.
     """
+    excluded = {(each.run, each.case) for each in store.exclusions.all() if each.included_at is None}
     recovered_in: dict[tuple[Series, Direction], int] = {}
     for finding in reversed(store.findings.all()):
         for moved in finding.moved:
             is_back = (finding.id, moved.series, moved.step) in recovered
             recovered_run = run if is_back else moved.recovered_run
-            if recovered_run is not None:
+            # A series that left its finding because its data was excluded has not recovered.
+            left = not excluded.isdisjoint({(recovered_run, ""), (recovered_run, moved.series.case.id)})
+            if recovered_run is not None and not left:
                 recovered_in[moved.series, moved.direction] = recovered_run
 
     def is_recovery(suspect: Suspect) -> bool:

@@ -21,7 +21,7 @@ from perfsvc.model import (
     Suspect,
     evidence_of,
 )
-from perfsvc.store.cases import SeriesKey, case_id, device_id, own_name, series_keys
+from perfsvc.store.cases import SeriesKey, case_id, device_id, judged, own_name, series_keys
 from perfsvc.store.findings.read import ACTIVE, KEY, put_event, series_rows
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import among, new_id
@@ -118,13 +118,15 @@ def _add_suspects(
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
     """Return the ``finding_cases`` rows of some lineages by series and direction.
 
-    Rows of active findings come first, among them the last step that has not recovered; then the newest finding.
+    Rows of active findings come first, among them the last step that has not recovered; then the newest finding. A
+    series that left its finding because its data was excluded does not come back to it.
     """
     query = (
         select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
         .where(among(connection, Cases.lineage_id, lineages))
+        .where(judged(FindingCases.recovered_run_id, FindingCases.case_id))
         .order_by(FindingCases.finding_id.desc(), FindingCases.step.desc())
     )
     rows: dict[tuple[SeriesKey, Direction], list[Any]] = defaultdict(list)
