@@ -33,7 +33,7 @@ def compile_all(
         toolchain: the compiler, for one target.
         cache: where binaries are looked up and kept.
         workers: how many at once; by default one for each core that this process may use.
-        on_done: called in the calling thread with each unit and its outcome, as they are done.
+        on_done: called in the calling thread with each unit and its outcome, as soon as the unit is done.
 
     Returns:
         The binary of each unit, or the ``CaseError`` that it failed with, in the order of ``units``. One failure does
@@ -66,7 +66,7 @@ def compile_all(
                 process.kill_all()
                 raise
     except Exception:
-        process.allow_again()  # not after a signal: a thread that it saw starting is not joined, and may compile yet
+        process.allow_again()  # not after a signal: a thread that was starting then may still start a compiler
         raise
     return {unit: built[unit] for unit in distinct}
 

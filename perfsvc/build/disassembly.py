@@ -48,7 +48,7 @@ CLASSES: Mapping[str, str] = {
         "RTT YIELD"
     ),
 }
-"""The opcodes of each class of work. The opcodes of the uniform datapath have another U in front and count likewise.
+"""The opcodes of each class of work. Opcodes of the uniform datapath have one more U in front and the same class.
 
 From NVIDIA's CUDA Binary Utilities, "Instruction Set Reference" (release 13.0), from Turing to Blackwell.
 """
@@ -91,7 +91,7 @@ class Disassembler:
     """Counts the instructions of kernels with nvdisasm, and caches the counts.
 
     Args:
-        path: of nvdisasm.
+        path: the path of nvdisasm.
         cache: where counts are looked up and kept, by the digest of the instructions.
 
     Raises:
@@ -111,8 +111,8 @@ class Disassembler:
         """Return how many instructions of each opcode (``LDG.E.128``) each kernel has.
 
         Args:
-            architecture: ``sm_90``.
-            kernels: their instructions, by digest.
+            architecture: the architecture's name, such as ``sm_90``.
+            kernels: the instructions of each kernel, by digest.
         """
         cached = {name: self._cache.get(self._key(architecture, name)) for name in kernels}
         counts: dict[str, dict[str, int]] = {
@@ -130,7 +130,7 @@ class Disassembler:
         return digest(f"opcodes {architecture} {self.version} {kernel}".encode())
 
     def _disassemble(self, architecture: str, instructions: bytes) -> Iterator[str]:
-        # nvdisasm decodes features of one exact architecture only under its exact name (SM90a), which covers SM90 too.
+        # nvdisasm decodes the features of SM90a only under that name, which covers SM90 too.
         name = architecture.replace("sm_", "SM")
         name = f"{name}a" if f"{name}a" in self._architectures else name
         with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".bin") as file:
@@ -141,7 +141,7 @@ class Disassembler:
             _, functions = json.loads(printed)
             opcodes = [line["opcode"] for function in functions for line in function["sass-instructions"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise NoDisassemblerError(f"{self._path} printed what is no listing", cure="upgrade it") from error
+            raise NoDisassemblerError(f"{self._path} printed no listing of instructions", cure="upgrade it") from error
         if len(opcodes) * INSTRUCTION_BYTES != len(instructions):
             raise NoDisassemblerError(f"{self._path} skipped instructions of {architecture}", cure="upgrade it")
         return iter(opcodes)

@@ -31,7 +31,7 @@ class Kernels(dict[str, StaticFacts]):
 
     Args:
         facts: the facts by symbol.
-        most_threads: the largest block of each kernel with ``__launch_bounds__``; larger ones cannot be launched.
+        most_threads: the largest block of each kernel with ``__launch_bounds__``; larger blocks cannot be launched.
     """
 
     def __init__(self, facts: Mapping[str, StaticFacts], most_threads: Mapping[str, int]) -> None:
@@ -67,7 +67,7 @@ def facts_of_all(
     """Return the facts of each unit's kernels for one architecture, or the error of a unit that does not compile.
 
     Args:
-        units: what to compile; none of them becomes PTX, which has no facts.
+        units: what to compile; units that become PTX are not allowed, because PTX has no facts.
         toolchain: the compiler.
         cache: where binaries and counts of instructions are looked up and kept.
         disassembler: counts instructions; None if there is no disassembler.

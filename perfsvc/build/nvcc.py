@@ -14,8 +14,8 @@ from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
 
-# A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and only
-# equal code may count as equal. Names in anonymous namespaces contain a hash of the source's full path unless the front
+# A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and equal
+# code must give equal cubins. Names in anonymous namespaces contain a hash of the source's full path unless the front
 # end gets another path. (-lineinfo would add the folder's name itself, with no way to map it.)
 _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
@@ -102,7 +102,7 @@ class NvccToolchain:
     def _compile(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
-        # nvcc's temporary files go there too: a killed nvcc deletes none, and its children may still write some.
+        # nvcc's temporary files go into this folder too: a killed nvcc deletes none, and its children may write more.
         with tempfile.TemporaryDirectory(prefix="perfsvc-", ignore_cleanup_errors=True) as folder:
             output = Path(folder, "code.cubin")
             arguments = [*further, *self._arguments(unit, output)]
@@ -144,7 +144,7 @@ def _require_entries(unit: Unit, code: bytes) -> None:
     if missing:
         raise CompileError(
             f"{unit.source.name} has no kernel named {' or '.join(missing)}; it has {', '.join(present) or 'none'}",
-            cure='name one of those, or declare the kernel extern "C" __global__ so that it keeps its name',
+            cure='name a kernel that exists, or declare the kernel extern "C" __global__ so that it keeps its name',
         )
 
 

@@ -12,11 +12,11 @@ from perfsvc.model import Limiter, Occupancy, StaticFacts
 
 WARP = 32
 REGISTERS = 64 * 1024
-"""The registers of a multiprocessor, and the most of a block, on every architecture here."""
+"""The registers of a multiprocessor on every architecture here; a single block may have all of them."""
 REGISTER_UNIT = 256
 """Registers are allocated by warp in multiples of this: 8 for each thread."""
 PARTITIONS = 4
-"""Quarters of a multiprocessor; a warp's registers are in one of them."""
+"""A multiprocessor has four quarters; all registers of a warp are in the same quarter."""
 KIB = 1024
 
 
@@ -30,7 +30,7 @@ class Multiprocessor:
         shared_bytes: the shared memory of all its blocks, including the bytes reserved for each.
         barriers: the barriers of all its blocks; None if they limit nothing.
         reserved_bytes: the shared memory that the system reserves in addition for each block.
-        shared_unit: a block's shared memory is rounded up to a multiple of so many bytes.
+        shared_unit: a block's shared memory is rounded up to a multiple of this many bytes.
     """
 
     warps: int
@@ -61,14 +61,15 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
     """Return the theoretical occupancy of a launch, with the most shared memory that the architecture can set aside.
 
     Args:
-        architecture: ``sm_90``.
+        architecture: the architecture's name, such as ``sm_90``.
         facts: the static facts of the kernel.
         threads: the threads of a block, 1 to 1024.
         dynamic_shared_bytes: the dynamic shared memory of a block.
 
     Returns:
-        None for an architecture whose limits are unknown. If several limits are equal, the limiter is the one that no
-        change of the kernel would move: warps before blocks, registers, shared memory and barriers.
+        The occupancy with its limiter, or None if the architecture's limits are unknown. If several limits are equal,
+        the limiter is the first of warps, blocks, registers, shared memory and barriers: warps and blocks come first
+        because changing the kernel's code does not move their limits.
     """
     multiprocessor = MULTIPROCESSORS.get(architecture)
     if multiprocessor is None:

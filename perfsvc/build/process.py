@@ -56,8 +56,8 @@ def _cuda_program_paths(name: str) -> Iterator[Path]:
 def python_module(name: str) -> list[str]:
     """Return the command that runs a perfsvc module as a process of this Python.
 
-    The command imports modules from the working directory only if perfsvc itself may lie there, because a user's file
-    may be called ``random.py``.
+    The command imports modules from the working directory only if perfsvc itself may lie there: a user's file such as
+    ``random.py`` could hide a module of Python.
     """
     path = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
     return [sys.executable, *path, "-m", name]
@@ -72,17 +72,17 @@ def run(
 ) -> Finished:
     """Run a program to its end, and return its exit code with stdout and stderr in the order they were written.
 
-    Processes that it started end with it. Daemons that left its session, such as the server of a compiler cache, are
-    neither killed nor waited for.
+    Processes that the program started end with it. Daemons that left its session, such as the server of a compiler
+    cache, are neither killed nor waited for.
 
     Args:
         command: the program and its arguments.
-        folder: where it runs.
-        limit_s: seconds after which it is killed with all that it started; by default ``LIMIT_S``.
-        environment: its environment variables; by default those of this process.
+        folder: the folder in which the program runs.
+        limit_s: seconds after which the program and all that it started are killed; by default ``LIMIT_S``.
+        environment: the program's environment variables; by default those of this process.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: the program cannot be started.
     """
     # The output goes to a file, because a pipe stays open as long as any process holds it. The program gets its own
     # session, because a compiler driver starts further programs, and all of them must end together.
@@ -120,7 +120,7 @@ def describe_exit(code: int) -> str:
 
 
 def kill_all() -> None:
-    """Kill every program that ``run`` has started, with its children, and any that starts before ``allow_again``."""
+    """Kill every program that ``run`` has started or starts before ``allow_again``, with the program's children."""
     with _lock:
         _stopped.set()
         for process in _running:
@@ -151,8 +151,9 @@ def _text(output: IO[bytes]) -> str:
 
 
 def _limit_processor_time(process: subprocess.Popen[bytes]) -> None:
-    # In case this process is killed with -9. A signal at the parent's death (PR_SET_PDEATHSIG) would reach only the
-    # compiler driver and not the programs it starts, which are what hangs; they inherit this limit.
+    # This limit ends compilers if this process is killed with SIGKILL. A signal at the parent's death
+    # (PR_SET_PDEATHSIG) would reach only the compiler driver. The programs that the driver starts are what hangs, and
+    # they inherit this limit.
     if hasattr(resource, "prlimit"):
         with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):  # it ended, or has a lower limit
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHAN_LIMIT_S, _ORPHAN_LIMIT_S))

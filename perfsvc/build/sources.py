@@ -44,8 +44,8 @@ class CompileOptions:
 
     Attributes:
         directives: the ``#define`` and ``#undef`` lines of ``-D`` and ``-U``, in order.
-        folders: those of ``-I``.
-        system_folders: those of ``-isystem``.
+        folders: the folders of ``-I``.
+        system_folders: the folders of ``-isystem``.
         includes: the files of ``-include``.
         standard: the last ``-std`` (``c++20``); empty if there is none.
         others: all other words.
@@ -62,7 +62,7 @@ class CompileOptions:
 def read_options(words: Sequence[str]) -> CompileOptions:
     """Sort the words of an nvcc command line (``-Idir``, ``-I=dir`` or ``-I`` followed by ``dir``) by their purpose.
 
-    Raises ``CompileError`` for a file of options: its content would decide the binary, and no key would include it.
+    Raises ``CompileError`` if the options are in a file: no cache key would include the file's content.
     """
     return _read_options(tuple(words))
 
@@ -100,7 +100,7 @@ def definitions(unit: Unit) -> tuple[str, ...]:
 
 
 def _sorted_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the value of each option, one pair for each value; for ``other`` the word itself."""
+    """Yield the kind and the value of each option, one pair for each value; an ``other`` option's value is its word."""
     remaining = iter(words)
     for word in remaining:
         name, equals, value = word.partition("=")
@@ -152,13 +152,13 @@ def preimage(
     """Return everything that decides a binary, as canonical JSON that contains no path of this machine.
 
     Files count by name and content. A header that is found neither next to the file that includes it nor in an include
-    folder belongs to the toolkit or the system, and is covered by the version. So is a header whose name comes from a
-    macro.
+    folder belongs to the toolkit or the system, and is covered by the version. A header whose name comes from a macro
+    is covered in the same way.
 
     Args:
-        unit: what is compiled.
-        files: its ``local_files``.
-        target: what it is compiled for.
+        unit: the unit that is compiled.
+        files: the unit's ``local_files``.
+        target: the target that the unit is compiled for.
         version: name and version of the compiler.
         settings: what the toolchain adds to the unit's own options.
 
@@ -181,8 +181,8 @@ def preimage(
 def local_files(unit: Unit) -> dict[str, bytes]:
     """Return the source and every file of the user that it includes, by name, in order of inclusion.
 
-    Names are relative to the source's folder. Files in an include folder elsewhere, which is given by its absolute
-    path, are called ``<I0>/name`` with the folder's position among the include folders.
+    Names are relative to the source's folder. If an include folder is given by its absolute path, its files are called
+    ``<I0>/name``, where 0 is the folder's position among the include folders.
 
     Raises ``CompileError`` if a file cannot be read.
     """
@@ -214,7 +214,7 @@ def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
 
 
 def _included(text: bytes, own_folder: _HeaderFolder, folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
-    """Yield the user's files that a text in its own folder includes."""
+    """Yield the user's files that the text of a file in ``own_folder`` includes."""
     for quoted, angled in _INCLUDE.findall(text.decode(errors="replace")):
         yield from _found_in([quoted or angled], (own_folder, *folders) if quoted else folders)
 

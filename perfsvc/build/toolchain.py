@@ -22,12 +22,12 @@ class Binary:
     """A compiled unit.
 
     Attributes:
-        code: its bytes.
-        digest: their SHA-256 digest.
-        cached: whether the cache had it.
-        seconds: how long it took to compile it or to find it in the cache.
-        sources: the texts it was compiled from: the unit's source and the user's files that it includes, by their
-            names relative to the source's folder (``../shared/tile.cuh``).
+        code: the bytes of the binary.
+        digest: the SHA-256 digest of the code.
+        cached: whether the binary comes from the cache.
+        seconds: how long it took to compile the binary or to find it in the cache.
+        sources: the texts that the binary was compiled from: the unit's source and the user's files that it includes,
+            by their names relative to the source's folder (``../shared/tile.cuh``).
     """
 
     code: bytes
@@ -42,19 +42,20 @@ class Toolchain(Protocol):
 
     @property
     def target(self) -> str:
-        """What it builds for: ``sm_90``, ``cpu-x86_64``, ``fake``."""
+        """The target that the compiler builds for, such as ``sm_90``, ``cpu-x86_64`` or ``fake``."""
         ...
 
     @property
     def version(self) -> str:
-        """Name and version of the compiler, as runs record it: ``nvcc 13.0.88``."""
+        """The compiler's name and version as runs record them, such as ``nvcc 13.0.88``."""
         ...
 
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Return everything that decides the binary: source, includes, parameters, options, target and version.
 
-        It contains no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises ``CompileError``
-        if the compiler cannot preprocess the files, if they have changed meanwhile, or if options are in a file.
+        The result contains no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises
+        ``CompileError`` if the compiler cannot preprocess the files, if they have changed meanwhile, or if options are
+        in a file.
         """
         ...
 

@@ -43,13 +43,13 @@ NCU_ERRORS: tuple[tuple[str, type[PerfsvcError], str, str], ...] = (
     (
         "driver resource was unavailable",
         CountersError,
-        "another profiler holds the GPU's counters, or DCGM, which watches it, does",
+        "another profiler, or DCGM, which monitors the GPU, holds the GPU's counters",
         RELEASE,
     ),
     (
         "nsight-compute-lock",
         CountersError,
-        "the lock that several Nsight Computes share cannot be used",
+        "the lock file that all processes of Nsight Compute share cannot be used",
         "delete nsight-compute-lock in the temporary folder, or set TMPDIR to a folder of your own",
     ),
     ("unrecognised option", NoProfilerError, "Nsight Compute is too old: it does not know an option", UPGRADE),
@@ -59,7 +59,7 @@ NCU_ERRORS: tuple[tuple[str, type[PerfsvcError], str, str], ...] = (
 )
 """For each text that identifies an error of ncu: perfsvc's error class, its message and its cure.
 
-Some are from https://docs.nvidia.com/nsight-compute/ProfilingGuide/#faq.
+Some of the texts are from https://docs.nvidia.com/nsight-compute/ProfilingGuide/#faq.
 """
 
 _VERSION = re.compile(r"\bVersion (\d+(?:\.\d+)+)")
@@ -69,7 +69,7 @@ _SHOWN_LINES = 4
 
 
 class NcuProfiler:
-    """A ``Profiler`` that counts with Nsight Compute.
+    """A ``Profiler`` that uses Nsight Compute.
 
     Args:
         sections: a set of sections as ``ncu --list-sets`` names them (``full`` has most), or ``OWN``.
@@ -99,8 +99,8 @@ class NcuProfiler:
     def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
         """Return the command line that runs a program under ncu.
 
-        The launch is repeated for each pass, with the caches flushed before it. Clocks are left alone, as they are when
-        the launch is timed.
+        The launch is repeated for each pass, and the caches are flushed before each repetition. The clocks are not
+        locked, because they are not locked when the launch is timed.
         """
         return [
             str(self.path),
@@ -131,7 +131,7 @@ class NcuProfiler:
         if not report.is_file():
             raise ProfileError(
                 f"Nsight Compute saw no launch in the range {NVTX_PROFILED} of {NVTX_DOMAIN}, and wrote no report",
-                cure="see that the package nvtx can be used (NVTX_DISABLE is not set) and that the case launches",
+                cure="check that NVTX_DISABLE is not set, and that the case launches a kernel",
             )
 
     def read(self, report: Path, kernel: str) -> Profile:
@@ -148,18 +148,18 @@ class NcuProfiler:
 def run_nsys(program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S) -> None:
     """Run a program under Nsight Systems, which writes a timeline with our NVTX ranges for people to look at.
 
-    It traces CUDA and NVTX, and takes no samples of the CPU, which need further rights.
+    Nsight Systems traces CUDA and NVTX. It does not sample the CPU, because that needs further rights.
 
     Args:
         program: the full path of an executable, and its arguments.
         report: the file to write; its name ends with ``TIMELINE_SUFFIX``.
         environment: the program's environment variables.
-        limit_s: seconds after which it is killed.
+        limit_s: seconds after which nsys is killed.
 
     Raises:
         NoProfilerError: there is no nsys on this machine.
-        ProfileError: it failed.
-        TimeLimitError: it ran past its time limit.
+        ProfileError: nsys failed.
+        TimeLimitError: nsys exceeded its time limit.
     """
     nsys = find_program("nsys", "nsight-systems")
     if nsys is None:
@@ -196,8 +196,8 @@ def find_program(name: str, package: str) -> Path | None:
     """Return the path of a profiler: on PATH, beside nvcc, in a toolkit, or in its own package.
 
     Args:
-        name: of the program: ``ncu``.
-        package: the folder of its packages in ``/opt/nvidia``, which holds a folder for each version.
+        name: the program's name, such as ``ncu``.
+        package: the name of the program's folder in ``/opt/nvidia``, which holds a folder for each version.
     """
     return next((path for path in _candidates(name, package) if path.is_file() and os.access(path, os.X_OK)), None)
 
@@ -221,7 +221,7 @@ def _newest_first(paths: Iterable[Path]) -> list[Path]:
 
 
 def _ncu_failure(finished: Finished, text: str, limit_s: float) -> PerfsvcError | None:
-    """Return the error if ncu failed, judged by its exit and its messages; None if it did not."""
+    """Return the error that ncu's exit status or messages show; None if they show no error."""
     if finished.timed_out:
         return TimeLimitError(
             f"time limit: Nsight Compute was still running after {limit_s:g} s, so it was killed with the case",

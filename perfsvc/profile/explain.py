@@ -11,7 +11,7 @@ from perfsvc.profile.pair import ProfilePair
 from perfsvc.profile.reasons import REASONS
 
 SAME = 0.02
-"""Two times count as equal if their logarithms differ by less: two profiles of one binary differ that much."""
+"""Two times count as equal if their logarithms differ by less than this, as in two profiles of one binary."""
 MIN_LISTED = 0.05
 """The smallest share of the difference that is listed."""
 MIN_NAMED = 0.25
@@ -19,9 +19,9 @@ MIN_NAMED = 0.25
 WHOLE = 0.95
 """From this share on, the sentence says "all of it"."""
 RANK_STEPS = 20
-"""Shares are rounded to this many steps. Equal ones are ranked by agreeing rules, then in the order of ``REASONS``."""
+"""Ranking rounds shares to this many steps. Equal shares are ranked by agreeing rules, then in order of ``REASONS``."""
 MIN_RULE_GROWTH = 0.05
-"""By how much a rule's estimate has to grow to agree with a reason."""
+"""By how much a rule's estimated speedup has to grow for the rule to agree with a reason."""
 
 WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.TENSOR: ("the tensor pipe no longer used", "the tensor pipe used"),
@@ -30,7 +30,7 @@ WORDS: Mapping[Kind, tuple[str, str]] = {
     Kind.UNCOALESCED: ("uncoalesced global access", "better coalesced global access"),
     Kind.DIVERGENCE: ("divergent branches", "fewer divergent branches"),
     Kind.OCCUPANCY: ("lower occupancy", "higher occupancy"),
-    Kind.TAIL: ("a tail of blocks", "no such tail of blocks"),
+    Kind.TAIL: ("a tail of blocks", "no tail of blocks"),
     Kind.HIT_RATE: ("a lower hit rate", "a higher hit rate"),
     Kind.TRAFFIC: ("more memory traffic", "less memory traffic"),
     Kind.INSTRUCTIONS: ("more instructions", "fewer instructions"),
@@ -45,7 +45,7 @@ BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.UNCOALESCED: frozenset({Kind.HIT_RATE, Kind.TRAFFIC}),
     Kind.DIVERGENCE: frozenset({Kind.INSTRUCTIONS}),
 }
-"""The reasons that follow from a reason. Longer stalls, which are not listed, follow from every reason."""
+"""The reasons that follow from each reason. Longer stalls follow from every reason and are not listed here."""
 
 RULES: Mapping[Kind, frozenset[str]] = {
     Kind.BANK_CONFLICTS: frozenset({"SharedMemoryConflicts", "UncoalescedSharedAccess"}),
@@ -59,10 +59,10 @@ RULES: Mapping[Kind, frozenset[str]] = {
 
 
 def explain(before: Profile, after: Profile) -> Explanation:
-    """Return why the candidate's launch took longer, or less long, than the baseline's.
+    """Explain why the candidate's launch was slower or faster than the baseline's launch.
 
     Exchanging the two profiles gives the same reasons with the same shares: the faster launch lacks what slows down the
-    slower one.
+    slower launch.
 
     Args:
         before: the profile of the baseline.
@@ -74,7 +74,7 @@ def explain(before: Profile, after: Profile) -> Explanation:
     before_s, after_s = _duration(before), _duration(after)
     factor = after_s / before_s
     if abs(log(factor)) < SAME:
-        return Explanation(factor, f"Both take as long: {_seconds(before_s)} before, {_seconds(after_s)} after.")
+        return Explanation(factor, f"Both take equally long: {_seconds(before_s)} before, {_seconds(after_s)} after.")
     pair = ProfilePair(before, after) if factor > 1 else ProfilePair(after, before, slower=False)
     reasons = _ranked([reason for kind in REASONS if (reason := _reason(kind, pair))])
     return Explanation(factor, _sentence(factor, reasons), tuple(reasons))
@@ -84,8 +84,8 @@ def _duration(profile: Profile) -> float:
     duration = profile.metrics.get("duration_s")
     if not duration or duration < 0:
         raise ReportError(
-            f"the profile of {profile.kernel} does not say how long it took",
-            cure="profile it with the section that does: ncu --section SpeedOfLight",
+            f"the profile of {profile.kernel} has no duration of the launch",
+            cure="profile the launch with the section that has its duration: ncu --section SpeedOfLight",
         )
     return duration
 
@@ -102,7 +102,7 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
 
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
-    """Return the slower profile's rules of these names that are new or estimate more than in the faster profile."""
+    """Return the rules of these names that only the slower profile has, or that estimate a larger speedup in it."""
     known = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     return tuple(
         rule
@@ -127,7 +127,7 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """Return the listed reason that ``reason`` follows from: one that explains at least half as much; None if none."""
+    """Return the main reason that ``reason`` follows from and that explains at least half as much; None if none."""
     causes = [
         cause
         for cause in reasons

@@ -6,8 +6,8 @@ profiler::
     {"profiler": {"version": "1.0", "metrics": {"*": {"duration_s": 1e-4}, "5d41…": {"duration_s": 2e-4}}}}
 
 ``metrics``
-    By the SHA-256 digest of a file in the folder that is the profiled program's last argument (a case's binary), or
-    ``*``.
+    The metrics of each case by the SHA-256 digest of its binary, or by ``*`` for all cases. The binary is a file in the
+    folder that is the last argument of the profiled program.
 ``fault``
     What goes wrong: ``permission`` and ``held`` (the counters cannot be read), ``old``, ``hang`` (past the time limit),
     ``nothing`` (it sees no launch), ``unread`` (it writes a report that cannot be read).
@@ -62,7 +62,7 @@ class FakeProfiler:
 
     @classmethod
     def of(cls, device: DeviceInfo) -> Self:
-        """Return the profiler in a fake device's script; raises ``NoProfilerError`` if the script has none."""
+        """Return the profiler that a fake device's script describes; raises ``NoProfilerError`` if there is none."""
         scripted = fake.read_script(Path(device.spec.removeprefix("fake:"))).profiler
         if scripted is None:
             raise NoProfilerError(f"the script of {device.model} has no profiler", cure="profile a run on a GPU")
@@ -78,7 +78,7 @@ class FakeProfiler:
         if ended.timed_out:
             raise _error("hang")
         if ended.code:
-            raise ProfileError(f"the program ended with {ended.code}: {ended.output.strip()}", cure="run it alone")
+            raise ProfileError(f"the program ended with {ended.code}: {ended.output.strip()}", cure="run it directly")
         report.write_bytes(codec.encode(self._profile(Path(program[-1]))))
 
     def _profile(self, folder: Path) -> Profile:

@@ -37,7 +37,7 @@ class Metric:
     Attributes:
         name: perfsvc's name.
         sources: Nsight Compute's names; the first that a report has counts.
-        meaning: in a few words, for a table.
+        meaning: what the metric means, in a few words for a table.
     """
 
     name: str
@@ -104,7 +104,7 @@ _MEMORY = (
         "lts__t_sectors_srcunit_tex.sum",
         "lts__t_sectors.sum",
     ),
-    _metric("l2_hit_rate", "share of these sectors that hit", "lts__t_sector_hit_rate.pct"),
+    _metric("l2_hit_rate", "share of the L2 cache's sectors that hit", "lts__t_sector_hit_rate.pct"),
     _metric("l1_hit_rate", "share of the L1 cache's sectors that hit", "l1tex__t_sector_hit_rate.pct"),
     _metric(
         "global_load_requests",
@@ -116,8 +116,12 @@ _MEMORY = (
         "stores to global memory, one per warp",
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
     ),
-    _metric("global_load_sectors", "sectors of these loads", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"),
-    _metric("global_store_sectors", "sectors of these stores", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"),
+    _metric(
+        "global_load_sectors", "sectors of loads from global memory", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+    ),
+    _metric(
+        "global_store_sectors", "sectors of stores to global memory", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+    ),
     _metric(
         "global_load_used_bytes_per_sector",
         "bytes of a loaded sector that threads requested, of 32",
@@ -148,12 +152,12 @@ _SHARED = (
     _metric("shared_store_requests", "stores to shared memory", "smsp__sass_inst_executed_op_shared_st.sum"),
     _metric(
         "shared_load_wavefronts",
-        "passes of these accesses, one each without conflicts",
+        "passes of loads from shared memory, one each without conflicts",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     ),
     _metric(
         "shared_store_wavefronts",
-        "passes of these accesses, one each without conflicts",
+        "passes of stores to shared memory, one each without conflicts",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     ),
     _metric(

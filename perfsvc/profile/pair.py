@@ -4,10 +4,10 @@ The time of a launch is an exact product. In every cycle, each warp that a sched
 
     time = work / (occupancy × active × clock),
 
-where work is warp-cycles: instructions, times the cycles that a warp spends on each. What the logarithm of a factor
-changes by, over what the logarithm of the time does, is that factor's share of the difference (B. W. Ang, "LMDI
-decomposition approach: a guide for implementation", Energy Policy 86, 2015). Work is also a sum over what warps spend
-their cycles on, so that its growth is divided among memory, shared memory, computing and barriers by subtraction.
+where work is a number of warp-cycles: the instructions times the cycles that a warp spends on each. A factor's share of
+the difference is the change of its logarithm divided by the change of the time's logarithm (B. W. Ang, "LMDI
+decomposition approach: a guide for implementation", Energy Policy 86, 2015). Work is also the sum of the cycles that
+warps spend on memory, shared memory, computing and barriers, so its growth is divided among these by subtraction.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,8 +31,8 @@ class ProfilePair:
     """Two profiles, the faster first.
 
     Attributes:
-        fast: the profile that took less time; both have a duration above zero.
-        slow: the profile that took more.
+        fast: the profile of the faster launch; both profiles have a duration above zero.
+        slow: the profile of the slower launch.
         slower: True if the slow profile is the candidate's, False if the difference is an improvement.
     """
 
@@ -63,19 +63,19 @@ class ProfilePair:
         return durations
 
     def share_of_time(self, seconds: float) -> float:
-        """Return how much of the time difference these seconds are, from 0 to 1."""
+        """Return which share of the time difference ``seconds`` is, from 0 to 1."""
         fast_s, slow_s = self.durations_s
         return clamp(seconds / (slow_s - fast_s))
 
     def share_of_log(self, logarithm: float) -> float:
-        """Return how much of the time difference a factor of the time explains, given the logarithm of its growth."""
+        """Return which share of the time difference a factor explains whose growth has this logarithm."""
         fast_s, slow_s = self.durations_s
         return clamp(logarithm / log(slow_s / fast_s))
 
     # --- factors ------------------------------------------------------------------------------------------------------
 
     def growth(self, metric: str) -> float:
-        """Return the logarithm of slow over fast; 0 if it is unknown, or not above zero in both profiles."""
+        """Return the logarithm of a metric's slow over its fast value; 0 unless both are known and above zero."""
         return growth_of(self.fast.metrics.get(metric), self.slow.metrics.get(metric))
 
     @cached_property
@@ -107,13 +107,13 @@ class ProfilePair:
 
     @cached_property
     def stall_shares(self) -> dict[str, float]:
-        """For each stall on which the slow launch spends more cycles: how much of the time difference it explains."""
+        """How much of the time difference each stall explains; only stalls on which the slow launch spends more cycles."""
         more = {stall: cycles for stall, cycles in self._more_cycles.items() if cycles > 0}
         return {stall: self.share_of_work * cycles / sum(more.values()) for stall, cycles in more.items()}
 
     @cached_property
     def _more_cycles(self) -> dict[str, float]:
-        """How many more cycles all warps of the slow launch spend on each stall; negative for fewer."""
+        """How many more cycles all warps of the slow launch spend on each stall; negative for fewer cycles."""
         instructions = self.both("instructions")
         if instructions is None:
             return {}
@@ -144,5 +144,5 @@ def clamp(share: float) -> float:
 
 
 def growth_of(fast: float | None, slow: float | None) -> float:
-    """Return the logarithm of slow over fast; 0 if one is unknown or not above zero."""
+    """Return the logarithm of slow over fast; 0 unless both are known and above zero."""
     return log(slow / fast) if fast is not None and slow is not None and min(fast, slow) > 0 else 0.0

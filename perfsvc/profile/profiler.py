@@ -9,7 +9,7 @@ from perfsvc.errors import NoProfilerError
 from perfsvc.model import DeviceInfo, Profile
 
 LIMIT_S = 120.0
-"""Seconds that a profile may take. A full set of a short kernel takes 7 (H100), most of them to start."""
+"""Seconds that a profile may take. The full set of sections takes 7 s for a short kernel (H100), mostly to start."""
 
 DRIVER_PARAMETERS, PROCESS_STATUS = Path("/proc/driver/nvidia/params"), Path("/proc/self/status")
 CAPABILITIES = (1 << 21) | (1 << 38)
@@ -31,7 +31,7 @@ class Profiler(Protocol):
 
     @property
     def suffix(self) -> str:
-        """The suffix of its reports' file names."""
+        """The suffix of the tool's report files."""
         ...
 
     def run(
@@ -46,10 +46,10 @@ class Profiler(Protocol):
             limit_s: seconds after which the tool is killed, and the program with it.
 
         Raises:
-            ProfileError: it saw no launch, or the program or the tool failed.
-            CountersError: it may not read the GPU's counters.
-            NoProfilerError: it is too old for the GPU or its driver.
-            TimeLimitError: it ran past its time limit.
+            ProfileError: the tool saw no launch, or the program or the tool failed.
+            CountersError: the tool may not read the GPU's counters.
+            NoProfilerError: the tool is too old for the GPU or its driver.
+            TimeLimitError: the tool exceeded its time limit.
         """
         ...
 
@@ -66,15 +66,15 @@ def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
         sections: the set of sections to count, as ``NcuProfiler`` takes it.
 
     Raises:
-        NoProfilerError: there is none on this machine, or none for this kind of device.
-        MissingPackageError: the package that reads its reports is missing.
+        NoProfilerError: there is no profiler on this machine, or none for this kind of device.
+        MissingPackageError: the package that reads the profiler's reports is missing.
     """
     if device.kind == "cuda":
         from perfsvc.profile.commands import NcuProfiler
         from perfsvc.profile.reports import require_ncu_report
 
         profiler = NcuProfiler(sections)
-        require_ncu_report()  # before the launch is profiled, because its report could not be read
+        require_ncu_report()  # checked before profiling, because the report could not be read without it
         return profiler
     if device.kind == "fake":
         from perfsvc.profile.fake import FakeProfiler

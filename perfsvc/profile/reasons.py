@@ -44,9 +44,9 @@ class Contribution:
     """How much of the time difference one reason can explain.
 
     Attributes:
-        share: of the time difference, from 0 to 1.
+        share: the share of the time difference that the reason can explain, from 0 to 1.
         detail: how the two profiles differ, as text: ``tensor pipe busy 60 % → 0 %``.
-        evidence: the names of the metrics that show it.
+        evidence: the names of the metrics that show the reason.
     """
 
     share: float
@@ -142,7 +142,7 @@ def divergence(pair: ProfilePair) -> Contribution | None:
 
 
 def instructions(pair: ProfilePair) -> Contribution | None:
-    """Explain a slowdown by more instructions (not by fewer threads in each) that keep pipes or schedulers busy."""
+    """Explain a slowdown by more instructions that keep pipes or schedulers busy, without those from divergence."""
     counts = pair.both("instructions")
     growth = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
     if counts is None or growth < MIN_GROWTH:
@@ -241,7 +241,7 @@ def clocks(pair: ProfilePair) -> Contribution | None:
 
 
 def stalls(pair: ProfilePair) -> Contribution | None:
-    """Explain a slowdown by the stall on which warps spend most additional cycles."""
+    """Explain a slowdown by the stall on which warps spend the most additional cycles."""
     shares = {stall: share for stall, share in pair.stall_shares.items() if stall != "selected"}
     ranked = sorted(shares, key=lambda stall: -shares[stall])
     cycles = pair.both(f"stall_{ranked[0]}_cycles") if ranked else None
@@ -273,14 +273,14 @@ def _share_of_computing(pair: ProfilePair) -> float:
 
 
 def _conflicts_s(profile: Profile) -> float | None:
-    """Return the seconds that the additional passes of bank conflicts take: one cycle of a multiprocessor each."""
+    """Return the seconds that additional passes due to bank conflicts take; a pass takes one multiprocessor cycle."""
     names = ("shared_bank_conflicts", "multiprocessors", "sm_clock_hz")
     conflicts, units, clock = (profile.metrics.get(name) for name in names)
     return conflicts / (units * clock) if conflicts is not None and units and clock else None
 
 
 def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
-    """Return the passes of a shared-memory access as text: ``loads 1-way → 32-way``, for loads or stores.
+    """Return the passes of a shared-memory access as text, such as ``loads 1-way → 32-way``.
 
     The text is about the access (load or store) whose passes grew more. A request needs at most one pass for each
     thread of a warp, so the number is capped at 32: further passes were counted for other units.
@@ -291,7 +291,7 @@ def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
         if requests and wavefronts and min(requests) > 0:
             ways[access] = (wavefronts[0] / requests[0], wavefronts[1] / requests[1])
     if not ways:
-        return f"{pair.arrow(_count(conflicts[0]), _count(conflicts[1]))} of them"
+        return f"{pair.arrow(_count(conflicts[0]), _count(conflicts[1]))} conflicts"
     access = max(ways, key=lambda name: ways[name][1] - ways[name][0])
     fast, slow = (f"{min(passes, WARP):.0f}-way" for passes in ways[access])
     return f"{access}s {pair.arrow(fast, slow)}"
@@ -310,7 +310,7 @@ def _increase(pair: ProfilePair, name: str) -> float:
 
 
 def _requested_bytes(profile: Profile) -> float | None:
-    """Return the bytes that threads requested; the number of requests by warps if the bytes were not counted."""
+    """Return the bytes that threads requested, or the number of warps' requests if the bytes were not counted."""
     counted = [
         (profile.metrics.get(f"global_{access}_sectors"), profile.metrics.get(f"global_{access}_used_bytes_per_sector"))
         for access in ACCESSES
@@ -327,7 +327,7 @@ def _used_bytes_per_sector(profile: Profile) -> float | None:
 
 
 def _growth_by_misses(pair: ProfilePair) -> dict[str, float]:
-    """Return how much the traffic below each cache grew because the cache missed more: a logarithm, or 0."""
+    """Return the growth of the traffic below each cache that more misses caused: a logarithm, or 0."""
     requested = growth_of(*pair.apply(lambda profile: _loads_and_stores(profile, "global_{}_sectors")))
     l2, dram = growth_of(*pair.apply(_l2_bytes)), growth_of(*pair.apply(_dram_bytes))
     growth = {"l2": dram - l2, "l1": l2 - requested}

@@ -40,7 +40,7 @@ _ERRORS: dict[str, type[PerfsvcError]] = {kind.__name__: kind for kind in (Repor
 _SCALES = {"%": 0.01, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3}
 """Factors to base units; all other units are base units."""
 _PROBLEM_TYPES = {2, 3}  # kinds of a rule's message: an optimization, a warning
-_LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")  # the words of a link to a section, to a page
+_LINK = re.compile(r"@section:[^:@]*:([^@]*)@|@url:([^:@]*):[^@]*@")  # the text of a link to a section or to a page
 
 _MAGIC = b"NVR\0"
 _LENGTH = struct.Struct("<I")
@@ -76,7 +76,7 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
         raise ReportError(f"{path} holds a launch without a metric: it was not written to its end", cure=PROFILE_AGAIN)
     if kernel is not None and kernel not in _kernel_names(library, action):
         raise ReportError(
-            f"{path} is of the kernel {action.name()}, not of {kernel}",
+            f"{path} is a report of the kernel {action.name()}, not of {kernel}",
             cure=f"name a report of {kernel}, or profile it: ncu --kernel-name {kernel} -f -o REPORT PROGRAM",
         )
     raw = _raw_metrics(action, names)
@@ -110,12 +110,12 @@ def _missing_package() -> MissingPackageError:
 def _wrong_count(path: Path, launches: int) -> ReportError:
     if not launches:
         return ReportError(
-            f"{path} holds no launch: the filters let none through, the program launched none, or it was ended before",
+            f"{path} holds no launch: the filters let none through, the program launched none, or it ended early",
             cure="profile the first launch: ncu --launch-count 1 -f -o REPORT PROGRAM",
         )
     return ReportError(
-        f"{path} holds {launches:,} launches, and a profile is of one",
-        cure="profile a single one: ncu --kernel-name KERNEL --launch-count 1 -f -o REPORT PROGRAM",
+        f"{path} holds {launches:,} launches, but a profile is of one launch",
+        cure="profile a single launch: ncu --kernel-name KERNEL --launch-count 1 -f -o REPORT PROGRAM",
     )
 
 
@@ -126,7 +126,7 @@ def _kernel_names(library: Any, action: Any) -> set[str]:
 
 
 def _raw_metrics(action: Any, names: frozenset[str]) -> RawMetric:
-    """Return a function that returns a metric in its base unit; None if it is absent, a text or not finite."""
+    """Return a function from a metric's name to its value in base units; None if absent, a text or not finite."""
 
     def raw(name: str) -> float | None:
         if name not in names:
@@ -170,8 +170,8 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
     """Return the profile in a report of one launch, read in a process of its own.
 
     Raises:
-        ReportError: as ``read`` does.
-        MissingPackageError: as ``read`` does.
+        ReportError: for the same reasons as in ``read``.
+        MissingPackageError: ``ncu_report`` is not installed.
         ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
     """
     require_ncu_report()
@@ -184,7 +184,7 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
         how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.describe_exit(ended.code)})"
         raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
-            cure=f"{install_command('profile')} --upgrade, with no ncu_report of Nsight Compute's own on PYTHONPATH",
+            cure=f"{install_command('profile')} --upgrade; remove Nsight Compute's own ncu_report from PYTHONPATH",
         )
     if answer.profile is None:
         raise _ERRORS[answer.error](answer.message, cure=answer.cure)
@@ -208,7 +208,7 @@ class ReportOutline:
 
     Attributes:
         launches: how many launches.
-        ncu_version: of the Nsight Compute that counted; empty if the report does not name it.
+        ncu_version: the version of Nsight Compute that wrote the report; empty if the report does not name it.
     """
 
     launches: int
@@ -254,7 +254,7 @@ def _damaged(path: Path) -> ReportError:
 
 
 def _read_part(file: BinaryIO) -> bytes:
-    """Return the next part of the file: four bytes hold its length; raises ``ValueError`` if it is cut short."""
+    """Return the next part of the file, which follows four bytes with its length; raises ``ValueError`` if cut."""
     (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
     part = file.read(length)
     if len(part) != length:

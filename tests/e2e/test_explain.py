@@ -54,7 +54,7 @@ def test_an_invalid_report_is_refused_with_a_cure(explain, reports, tmp_path):
 
 def test_a_report_of_another_kernel_is_refused(explain, reports):
     done = explain(*reports, "--kernel", "transpose_pad", code=2)
-    assert "is of the kernel transpose_tiled, not of transpose_pad" in done.err
+    assert "is a report of the kernel transpose_tiled, not of transpose_pad" in done.err
 
 
 @pytest.mark.slow

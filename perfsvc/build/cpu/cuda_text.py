@@ -1,7 +1,7 @@
 """Rewrite the text of a preprocessed .cu file for a C++ compiler of the host.
 
-``cuda_on_cpu.h`` has made it C++. Four things remain that no macro can do: remove paths from line markers, refuse code
-that a CPU cannot run, give memory to ``extern __shared__`` arrays, and register entries.
+The macros of ``cuda_on_cpu.h`` have made the text C++. This module does four things that no macro can do: remove paths
+from line markers, refuse code that a CPU cannot run, give memory to ``extern __shared__`` arrays, and register entries.
 """
 
 import os
@@ -99,7 +99,7 @@ def _has_c_linkage(words: Sequence[str]) -> bool:
 
 
 def _declared_name(words: Sequence[str], index: int) -> str:
-    """Return the name of the function whose declaration has its ``__global__`` at ``index`` in the words."""
+    """Return the name of the function that is declared with the ``__global__`` at ``index`` in the words."""
     depth = 3  # inside __attribute__ ( ( annotate (
     for position in range(index, len(words)):
         if words[position] == "(":

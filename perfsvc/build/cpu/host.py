@@ -36,7 +36,7 @@ _CODE = (
     "-g0",  # debug information contains paths
     "-fPIC",
     "-fvisibility=hidden",
-    "-ffp-contract=off",  # otherwise results depend on where a compiler fuses
+    "-ffp-contract=off",  # otherwise results depend on which additions a compiler fuses
     "-fno-math-errno",
     "-fno-strict-aliasing",  # kernels look at float* as float4* and shared bytes as anything
     "-fno-exceptions",
@@ -99,7 +99,7 @@ def find_zig() -> Compiler | None:
 
 
 def _compiler(command: tuple[str, ...], version: str) -> Compiler:
-    # "zig c++" prints clang's version; recognise it by a word of the command, which may start with ccache or python -m.
+    # "zig c++" prints clang's version, so zig is recognised by its name in the command, perhaps after ccache.
     zig = any(Path(word).name.startswith("zig") for word in command)
     return Compiler(command, version, ("-mcpu=baseline",) if zig else ())
 
@@ -125,7 +125,7 @@ class HostToolchain:
 
     @property
     def target(self) -> str:
-        """``cpu-x86_64``, ``cpu-aarch64``."""
+        """The target, such as ``cpu-x86_64`` or ``cpu-aarch64``."""
         return f"cpu-{platform.machine()}"
 
     @property
@@ -153,7 +153,7 @@ class HostToolchain:
         return _LINK_DARWIN if sys.platform == "darwin" else _LINK
 
     def _code_options(self, unit: Unit) -> tuple[str, ...]:
-        # On AArch64 GCC calls libgcc for atomics by default, and no library is linked.
+        # On AArch64 GCC calls libgcc for atomics by default, but no library is linked.
         atomics = ("-mno-outline-atomics",) if platform.machine() in {"aarch64", "arm64"} else ()
         return (*_LANGUAGE, _standard(unit), *_CODE, *atomics, *self._compiler.options)
 

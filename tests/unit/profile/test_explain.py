@@ -224,7 +224,7 @@ def test_two_profiles_of_one_kernel_take_as_long(ncu_report):
     full, small = (read(ncu_report(name)) for name in ("transpose-padded", "transpose-padded-small"))
     explanation = explain(full, small)
     assert explanation.reasons == ()
-    assert explanation.sentence == "Both take as long: 43.65 µs before, 43.68 µs after."
+    assert explanation.sentence == "Both take equally long: 43.65 µs before, 43.68 µs after."
 
 
 def test_spills_come_before_the_instructions_and_the_traffic_that_they_bring():
@@ -318,7 +318,7 @@ def test_without_stalls_the_known_reason_is_among_the_first_two(name):
 
 
 def test_a_profile_without_a_duration_is_refused():
-    with pytest.raises(ReportError, match="the profile of made does not say how long it took"):
+    with pytest.raises(ReportError, match="the profile of made has no duration of the launch"):
         explain(BASE.profile(), replace(BASE, changes={"duration_s": None}).profile())
 
 

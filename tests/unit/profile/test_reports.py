@@ -103,7 +103,7 @@ def test_a_launch_of_the_expected_kernel_is_read(padded, profile):
 
 def test_a_launch_of_another_kernel_is_refused(padded):
     with pytest.raises(
-        ReportError, match=r"is of the kernel transpose_pad, not of matmul\n  cure: .*--kernel-name mat"
+        ReportError, match=r"is a report of the kernel transpose_pad, not of matmul\n  cure: .*--kernel-name mat"
     ):
         read(padded, kernel="matmul")
 
@@ -147,7 +147,9 @@ def test_a_report_that_is_cut_short_is_refused_wherever_it_is_cut(tmp_path, padd
 
 @pytest.mark.parametrize(("launches", "count"), [(2, "2 launches"), (5_000, "5,000 launches")])
 def test_a_report_of_several_launches_is_refused(tmp_path, launches, count):
-    with pytest.raises(ReportError, match=rf"holds {count}, and a profile is of one\n  cure: .*--launch-count 1"):
+    with pytest.raises(
+        ReportError, match=rf"holds {count}, but a profile is of one launch\n  cure: .*--launch-count 1"
+    ):
         read(forged(tmp_path / "many.ncu-rep", launches))
 
 

@@ -97,8 +97,8 @@ def test_the_explanation_fits_its_width(width):
 
 def test_launches_of_equal_time_have_a_sentence_and_no_tables():
     console = Console(file=io.StringIO(), width=80)
-    console.print(explanation_table(BEFORE, BEFORE, Explanation(1.0, "Both take as long.")))
-    assert "Both take as long." in console.file.getvalue()
+    console.print(explanation_table(BEFORE, BEFORE, Explanation(1.0, "Both take equally long.")))
+    assert "Both take equally long." in console.file.getvalue()
     assert "share" not in console.file.getvalue()
 
 
