@@ -200,7 +200,7 @@ def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "li
 
 
 def _names(entry: str, gpu: "InstalledGpu") -> bool:
-    """Return whether an entry is the GPU's number or the beginning of its UUID; a GPU's entry names its instances."""
+    """Return whether an entry is the GPU's number or begins its UUID; a GPU's entry also names its instances."""
     if entry.isdecimal():
         return int(entry) == gpu.ordinal
     return bool(entry) and any(uuid.lower().startswith(entry.lower()) for uuid in (gpu.uuid, gpu.gpu_uuid))

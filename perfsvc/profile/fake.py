@@ -78,7 +78,9 @@ class FakeProfiler:
         if ended.timed_out:
             raise _error("hang")
         if ended.code:
-            raise ProfileError(f"the program ended with {ended.code}: {ended.output.strip()}", cure="run it directly")
+            raise ProfileError(
+                f"the program ended with {ended.code}: {ended.output.strip()}", cure="run the program alone"
+            )
         report.write_bytes(codec.encode(self._profile(Path(program[-1]))))
 
     def _profile(self, folder: Path) -> Profile:

@@ -107,7 +107,7 @@ class ProfilePair:
 
     @cached_property
     def stall_shares(self) -> dict[str, float]:
-        """How much of the time difference each stall explains; only stalls on which the slow launch spends more cycles."""
+        """The share of the time difference that each stall explains; only stalls on which the slow launch is longer."""
         more = {stall: cycles for stall, cycles in self._more_cycles.items() if cycles > 0}
         return {stall: self.share_of_work * cycles / sum(more.values()) for stall, cycles in more.items()}
 

@@ -55,8 +55,8 @@ class Plan:
         tasks: every case on every device that measures it.
         replicas: how many fresh processes measure each task that has no number of its own.
         seed: decides the order.
-        limit_s: seconds a case may take in one replica before its worker is killed. The time that the worker waits for
-            a disturbed device to recover does not count.
+        limit_s: seconds a case may take in one replica before its worker is killed. The seconds that a case may wait
+            for a disturbed device to recover (``Sampling.recovery_s``) are added.
         first: tasks that a device measures before all others, once, in its first replica.
         helper_kernels: the binary of each device's helper kernels, by UUID; a device that needs none is missing.
         spread: how the tasks were assigned to devices. With ``each-model``, another device of the model takes over

@@ -41,7 +41,7 @@ def main(descriptor: int, parent: int, serve: Serve | None = None) -> int:
     serve = serve or _import_worker()
     sys.stdout.flush()  # otherwise each worker would print once more what an import has printed
     gc.collect()
-    gc.freeze()  # so that collections in workers do not touch, and so copy, the pages that workers share
+    gc.freeze()  # so that collections in workers do not write to shared pages, which would copy the pages
     with socket.socket(fileno=descriptor) as parents:
         worker_socket = _Server(parents).serve()
     if worker_socket is None:

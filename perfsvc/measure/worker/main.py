@@ -82,7 +82,7 @@ def _open(frame: messages.Frame) -> Device:
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report this error of perfsvc")
     if request.visible:
-        os.environ[VISIBLE] = request.visible  # in time: the driver reads it when it starts
+        os.environ[VISIBLE] = request.visible  # before the driver starts, which reads the variable then
     (helper_kernels,) = frame.blobs
     return open_device(request.device, helper_kernels)
 

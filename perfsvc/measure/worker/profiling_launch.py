@@ -48,7 +48,7 @@ def _launch(loaded: LoadedLaunch) -> LaunchReport:
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that does")
     if request.visible:
-        os.environ[VISIBLE] = request.visible  # in time: the driver reads it when it starts
+        os.environ[VISIBLE] = request.visible  # before the driver starts, which reads the variable then
     with (
         contextlib.closing(open_device(request.device, loaded.helper_kernels)) as device,
         CaseMemory(device, record.buffers) as memory,

@@ -17,7 +17,7 @@ FELL_BEHIND = "the host fell behind: the blocking kernel ended by itself"
 SYNCHRONISES = "timed without the blocking kernel, since the work synchronises with the host"
 
 BATCH_S = 0.05
-"""Seconds that a batch may last. The device's conditions are read once in each batch, so at least this often."""
+"""Seconds that a batch may last, so that not more time passes between two readings of the device's conditions."""
 TIMEOUTS_ALONE = 2
 """If the blocking kernel ends by itself on the first sample of this many batches in a row, the sample's own host code
 waits for the device."""
@@ -49,7 +49,7 @@ class BatchTaker:
     Attributes:
         blocked: whether the next batch is queued behind the blocking kernel.
         lost_s: seconds lost in batches whose blocking kernel ended by itself.
-        note: why samples of the device's clock do without the blocking kernel; empty if they do not, or for ``host``.
+        note: why samples with ``clock="device"`` are timed without the blocking kernel; otherwise empty.
     """
 
     def __init__(
