@@ -1,5 +1,7 @@
 """Nights of Python variants on the CPU device: what got slower is measured again in A/B pairs, found and reported."""
 
+import shutil
+
 import pytest
 
 pytestmark = pytest.mark.slow  # whole nights
@@ -187,6 +189,26 @@ def test_a_variant_that_measures_itself_is_measured_again(nights):
     (message,) = nights(1)
     assert "latency_s" in message["message"]
     assert [cause for cause, *_ in nights.confirmations()] == ["kernel"]
+
+
+def test_a_package_that_changed_as_the_gpu_got_slower_is_not_blamed(nights):
+    nights.write(imports="import twofold", body='twofold.work(arrays["x"], arrays["y"])', repeat=1)
+    nights.install("3.4.0", repeat=1)
+    bench = nights.perfsvc.own("scale") / "scale" / "bench.py"
+    bench.write_text(bench.read_text().replace("variants=[", "variants=[*(variant(f'v{i}') for i in range(5)),"))
+    shutil.copytree(bench.parent, nights.bench.parents[1] / "scale")
+    settings = SETTINGS.replace('"cpu"', f'"fake:{nights.perfsvc.script.name}"')
+    (nights.perfsvc.folder / "perfsvc.toml").write_text(settings)
+    nights.perfsvc.play({"*": {"seconds": 1e-4}})
+    assert nights(0) == []
+    nights.install("3.5.0", repeat=1)
+    nights.perfsvc.play({"*": {"seconds": 1.05e-4}})
+    (message,) = nights(None)
+    assert "environment" in message["message"]
+    ((cause, reason, _),) = nights.confirmations()
+    assert cause == "unconfirmed"
+    assert "so it may be twofold 3.4.0 → 3.5.0, or what moved other cases of the GPU" in reason
+    assert [cause for cause, *_ in nights.findings()] == ["environment"]
 
 
 LAUNCHED = '''"""Twice a vector, which every block computes as a whole."""

@@ -30,6 +30,31 @@ def test_an_error_in_stored_text_names_its_benchmark():
         load_text("import gone_for_good\n", "old")
 
 
+def test_stored_text_imports_the_stored_modules_and_others_of_today(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("first", "second"):
+        (tmp_path / f"{name}_of_mine.py").write_text("NAME = 'today'\n")
+    today = __import__("first_of_mine")
+    text = (
+        "from perfsvc.suite import Benchmark\nimport second_of_mine\nfrom first_of_mine import NAME\n"
+        "from package_of_then.inner import WHERE\n"
+        "benchmark = Benchmark(name=f'{NAME} {second_of_mine.NAME} {WHERE}')\n"
+    )
+    stored = {
+        "first_of_mine": "NAME = 'then'\n",
+        "package_of_then": "",
+        "package_of_then.inner": "from . import other\nWHERE = other.WHERE\n",
+        "package_of_then.other": "WHERE = __name__\n",
+    }
+    assert load_text(text, "old", stored).name == "then today package_of_then.other"
+    assert sys.modules["first_of_mine"] is today
+    assert "package_of_then" not in sys.modules
+    with pytest.raises(SuiteError, match="no module 'package_of_then'"):
+        load_text(text, "old")
+    for name in ("first_of_mine", "second_of_mine"):
+        sys.modules.pop(name)
+
+
 @pytest.mark.parametrize("source", [PYTHON, PYTHON.read_text(encoding="utf-8")], ids=["path", "text"])
 def test_functions_are_returned_by_name_from_a_path_or_a_text(source):
     found = functions(source, ["halves", "metrics"])
