@@ -84,7 +84,7 @@ def most_threads(code: bytes) -> dict[str, int]:
 def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
     """Return the (offset, size) in bytes of each launch parameter of a kernel of a cubin, in order.
 
-    None if the file does not list them, as for kernels with more than 4 KiB of parameters.
+    Return None if the file does not list them, as for kernels with more than 4 KiB of parameters.
 
     Raises ``ValueError`` unless the file is 64-bit little-endian ELF.
     """
@@ -137,7 +137,7 @@ class _Section(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """A record of ``.nv.info``; ``value`` is the number of bytes of ``content`` if there are any."""
+    """A record of ``.nv.info``; ``value`` is the number of bytes of ``content`` if the record has content."""
 
     head: bytes
     attribute: int

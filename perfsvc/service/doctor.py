@@ -200,7 +200,7 @@ def _telemetry() -> Iterator[CheckRow]:
         reported = ", ".join(topic for topic, answered in answers.items() if answered) or "nothing"
         missing = ", ".join(topic for topic, answered in answers.items() if not answered)
         if missing:
-            cure = "measure without; in a container, NVIDIA_DRIVER_CAPABILITIES has to name utility as well as compute"
+            cure = "in a container, let NVIDIA_DRIVER_CAPABILITIES name utility as well as compute; else nothing"
             yield CheckRow(
                 "telemetry", ok=None, found=f"{gpu.spec} reports {reported}; it does not report {missing}", cure=cure
             )
@@ -227,7 +227,7 @@ def _ncu() -> Iterator[CheckRow]:
         case True:
             yield CheckRow("GPU counters", ok=True, found="this user may read them")
         case False:
-            yield CheckRow("GPU counters", ok=None, found="the driver keeps them from this user", cure=PERMIT)
+            yield CheckRow("GPU counters", ok=None, found="the driver does not let this user read them", cure=PERMIT)
 
 
 def _git() -> Iterator[CheckRow]:

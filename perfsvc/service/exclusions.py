@@ -21,7 +21,7 @@ class Changed:
     Attributes:
         cases: the ids of the cases; empty for the whole run.
         findings: the findings that it resolved or reopened.
-        judged_again: the later runs with new verdicts, because they were compared with the data, or now are.
+        judged_again: the later runs that got new verdicts, because they were compared with the data before, or are now.
         deleted_findings: the findings that were deleted with their only run.
     """
 
@@ -35,18 +35,18 @@ class Changed:
 def exclude(
     store: Store, run: int, cases: Sequence[str], *, reason: str, threshold: judge.ThresholdOption = None
 ) -> Changed:
-    """Keep a run, or its cases that match a glob, out of judging, and judge the later runs that this changes again.
+    """Exclude a run, or its cases that match a glob, from judging, and judge the affected later runs again.
 
     Args:
         store: the database.
         run: the run.
         cases: ids or globs of cases; none for the whole run.
-        reason: why.
+        reason: why the data is bad.
         threshold: the thresholds of the settings, for judging again.
 
     Raises:
         NotMeasuredError: there is no such run, or the run has no such case.
-        UsageError: it cannot be excluded (``ExclusionStore.exclude``), or there is no reason.
+        UsageError: the data cannot be excluded (``ExclusionStore.exclude``), or the reason is empty.
     """
     if not reason.strip():
         raise UsageError("an exclusion needs a reason", cure="say why the data is bad: --reason 'the GPU was shared'")
@@ -57,7 +57,7 @@ def exclude(
 
 
 def include(store: Store, run: int, cases: Sequence[str], *, threshold: judge.ThresholdOption = None) -> Changed:
-    """Judge a run, or its cases that match a glob, again; otherwise like ``exclude``."""
+    """Include a run, or its cases that match a glob, in judging again; otherwise like ``exclude``."""
     chosen = _chosen(store, run, cases)
     with _judging_again(store, run, threshold) as changed:
         findings = store.exclusions.include(run, chosen, by=user_name())
@@ -76,7 +76,7 @@ def _names(cases: Collection[Case] | None) -> tuple[str, ...]:
 
 
 def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
-    """Return the cases of a run that match ids or globs; None without any, which means the whole run."""
+    """Return the cases of a run that match ids or globs; None if none are given, which means the whole run."""
     if not cases:
         return None
     measured = store.exclusions.cases(run)
@@ -92,9 +92,9 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 
 @contextmanager
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
-    """Judge the later runs again whose baselines the body changes, oldest first; yields a list for their numbers.
+    """Judge again, oldest first, the later runs whose baselines the block changes; yield a list for their numbers.
 
-    Otherwise a level that an excluded run set would live on in the verdicts of later runs.
+    Without this, a level that an excluded run set would live on in later verdicts.
     """
     later = [
         row.id
@@ -126,7 +126,7 @@ def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> 
 
 
 def _compared_with(store: Store, run: int) -> dict[Series, int]:
-    """Return the run that each series of a run is compared with, and that of each series that the run should have."""
+    """Return the run that each series of a run is compared with, also for series that the run should have."""
     series = [judgement.series for judgement in store.verdicts.of_run(run) if judgement.verdict is not Verdict.MISSING]
     return store.baselines.expected(run) | store.baselines.get(series, run)
 
@@ -137,5 +137,5 @@ def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Map
 
 
 def _is_one_of(series: Series, moved: Collection[Series]) -> bool:
-    """Return whether a series has another baseline now, or the time has that the series explains."""
+    """Return whether a series, or the time that the series explains, has another baseline now."""
     return series in moved or replace(series, metric=TIME) in moved

@@ -33,7 +33,7 @@ class DevicesHere:
 
     Attributes:
         devices: the devices that the settings name, without GPUs that were lost.
-        specs: what names exactly these devices.
+        specs: the specifications that name exactly these devices.
     """
 
     devices: tuple[DeviceInfo, ...]
@@ -42,12 +42,12 @@ class DevicesHere:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What a night or ``perfsvc watchdog`` found of what is expected.
+    """What a night or ``perfsvc watchdog`` found when it looked for what is expected.
 
     Attributes:
-        here: how much of it is there, in words.
+        here: how much of it is present, in words.
         missing: the active findings about what is missing; ignored findings are absent.
-        exit_code: of a command that does only this.
+        exit_code: the exit code of a command that only looks for what is expected.
     """
 
     here: str
@@ -65,7 +65,7 @@ class Missed:
 
 
 def devices_here(store: Store, host: str, scope: str, specs: Sequence[str]) -> DevicesHere:
-    """Return the devices that a night measures on, without those that earlier nights had and that are gone.
+    """Return the devices that a night measures on, except devices that earlier nights had and that are gone now.
 
     Args:
         store: the database.
@@ -103,7 +103,7 @@ def require_gpu(store: Store, host: str, specs: Collection[str], devices: Iterab
 
 
 def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
-    """Yield the devices that are here, each once, whatever the other specifications name."""
+    """Yield each device that is here once; a specification that names no device does not stop the others."""
     found: dict[str, DeviceInfo] = {}
     for spec in specs:
         kind, colon, names = spec.partition(":")
@@ -114,7 +114,7 @@ def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
 
 
 def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
-    """Return the GPUs that are here by UUID: those that the settings name; if one of them is wrong, all."""
+    """Return the GPUs here that the settings name, by UUID; if a specification is wrong, also the GPUs beyond them."""
     try:
         devices = find(specs)
     except (NoDeviceError, UsageError):
@@ -133,11 +133,11 @@ def _gpus(expected: Iterable[Expected], scope: str) -> list[Expected]:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """What is there and what is missing of one kind.
+    """What is present and what is missing, for hosts, GPUs or cases.
 
     Attributes:
-        text: what is there, in words; empty if nothing was looked for.
-        renamed: cases that have another name by now.
+        text: what is present, in words; empty if nothing was looked for.
+        renamed: cases that have a new name by now.
     """
 
     seen: Sequence[Expected] = ()
@@ -156,10 +156,10 @@ def check_night(
     every_s: float,
     now: datetime | None = None,
 ) -> Missed:
-    """Store what a night has, raise findings about what it misses, and resolve those about what is back.
+    """Store what a night has, raise findings about what it misses, and resolve findings about what is back.
 
-    GPUs are expected whatever became of the run. Cases are expected only of a run that finished without uncommitted
-    changes: any other one does not show what the suite has. Doing it again changes nothing.
+    GPUs are expected however the run ended. Cases are expected only of a finished run without uncommitted changes,
+    because no other run shows what the suite has. A second call changes nothing.
 
     Args:
         store: the database.
@@ -190,7 +190,7 @@ def check_night(
 
 
 def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Missed:
-    """Raise a finding about each host whose night is overdue, and resolve those about hosts that are back.
+    """Raise a finding about each host whose night is overdue, and resolve the findings about hosts that are back.
 
     Args:
         store: the database.
@@ -223,10 +223,10 @@ def _last_seen(row: Expected) -> str:
 def _compare_gpus(
     expected: Sequence[Expected], night: NightRow, scope: str, specs: Sequence[str], now: datetime
 ) -> _Comparison:
-    """Compare the GPUs that are here with those of earlier nights that asked for the same devices.
+    """Compare the GPUs that are here with the GPUs of earlier nights that asked for the same devices.
 
-    If no earlier night asked for these devices, those of all earlier nights count: the settings have changed. GPUs that
-    go missing together are one finding, until some of them are back: then each of the others is news again.
+    If no earlier night asked for these devices, the settings have changed, and the GPUs of all earlier nights count.
+    GPUs that go missing together are one finding, until some of them are back: then each of the others is news again.
     """
     asked, present = " ".join(specs), _present_gpus(specs)
     gpus = _gpus(expected, scope)
@@ -269,10 +269,10 @@ def _gpus_gone(rows: Sequence[Expected], asked: str) -> Absence:
 def _compare_cases(
     store: Store, expected: Sequence[Expected], night: NightRow, suite_folder: Path, now: datetime
 ) -> _Comparison:
-    """Compare the cases that a night's run measured with those of earlier nights of its scope.
+    """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
 
-    A case is not missing if the GPUs that measured it are: one lost GPU is one finding. Nor is one that only runs had
-    which a person excluded since, or whose name another one took over.
+    A case does not count as missing if the GPUs that measured it are missing: one lost GPU is one finding. Nor is one
+    that only runs had which a person excluded since, or whose name another one took over.
     """
     if night.run is None:
         return _Comparison()
@@ -347,7 +347,7 @@ def _subject(name: str, gone: Collection[str], expected: Collection[str], refere
 
 
 def _case(name: str) -> Case:
-    """Return the case with an id; its values are text."""
+    """Return the case with an id; the values of its axes are text."""
     benchmark, _, rest = name.partition("/")
     variant, _, point = rest.partition("[")
     axes = [axis.partition("=") for axis in point.removesuffix("]").split(",")] if point else []
@@ -355,7 +355,7 @@ def _case(name: str) -> Case:
 
 
 def _case_evidence(rows: Sequence[Expected], found: CasesInRun, problems: Mapping[str, str]) -> Iterator[str]:
-    """Yield how many cases are missing since when, and why as far as that is known."""
+    """Yield how many cases are missing, since when, and why if the reason is known."""
     newest = max(rows, key=lambda row: row.night)
     yield f"{units.count(len(rows), 'case')}, {_last_seen(newest)}"
     names = [row.name for row in rows]
@@ -381,7 +381,7 @@ def _problems(folder: Path) -> dict[str, str]:
 
 
 def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> _Comparison:
-    """Compare when the last night of each host began with when the next one was due; ``own`` is under way."""
+    """Find the hosts whose next night is overdue by the time that their last night began; ``own`` is under way."""
     last = store.expectations.last_nights()
     seen = [Expected(ExpectedKind.HOST, own.host, own.host, own.id, own.started)] if own else []
     absences = []
@@ -405,11 +405,11 @@ def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | 
 
 
 def forget(store: Store, names: Sequence[str], *, by: str, reason: str) -> tuple[list[Expected], list[int]]:
-    """Expect hosts, GPUs or cases no longer; return what was forgotten and the findings that this resolves.
+    """Stop expecting hosts, GPUs or cases; return what is no longer expected, and the findings that this resolves.
 
     Args:
         store: the database.
-        names: names of hosts (with all that is expected of them), beginnings of the UUIDs of GPUs, globs of cases.
+        names: names of hosts (which stand for all that is expected of them), beginnings of GPU UUIDs, globs of cases.
         by: the person.
         reason: why.
 
@@ -419,7 +419,7 @@ def forget(store: Store, names: Sequence[str], *, by: str, reason: str) -> tuple
     expected = store.expectations.of_host(None)
     for name in names:
         if not any(_is_named(row, name) for row in expected):
-            raise UsageError(f"nothing that is expected is named {name!r}", cure="see what is: perfsvc expect")
+            raise UsageError(f"nothing that is expected is named {name!r}", cure="list the names: perfsvc expect")
     forgotten = [row for row in expected if any(_is_named(row, name) for name in names)]
     return forgotten, store.expectations.forget(forgotten, by=by, reason=reason)
 

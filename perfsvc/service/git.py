@@ -78,7 +78,7 @@ def commit_of(suite: Path, revision: str) -> str:
     if not commit:
         raise UsageError(
             f"{revision!r} is no revision of the repository of {suite}",
-            cure="name a branch, a tag or a commit that is here; a shallow clone lacks most (git fetch --unshallow)",
+            cure="name a branch, a tag or a commit that is here; to complete a shallow clone: git fetch --unshallow",
         )
     return commit
 
@@ -107,7 +107,7 @@ def checked_out(suite: Path, revision: str) -> Iterator[Worktree]:
                 raise UsageError(f"at {revision} there was no folder {inside}", cure="name a later revision")
             yield Worktree(tree, tree / inside, commit)
         finally:
-            # --force twice: git locks a worktree while it makes it.
+            # --force twice removes even a locked worktree: git locks a worktree while it creates it.
             git(suite, "worktree", "remove", "--force", "--force", str(tree))
 
 
@@ -145,7 +145,7 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     _require_repository(folder)
     oldest, newest = commit_of(folder, good), commit_of(folder, bad)
     if oldest == newest:
-        raise UsageError(f"{good} and {bad} are the same commit, {oldest[:10]}", cure="name two: --good REV --bad REV")
+        raise UsageError(f"{good} and {bad} are the same commit, {oldest[:10]}", cure="name two commits")
     if not _descends(folder, newest, of=oldest):
         raise UsageError(f"{good} is no ancestor of {bad}", cure=_unrelated_cure(folder, oldest, newest))
     between = _log(folder, "--ancestry-path", "--topo-order", "--reverse", f"{oldest}..{newest}")
@@ -153,11 +153,11 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
 
 
 def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tuple[Commit, ...], int]:
-    """Return the newest commits up to ``last``, newest first, and how many there are; none if git cannot list them.
+    """Return the newest commits up to ``last``, newest first, and their total number; none if git fails.
 
     Args:
         folder: any folder of the repository; it may be missing.
-        after: the commits that this hash has are left out; empty to return only ``last``.
+        after: the hash of a commit that is left out with all its ancestors; empty to return only ``last``.
         last: the hash of the newest commit.
         most: return at most this many.
     """
@@ -177,7 +177,8 @@ def objects(folder: Path, commits: Iterable[str], paths: Sequence[str]) -> dict[
     Args:
         folder: any folder of the repository.
         commits: commit hashes.
-        paths: relative to the repository's root; ``""`` is all of it. A missing path has an empty name.
+        paths: paths relative to the repository's root; ``""`` is the whole repository. A missing path has an empty
+            name.
 
     Raises:
         InfrastructureError: git is missing, or cannot read the commits.
@@ -225,7 +226,7 @@ def _commit(name: str, parents: str, author: str, seconds: str, subject: str) ->
 
 
 def _moment(seconds: str) -> datetime:
-    """Return a commit's date from its seconds since 1970; an impossible one becomes the start of 1970, as in git.
+    """Return a commit's date from its seconds since 1970; an impossible date becomes the start of 1970, as in git.
 
     Time zones are ignored: git passes on whatever the commit contains, such as +051800, which is no time zone.
     """
@@ -276,5 +277,5 @@ def _unrelated_cure(folder: Path, good: str, bad: str) -> str:
         return "they are the wrong way round: --good names the earlier one"
     shared = git(folder, "merge-base", good, bad)
     if shared is None:
-        return "name two of one history; a shallow clone lacks what came before (git fetch --unshallow)"
-    return f"name one that is: where they part, {shared[:10]}, if the case was good there"
+        return "name two commits of one history; a shallow clone lacks older commits (git fetch --unshallow)"
+    return f"name an ancestor: {shared[:10]}, where the two histories part, if the case was good there"

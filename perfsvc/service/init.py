@@ -67,7 +67,7 @@ def write(path: Path, suite: Path | None, *, force: bool) -> None:
             path.hardlink_to(temporary)  # fails if the file exists, unlike a rename
     except FileExistsError:
         cure = "edit it, or write over it: perfsvc init --force"
-        raise ConfigError("it is there already, and is left as it is", path=str(path), cure=cure) from None
+        raise ConfigError("it exists already, and was not changed", path=str(path), cure=cure) from None
     except OSError as error:
         cure = "check that the folder exists and that you may write to it"
         raise ConfigError(f"cannot be written: {error.strerror}", path=str(path), cure=cure) from None
@@ -85,7 +85,7 @@ def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:
 
 
 def _arrays() -> Iterator[str]:
-    """Yield an example of a table of each array of tables; they have no default."""
+    """Yield an example table for each array of tables, which has no default."""
     for dotted, keys in ARRAYS.items():
         yield from ("", *_comment(KEYS[dotted].meaning))
         yield f"# [[{dotted}]]"

@@ -34,16 +34,16 @@ def stored_report(store: Store, run: int) -> RunReport:
 
 
 def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]) -> str:
-    """Return why the confirmed changes of a run raised no finding; empty if none is confirmed, or they raised one."""
+    """Return why the confirmed changes of a run raised no finding; empty if that needs no reason."""
     confirmed = any(confirmation.confirmed for confirmation in confirmations)
     return NO_FINDING if confirmed and store.runs.get(run).provenance.dirty else ""
 
 
 def case_named(store: Store, text: str) -> str:
-    """Return the id of the stored case that the user names: by its id, or by a glob or a part that only one case has.
+    """Return the id of the stored case that the user names: by its id, or by a glob or text that fits no other case.
 
     Raises:
-        NotMeasuredError: no case was measured that matches.
+        NotMeasuredError: no measured case matches.
         UsageError: several cases match; the cure lists them.
     """
     names = store.series.case_names()
@@ -67,7 +67,7 @@ def case_named(store: Store, text: str) -> str:
 
 
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
-    """Return a case in every run, oldest first, under all of its names, on one device or on all.
+    """Return the results of a case in every run, oldest first, under all of its names, on one device or on all.
 
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.

@@ -23,7 +23,7 @@ KEPT = "a run is under way, so binaries and reports are kept until the next time
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What was removed, or would be.
+    """What was removed; after a dry run, what would be removed.
 
     Attributes:
         samples: measurements that lost their samples and batches.
@@ -40,7 +40,7 @@ class Pruned:
 
     @property
     def size_bytes(self) -> int:
-        """The size of everything, in the database and in files."""
+        """The size of everything removed, in the database and in files."""
         return self.samples.size_bytes + (self.code.artifacts.size_bytes if self.code else 0) + self.files.size_bytes
 
     @property

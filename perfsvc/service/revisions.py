@@ -23,18 +23,20 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
 
 
 def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) -> tuple[RunRow, str]:
-    """Return the run that the user names; and, if a git revision has several runs, why it is this one.
+    """Return the run that the user names, and why it was chosen if a git revision has several runs.
 
-    A revision stands for its best run (``RunStore.of_commit``): a quick run of one case hides no whole run.
+    A revision stands for its best run (``RunStore.of_commit``), so that a quick run of one case does not hide a
+    complete run.
 
     Args:
         text: what the user typed; not ``@baseline``, which is a different run for each series.
         store: holds the runs.
         folder: where git revisions are looked up.
-        like: the run to compare with: of equally good runs of a revision, one that shares a device with it goes first.
+        like: the run to compare with; among equally good runs of a revision, a run that shares a device with ``like``
+            goes first.
 
     Raises:
-        NotMeasuredError: the text is valid, but there is no such run; the cure makes one.
+        NotMeasuredError: the text is valid, but no run matches; the cure says how to measure one.
         UsageError: the text is not valid.
     """
     if text.isdecimal():

@@ -245,7 +245,7 @@ def test_a_broken_benchmark_file_ends_with_4(check, repository):
     [
         (["--base", "nowhere"], "is no revision"),
         (["--arch", "sm_1"], "does not build for sm_1"),
-        (["--arch", "sm_90a"], "wherever sm_90 is named"),
+        (["--arch", "sm_90a"], "is compiled for sm_90a"),
         (["--select", "nothing"], "nothing"),
         (["--base", "HEAD", "--accept", "so be it"], "--accept"),
         (["--output", "x.txt"], "--output"),

@@ -85,7 +85,7 @@ def test_init_writes_a_file_for_the_suite_in_the_folder(perfsvc):
     assert "perfsvc.toml" in perfsvc("config", "show", code=0).out
     assert len(perfsvc("list", "--format", "json", code=0).json) == 6
     again = perfsvc("init", code=2)
-    assert "perfsvc.toml: it is there already" in again.err
+    assert "perfsvc.toml: it exists already" in again.err
     assert "perfsvc init --force" in again.err
     assert "the suite kernels" in perfsvc("init", "--force", code=0).out
 

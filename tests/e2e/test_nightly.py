@@ -97,7 +97,7 @@ def test_a_resumed_night_skips_the_cases_of_a_gpu_that_was_swapped(nights, monke
     assert nights.nights()[-1] == ("finished", 5, 2)
     assert nights.result(2, "expect")[0].startswith("missing: FAKE-0 (Fake GPU) on host ")
     assert set(nights.stages(2).values()) == {"done", "skipped"}
-    assert "FAKE-0" in "".join(line["event"] for line in nights.log(2) if "is not here any more" in line["event"])
+    assert "FAKE-0" in "".join(line["event"] for line in nights.log(2) if "is no longer here" in line["event"])
 
 
 def test_a_night_with_the_settings_of_another_version_is_not_changed(nights):

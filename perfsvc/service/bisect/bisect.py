@@ -34,8 +34,8 @@ class BisectRequest:
         good: a git revision where the case is as it should be.
         bad: a later revision, where the case has moved.
         folder: the suite, in its repository.
-        devices: where it is measured: only the first device is used.
-        cache: the cache state; None for the case's first one.
+        devices: the specifications of devices; the case is measured on the first device that they name.
+        cache: the cache state; None for the case's first cache state.
         metric: what is compared.
         budget_s: seconds for each comparison of two commits.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
@@ -58,7 +58,8 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     """Build a case at every commit from a good one to a bad one, and measure until the commit that moved it is known.
 
     Raises:
-        UsageError: no repository, no such revisions, the good one is no ancestor of the bad one, or one lacks the case.
+        UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad one, or one of
+            them lacks the case.
         CaseError: the case cannot be built at the good or the bad commit, or has no right result there.
         InfrastructureError: no device, or no compiler.
     """

@@ -33,7 +33,7 @@ class CommitBuild:
 
     Attributes:
         modules: its binaries, one for each unit.
-        paths: the files and folders of the repository that decide the case; none if not all of them are known.
+        paths: the files and folders of the repository that decide the case; empty if not all of them are known.
     """
 
     spec: CaseSpec
@@ -56,7 +56,7 @@ class Builds:
     """A case at every commit.
 
     Attributes:
-        at: its build, or why it has none, by commit hash.
+        at: the case's build, or why it has none, by commit hash.
         builds: at how many commits the case was built; every other commit has the same files as one of them.
         compiled: how many binaries were not in the cache.
     """
@@ -103,7 +103,7 @@ class CaseBuilder:
         self._compiled = 0
 
     def build(self, commits: Sequence[str]) -> Builds:
-        """Build the case at each of some commits, the newest last; if that one fails, only its failure is returned.
+        """Build the case at each of some commits, the newest last; if the newest fails, return only its failure.
 
         Raises:
             UsageError: a commit cannot be checked out, or the newest one lacks the suite's folder.
@@ -183,7 +183,7 @@ class CaseBuilder:
         try:
             discovered.select(wanted, "full" if self._target.device.kind == "cuda" else "smoke")
         except UsageError as error:
-            return error  # it lists what there is instead
+            return error  # its cure lists what to select instead
         return UsageError(f"there is no case {self._names[0]}", cure="name a whole case id: perfsvc list")
 
     def _prepare(self, tree: Worktree, spec: CaseSpec, binaries: Binaries) -> CommitBuild | BuildFailure:

@@ -17,13 +17,14 @@ class CommitState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What remains of a history, as commit names.
+    """What remains of a history; commits are given by their names.
 
     Attributes:
         first: the oldest commit known to be bad so far.
         below: the newest good ancestor of ``first``; None for the good commit that the history began with.
         suspects: the commits that may be the first bad one, oldest first; ``first`` is among them.
-        ask: the suspect that halves them best; None if all but ``first`` are skipped, so that nothing can be learned.
+        ask: the suspect whose answer halves the suspects best; None if all but ``first`` are skipped, so that nothing
+            can be learned.
     """
 
     first: str
@@ -37,8 +38,8 @@ def narrow(
 ) -> Remaining:
     """Return which commits are still suspects.
 
-    A good commit clears all its ancestors, so the newest of several changes back and forth counts. A bad commit clears
-    every commit that is not its ancestor. A commit with the code of one of its parents changed nothing.
+    A good commit clears all its ancestors, so if the case moved back and forth, the newest change counts. A bad commit
+    clears every commit that is not its ancestor. A commit with the code of one of its parents changed nothing.
 
     Args:
         history: the commits between a good one (not included) and a bad one, parents before children: each with its

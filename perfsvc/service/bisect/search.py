@@ -33,7 +33,7 @@ class Search:
     if they have the code of the good or the bad commit.
 
     Args:
-        asked: the question, with what is known beforehand.
+        asked: the bisection before any measurement.
         commits: from the good one to the bad one, parents before children; the case is built at both.
         builds: the case at each commit.
         measure: measures two builds.
@@ -58,7 +58,7 @@ class Search:
         self._states: dict[Code, CommitState] = {}
 
     def answer(self) -> Bisection:
-        """Measure until the commit is known.
+        """Measure until the commit that moved the case is known, and return the finished bisection.
 
         Raises:
             CaseError: the case has no right result at the good or the bad commit.
@@ -134,7 +134,7 @@ class Search:
         return self._trials[codes]
 
     def _named(self, left: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the answer: the suspects left, and a trial that proves the first bad against the good one below."""
+        """Return the answer: the suspects left, and the trial of the first bad commit against the good one below it."""
         first = self._commits[left.first]
         below = self._asked.good if left.below is None else self._commits[left.below]
         proof = self._trial(below, first, threshold, _is_conclusive)
@@ -174,10 +174,10 @@ def _trial(before: Commit, after: Commit, results: PairResults, metric: str) -> 
     side, why = results.fault
     if side:
         commit = {"baseline": before, "candidate": after}[side]
-        return replace(trial, reason=f"at {commit.short} it has no right result: {why}")
+        return replace(trial, reason=f"at {commit.short} the case has no right result: {why}")
     for commit, runs in ((before, results.baseline), (after, results.candidate)):
         if not all(run.values_of(metric) for run in runs):
-            return replace(trial, reason=f"at {commit.short} it has no {metric}")
+            return replace(trial, reason=f"at {commit.short} the case has no {metric}")
     comparison = results.comparison
     if comparison is None:
         reason = f"the budget ended after {results.pairs} pairs, too few to tell"
@@ -214,15 +214,13 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
     if suspects > 1:
         return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
     if proof.verdict is None or proof.ratio is None:
-        return f"like the bad commit, but beside {proof.before.short} nothing is known: {proof.reason}"
+        return f"like the bad commit, but compared with {proof.before.short} it is unclear: {proof.reason}"
     if proof.verdict is not total.verdict:
-        alone = f"beside {proof.before.short} below it, it moves the case by {units.percent(proof.ratio)} alone"
+        alone = f"compared with {proof.before.short} below it, the case moves only {units.percent(proof.ratio)}"
         return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
     change = f"{units.change(abs(proof.ratio - 1))} {direction_word(metric, proof.ratio)}"
-    reason = f"beside the commit below it, {proof.before.short}, it is {change}"
-    return (
-        f"{reason}; there is more to the change: look for the rest from here on" if _is_part(proof, total) else reason
-    )
+    reason = f"compared with the commit below it, {proof.before.short}, it is {change}"
+    return f"{reason}; this is a part of the change: bisect again for the rest" if _is_part(proof, total) else reason
 
 
 def _is_part(proof: Trial, total: Trial) -> bool:

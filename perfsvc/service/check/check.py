@@ -30,7 +30,7 @@ class CheckRequest:
     Attributes:
         database: holds earlier checks; unused if ``base`` is given.
         base: the revision of the suite to compare with; empty for the baseline in the database.
-        accept: why everything that is found becomes the baseline; empty if it does not.
+        accept: the reason for making the results the new baseline; empty to leave the baseline as it is.
         run: also run the cases on the CPU device, and check their results.
     """
 
@@ -210,7 +210,7 @@ def _run(
         )
         try:
             bad = run(run_request, progress).bad
-        except PerfsvcError as error:  # what was found without running still counts
+        except PerfsvcError as error:  # the static facts found so far still count
             what = f"nothing could be run on the CPU device: {error.what}"
             return (), (SuiteError(what, path=str(request.suite), cure=error.cure),)
     return bad, ()

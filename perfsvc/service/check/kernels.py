@@ -167,7 +167,7 @@ def _require_known(architectures: Iterable[str], toolchain: VerboseNvcc) -> None
         plain = [name for name in toolchain.targets if _ARCHITECTURE.fullmatch(name)]
         raise UsageError(
             f"{toolchain.version} does not build for {', '.join(unknown)}",
-            cure=f"name some of {', '.join(plain)}; what requires sm_90a is compiled for that wherever sm_90 is named",
+            cure=f"name some of {', '.join(plain)}; with sm_90, what requires sm_90a is compiled for sm_90a",
         )
 
 
@@ -248,7 +248,7 @@ def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
 
 
 def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
-    """Return a kernel with the launch that has the lowest occupancy; failed if a launch has too many threads."""
+    """Return a kernel with the launch that has the lowest occupancy; failed if one has too many threads."""
     threads = max(prod(launch.block) for launch in launches)
     if most_threads is not None and threads > most_threads:
         reason = f"no block of it can run: it has {threads} threads, and __launch_bounds__ allow {most_threads}"

@@ -45,8 +45,9 @@ Samples = Mapping[int, tuple[tuple[float, ...], ...]]
 def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
-    Pages are replaced one by one, each at once, and the first page last, so that readers always see whole pages. Pages
-    of an earlier build that are not needed any more are removed; files that perfsvc did not write are kept.
+    Pages are replaced one by one, each in a single step and the first page last, so that readers always see whole
+    pages. Pages of an earlier build that are not needed any more are removed; files that perfsvc did not write are
+    kept.
 
     Args:
         store: the database.
@@ -103,9 +104,9 @@ def gather(store: Store, last: int, now: datetime) -> Site:
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
-    """Return the run of the first page: that of the newest night, else the newest run, preferably a clean one.
+    """Return the run for the first page: the newest night's run, else the newest run, preferably a clean run.
 
-    An excluded run is no such run.
+    Excluded runs are passed over.
     """
     by_number = {row.id: row for row in rows if not row.why_excluded}
     if night and night.run in by_number:
@@ -225,8 +226,8 @@ def series_views(
         samples: the samples of the newest runs.
         tonight: the verdicts of tonight's run.
         dirty: the runs with uncommitted changes, which are shown but belong to no level.
-        breaks: the runs in which a finding saw a series moved, or back. No level extends across such a run, even if too
-            few runs follow it to detect a change.
+        breaks: the runs in which a finding saw a series move, or return to its old level. No level extends across such
+            a run, even if too few runs follow it to detect a change.
     """
     ordered = sorted(
         histories,

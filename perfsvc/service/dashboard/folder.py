@@ -26,7 +26,7 @@ def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
     If another process writes to the folder, wait for it.
 
     Raises:
-        UsageError: the path is no folder, or one of the files exists and is not of perfsvc.
+        UsageError: the path is no folder, or one of the files exists and was not written by perfsvc.
         InfrastructureError: the folder cannot be written to, or the disk is full.
     """
     try:
@@ -55,7 +55,7 @@ class SiteFolder:
         self.path = path
 
     def write(self, name: str, content: bytes) -> Path:
-        """Replace a file at once. An equal file is kept with its time, so that tools that copy changes skip it."""
+        """Replace a file in a single step. An equal file keeps its time, so that tools that copy changes skip it."""
         path = self.path / name
         if not _has_content(path, content):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ class SiteFolder:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the kernel's lock of the folder itself, which needs no lock file."""
+    """Lock the folder itself during the block, which needs no lock file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -89,7 +89,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _listed_in_manifest(folder: Path) -> set[str]:
-    """Return the names in the manifest, the files that perfsvc wrote; none if it is missing or damaged."""
+    """Return the names in the manifest, the files that perfsvc wrote; none if the manifest is missing or damaged."""
     try:
         names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
@@ -98,7 +98,7 @@ def _listed_in_manifest(folder: Path) -> set[str]:
 
 
 def _is_inside(name: str) -> bool:
-    """Return whether a name stays inside the folder; otherwise a manifest could have files outside removed."""
+    """Return whether a name stays inside the folder, so that a manifest cannot remove files outside it."""
     path = PurePosixPath(name)
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
@@ -108,7 +108,7 @@ def _manifest(names: Iterable[str]) -> bytes:
 
 
 def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
-    """Raise ``UsageError`` if any of these names, which perfsvc did not write, exists in the folder."""
+    """Raise ``UsageError`` if any of these names exists in the folder; perfsvc wrote none of them."""
     foreign = sorted(name for name in names if os.path.lexists(folder / name))
     if foreign:
         more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""

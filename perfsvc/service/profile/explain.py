@@ -31,7 +31,7 @@ class ExplainRequest:
     """The options of ``perfsvc explain``.
 
     Attributes:
-        before: a report; else a run if ``case`` is given; else a case.
+        before: a report, or a run if ``case`` is given, or else a case.
         after: likewise.
         case: the id of the case of both sides; None if the sides name cases themselves.
         run: the run of the cases, if the sides name cases.
@@ -52,7 +52,7 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True)
 class RunCase:
-    """A case, by its id, of a run, by its number."""
+    """A run's number, and the id of a case of this run."""
 
     case: str
     run: int
@@ -152,7 +152,7 @@ def _stored(store: Store, side: RunCase) -> Iterator[ProfileResult]:
 
 
 def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile, Profile] | None:
-    """Return the newest two stored profiles, one of each side, that can be compared; None if there are none."""
+    """Return the newest two stored profiles, one of each side, that can be compared; None if no two can be."""
     earlier, same_case = list(_stored(store, before)), before.case == after.case
     for new in _stored(store, after):
         for old in earlier:
@@ -175,7 +175,7 @@ def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> b
 def _made_pair(
     store: Store, request: ExplainRequest, sides: tuple[RunCase, RunCase], progress: Progress
 ) -> tuple[Profile, Profile]:
-    """Return profiles of both sides on one device: the stored ones that can be compared, and new ones.
+    """Return profiles of both sides on one device: stored profiles if they can be compared, else new ones.
 
     For one case, both sides profile the same launch if both have it.
     """
@@ -191,7 +191,7 @@ def _made_pair(
 
 
 class _Maker:
-    """Profiles both sides on one device: the first requested device that can run the first side it is asked for."""
+    """Profiles both sides on one device: the first requested device that can run the side asked for first."""
 
     def __init__(self, store: Store, request: ExplainRequest, progress: Progress) -> None:
         self._store = store

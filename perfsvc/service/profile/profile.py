@@ -47,7 +47,7 @@ class ProfileRequest:
 
     Attributes:
         case: the id of the case.
-        run: whose binary, in any form that ``perfsvc.service.revisions`` accepts.
+        run: the run whose binary is profiled, in any form that ``perfsvc.service.revisions`` accepts.
         folder: where git revisions are looked up.
         devices: where the case may be launched; the device that the run measured it on comes first.
         tool: ``ncu`` counts, ``nsys`` records a timeline.
@@ -106,7 +106,7 @@ def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult |
     Raises:
         UsageError: ``output`` cannot be written.
         NotMeasuredError: the run has no binary of the case that any of the devices can run.
-        PerfsvcError: there is no profile for another reason.
+        PerfsvcError: profiling failed for another reason.
     """
     if request.output:
         _require_writable(request.output)
@@ -185,13 +185,13 @@ class CaseProfiler:
 
         Args:
             subject: the case.
-            like: another profile of the case; if the subject has a launch of the same kernel at the same place, that
-                launch is profiled instead.
+            like: another profile of the case; if the subject has a launch of the same kernel at the same position, that
+                launch is profiled instead of the longest.
 
         Raises:
             NoProfilerError: no profiler supports the device, or the profiler does not work; nothing is stored.
             MissingPackageError: the package that reads reports is missing; nothing is stored.
-            PerfsvcError: there is no profile for another reason, which is stored.
+            PerfsvcError: profiling failed for another reason, which is stored.
         """
         profiler = profiler_for(subject.device, self._settings.sections)
         self._store.devices.put(subject.device)  # this device may never have measured
@@ -303,12 +303,12 @@ def run_profiler(folder: Path, run: Callable[[], None]) -> None:
 def _no_room(error: OSError) -> ProfileError:
     return ProfileError(
         f"what a profiler needs cannot be written: {error.strerror or error}",
-        cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more",
+        cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more room",
     )
 
 
 def _same_launch(case: StoredCase, like: ProfileResult | None) -> int | None:
-    """Return the launch of a case that another profile of it counted; None if the case has no such launch."""
+    """Return which launch of a case another profile of the case counted; None if the case lacks this launch."""
     launches = [step for step in case.record.steps if isinstance(step, Launch)]
     if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
         return None
@@ -344,4 +344,4 @@ def _write(output: Path, report: bytes) -> None:
 
 
 def _not_writable(output: Path, why: str) -> UsageError:
-    return UsageError(f"{output} cannot be written: {why}", cure="name a file in a folder that is there")
+    return UsageError(f"{output} cannot be written: {why}", cure="name a file in a folder that exists")

@@ -33,7 +33,7 @@ def explain_confirmed(
     explanations: list[CaseExplanation] = []
     for (uuid, case), judgement in judgements.items():
         if uuid not in settings.devices:  # a resumed night may find another GPU in its place
-            settings.report(f"nothing is profiled on {uuid}: it is not here any more")
+            settings.report(f"nothing is profiled on {uuid}: this GPU is no longer here")
         elif uuid not in skipped_devices:
             device = settings.devices[uuid]
             try:
@@ -79,7 +79,7 @@ class RegressionExplainer:
         self._refusals: dict[str, PerfsvcError] = {}
 
     def explain(self, baseline: Subject, candidate: Subject) -> CaseExplanation:
-        """Return why the candidate takes longer; raise ``PerfsvcError`` if there is no profile of a side."""
+        """Return why the candidate takes longer; raise ``PerfsvcError`` if a side has no profile."""
         before, after = self.profiles(baseline, candidate)
         explanation = explain(profile_of(before), profile_of(after))
         return CaseExplanation(
@@ -97,8 +97,8 @@ class RegressionExplainer:
     def profiles(self, baseline: Subject, candidate: Subject) -> tuple[ProfileResult, ProfileResult]:
         """Return the profiles of both sides: stored ones, or new ones if there are none.
 
-        The candidate's longest launch is profiled, because that is where the time went, and the baseline's launch at
-        the same place. A stored profile of the baseline counts if it has the same launch and the same profiler.
+        The candidate's longest launch is profiled, because that is where the time went, and so is the baseline's launch
+        at the same position. A stored profile of the baseline counts if it has the same launch and the same profiler.
 
         Raises:
             PerfsvcError: a side has no profile, and none can be made.

@@ -202,7 +202,7 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
 
 
 def _remaining_s(request: RunRequest, recorder: Recorder) -> float | None:
-    """Return the seconds of the budget that the busiest device has left (devices run in parallel); None without one."""
+    """Return the seconds that the budget leaves to the busiest device; None if there is no budget."""
     if request.budget_s is None:
         return None
     spent: dict[str, float] = defaultdict(float)

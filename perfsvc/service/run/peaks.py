@@ -124,7 +124,7 @@ class PeakCollector:
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
     def take(self, measurement: Measurement) -> bool:
-        """Return whether a measurement is one of a peak, and if so use it; a failed one is reported, not raised."""
+        """Use a measurement if it is of a peak, and return whether it is; a failed one is reported, not raised."""
         uuid, case = measurement.device, measurement.case
         work = self._work[uuid].get(case)
         if work is None:

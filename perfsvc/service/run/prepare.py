@@ -76,7 +76,7 @@ class Target:
     """A device with the cases that it measures and the compiler for it.
 
     Attributes:
-        peaks: our own cases, which measure the peak of the device.
+        peaks: perfsvc's own cases, which measure the peak of the device.
         helper_kernels: the unit with the device's helper kernels; None if it needs none.
     """
 
@@ -104,7 +104,7 @@ class ResolvedRun:
     """A request resolved on this machine; nothing is compiled yet.
 
     Attributes:
-        devices: by UUID.
+        devices: the devices by UUID.
         suite: the suite, with its problems.
         inputs: the inputs that resolving the cases has already made.
         targets: the devices, each with its cases.

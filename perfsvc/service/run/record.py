@@ -118,7 +118,7 @@ class Recorder:
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:
-        """Return the measurement; if the declared work exceeds the measured peak, with a note, and keep the doubt."""
+        """Return the measurement; if its declared work exceeds the measured peak, add a note and keep the doubt."""
         device = self._targets[measurement.device].device
         doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
         if not doubt:

@@ -58,7 +58,7 @@ class RunOutcome:
         warnings: what is wrong with other benchmarks.
         bad: the measurements that failed or gave a wrong result.
         judgements: the verdicts.
-        confirmations: of the suspects that were measured again.
+        confirmations: the confirmations of the suspects that were measured again.
         unheard: the series and directions of ignored findings, which do not count as regressions.
     """
 
@@ -84,7 +84,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     Args:
         request: the options.
         progress: receives messages and the number of steps done.
-        servers: where workers are forked; None to start some.
+        servers: the servers that fork workers; None to start new servers.
 
     Raises:
         UsageError: a selection matches nothing, or the suite is empty.
@@ -198,7 +198,7 @@ def confirm_suspects(
     answered = {confirmation.suspect for confirmation in carried_over}
     unanswered = [suspect for suspect in suspects if suspect not in answered]
     measured = confirm_all(store, unanswered, settings, progress, stopping)
-    if confirmations := store.confirmations.of_run(run):  # a resumed night has earlier ones, too
+    if confirmations := store.confirmations.of_run(run):  # a resumed night has earlier confirmations, too
         store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
     return [*carried_over, *measured]
 
@@ -213,8 +213,8 @@ def exit_code_of(
 ) -> int:
     """Return the exit code of a judged and confirmed run.
 
-    A suspect that confirmation cleared is no regression; a confirmed suspect is one, even if only its history raised
-    it. A change that an ignored finding allows (``unheard``) does not count.
+    A suspect that confirmation cleared is no regression; a confirmed suspect is a regression, even if only its history
+    made it a suspect. A change that an ignored finding allows (``unheard``) does not count.
     """
     cleared = {
         confirmation.suspect.series

@@ -48,10 +48,10 @@ DAY = timedelta(days=1)
 
 
 def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last moment a night was due, ``now`` included; in UTC.
+    """Return the last moment, ``now`` included, at which a night was due, in UTC.
 
     On a day that skips the time of day (summer time begins), a night is due as many hours after midnight as on other
-    days. On a day that has the time of day twice, the first one counts.
+    days. On a day that has the time of day twice, the first occurrence counts.
 
     Args:
         at: the time of day.
@@ -62,7 +62,7 @@ def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def due_after(at: time, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the next moment a night is due, ``now`` excluded; in UTC."""
+    """Return the next moment after ``now`` at which a night is due, in UTC."""
     return min(due for due in _due_around(at, zone, now) if due > now)
 
 
@@ -83,7 +83,7 @@ class DailyTrigger(BaseTrigger):  # type: ignore[misc] # APScheduler has no type
         self._at, self._zone = at, zone
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """Return when it fires next."""
+        """Return when the trigger fires next."""
         return due_after(self._at, self._zone, previous_fire_time or now)
 
 
@@ -147,9 +147,9 @@ class NightRunner:
         self._stopping = threading.Event()
 
     def run(self, *, resume: bool = False) -> None:
-        """Run a night, or resume one, and wait for its end. Do nothing if the night before still runs."""
+        """Run a night, or resume one, and wait for its end. Do nothing if the previous night still runs."""
         if not self._running.acquire(blocking=False):
-            self._report("the night before is still at work: this one is skipped")
+            self._report("the previous night is still running: this night is skipped")
             return
         try:
             if not self._stopping.is_set():
@@ -182,13 +182,13 @@ class NightRunner:
 
     def _run(self, command: Sequence[str]) -> None:
         try:
-            # A session of its own: the daemon passes on the signals of a terminal.
+            # The night has a session of its own, because the daemon passes on the signals of a terminal.
             process = subprocess.Popen(command, cwd=self._folder, stdin=subprocess.DEVNULL, start_new_session=True)
         except OSError as error:
             self._report(f"the night could not be started: {error}")
             return
         self._process = process
-        if self._stopping.is_set():  # since before the process was known
+        if self._stopping.is_set():  # stop came before the process was known
             self._signal(signal.SIGTERM)
         self._report(f"a night begins (pid {process.pid})")
         status = self._exit_status(process)
@@ -230,13 +230,13 @@ def serve(
 ) -> None:
     """Start nights until ``stopping``; then let the current night finish its case, and wait for it.
 
-    An exception, as on a second signal, ends the night at once.
+    An exception, such as a second signal raises, ends the night at once.
 
     Args:
-        nights: starts them.
+        nights: starts the nights.
         at: the time of day.
         zone: its time zone; None for this machine's.
-        look_back: returns what was missed, given when a night was due and the current time.
+        look_back: a function of the time at which a night was due and the current time; returns what was missed.
         late_s: how late a night may begin.
         stopping: returns whether to stop.
         report: receives a sentence about each event.
@@ -277,7 +277,7 @@ def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
     """Return an APScheduler scheduler that reports a night skipped because it is too late, and logs nothing."""
     logging.getLogger("apscheduler").addHandler(logging.NullHandler())
     scheduler = BackgroundScheduler(
-        executors={"default": ThreadPoolExecutor(2)},  # a thread runs a night, the other finds that it still runs
+        executors={"default": ThreadPoolExecutor(2)},  # one thread runs a night, the other finds that it still runs
         job_defaults={"coalesce": True, "max_instances": 2, "misfire_grace_time": max(1, round(late_s))},
         timezone=UTC,
     )

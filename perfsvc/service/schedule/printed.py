@@ -37,12 +37,12 @@ def printed(kind: str, night: ScheduledNight, *, image: str = "", claim: str = "
     Args:
         kind: the scheduler, a key of ``FILES``.
         night: what to start.
-        image: Kubernetes: the container image.
-        claim: Kubernetes: the volume claim of the folder of perfsvc.toml, with the suite, the database and all files
-            that nights write.
+        image: for Kubernetes, the container image.
+        claim: for Kubernetes, the volume claim that holds the folder of perfsvc.toml, the suite, the database and all
+            files that nights write.
 
     Raises:
-        UsageError: the line is too long for cron.
+        UsageError: the crontab line is too long for cron.
     """
     zone = night.zone.key if night.zone else ""
     given = {
@@ -81,7 +81,7 @@ def _require_short_lines(files: Mapping[str, str]) -> None:
 
 
 def _unit_path(path: Path) -> str:
-    """Quote a path for a systemd setting, which extends to the end of the line; only specifiers are escaped."""
+    """Quote a path for a systemd setting whose value ends with the line; only specifiers are escaped."""
     return str(path).replace("%", "%%")
 
 
@@ -93,7 +93,7 @@ def _unit_word(text: str) -> str:
 
 
 def _unit_command(command: Sequence[str]) -> str:
-    """Quote a command for systemd; through a shell if systemd refuses the name of the program."""
+    """Quote a command for systemd; run it through a shell if systemd refuses the name of the program."""
     if re.search(r"[\\\"']", command[0]):
         command = ["/bin/sh", "-c", 'exec "$0" "$@"', *command]
     program, *arguments = map(_unit_word, command)

@@ -55,7 +55,7 @@ def test_a_key_with_its_comment_removed_has_its_default_or_an_example(folder):
 def test_an_existing_file_is_kept(folder):
     path = Path("perfsvc.toml")
     path.write_text("# mine")
-    with pytest.raises(ConfigError, match="it is there already, and is left as it is"):
+    with pytest.raises(ConfigError, match="it exists already, and was not changed"):
         init.write(path, None, force=False)
     assert path.read_text() == "# mine"
     init.write(path, None, force=True)

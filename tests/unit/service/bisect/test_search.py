@@ -113,7 +113,7 @@ def test_a_proof_that_was_measured_at_other_commits_of_the_same_codes_names_the_
 def test_the_level_between_two_equal_steps_counts_as_moved():
     bisection = search(["1.0 a", "1.0 b", "1.03 c", "1.03 d", "1.0609 e"], StandInGpu(between=0.003), threshold=0.01)
     assert names(bisection) == ["c2"]
-    assert bisection.reason.endswith("there is more to the change: look for the rest from here on")
+    assert bisection.reason.endswith("this is a part of the change: bisect again for the rest")
 
 
 def test_the_larger_of_two_steps_is_named():
@@ -132,16 +132,16 @@ def test_commits_hidden_by_noise_are_skipped_with_the_reason():
 def test_a_commit_without_a_right_result_is_skipped():
     bisection = search(["1.0 a", "1.0 b", "1.0 c", "1.06 d"], StandInGpu(faulty=("1.0 c",)), threshold=0.03)
     assert names(bisection) == ["c2", "c3"]
-    assert bisection.skipped[0].reason == "at c2 it has no right result: off by 1"
+    assert bisection.skipped[0].reason == "at c2 the case has no right result: off by 1"
 
 
 def test_an_end_without_a_right_result_is_an_error():
-    with pytest.raises(CaseError, match="at c2 it has no right result: off by 1"):
+    with pytest.raises(CaseError, match="at c2 the case has no right result: off by 1"):
         search(["1.0 a", "1.0 b", "1.1 c"], StandInGpu(faulty=("1.1 c",)))
 
 
 def test_an_end_without_the_metric_is_an_error():
-    with pytest.raises(CaseError, match="at c0 it has no energy_j"):
+    with pytest.raises(CaseError, match="at c0 the case has no energy_j"):
         search(["1.0 a", "1.1 b"], StandInGpu(), metric="energy_j")
 
 
@@ -154,7 +154,7 @@ def test_a_budget_that_ends_before_the_first_look_is_inconclusive():
 @pytest.mark.parametrize(("last", "slower"), [(1.1, "slower"), (0.9, "faster")])
 def test_the_reason_names_the_change_and_the_commit_below(last, slower):
     bisection = search(["1.0 a", f"{last} b"], StandInGpu())
-    assert bisection.reason == f"beside the commit below it, c0, it is 10 % {slower}"
+    assert bisection.reason == f"compared with the commit below it, c0, it is 10 % {slower}"
 
 
 def test_the_right_commit_is_named_in_95_of_100_searches():

@@ -167,7 +167,7 @@ def test_a_night_is_skipped_while_another_runs(nights, monkeypatch):
     runner = nights.runner(PATIENT)
     thread = started(nights, runner)
     runner.run()
-    assert nights.reported[-1] == "the night before is still at work: this one is skipped"
+    assert nights.reported[-1] == "the previous night is still running: this night is skipped"
     runner.end()
     thread.join()
     assert nights.began == "."
