@@ -11,16 +11,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Executable,
-    Integer,
     Select,
     and_,
     bindparam,
-    cast,
     delete,
     func,
     insert,
     literal,
-    null,
     or_,
     select,
     tuple_,
@@ -35,8 +32,8 @@ from perfsvc.store.cases import CASE_COLUMNS, CaseIds, SeriesKey, judged, lineag
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.judging_tables import ACCEPTED, Exclusions, FindingCases, Findings, Pins, Verdicts
-from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, OverBudgetCases, Runs
-from perfsvc.store.series import levels_in
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, OverBudgetCases, Runs
+from perfsvc.store.series import levels_in, present_segment_starts, segment_starts
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
 """Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
@@ -335,68 +332,6 @@ def _first_correct_runs(
 def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
     """Return the runs that a query returns by series; its columns are those of ``SeriesKey`` and the run."""
     return {SeriesKey(*key): run for *key, run in connection.execute(query)}
-
-
-# --- segments ---------------------------------------------------------------------------------------------------------
-
-
-def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
-    """Return the last run before the segment that a run is in, by lineage, device and cache state.
-
-    That is the newest earlier run that measured the case in another environment. A run with uncommitted changes ends no
-    segment: trying another compiler on it changes nothing for later runs. A case that was always measured in the
-    environment of the run, or that the run did not measure, is absent.
-    """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()
-    in_run = (
-        select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
-        .distinct()
-    )
-    others = select(Environments.id).where(Environments.id != of_run.c.environment_id)
-    elsewhere = (
-        select(*key, of_run.c.environment_id, func.max(Measurements.run_id))
-        .select_from(of_run)
-        .join(Measurements, Measurements.environment_id.in_(others))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.run_id < run, judged(Measurements.run_id, Measurements.case_id))
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-        .group_by(*key, of_run.c.environment_id)
-    )
-    measured: set[tuple[CaseIds, int]] = set()
-    last_elsewhere: dict[tuple[CaseIds, int], int] = {}
-    for lineage, device, cache, environment, last_run in connection.execute(union_all(in_run, elsewhere)):
-        if last_run is None:
-            measured.add(((lineage, device, cache), environment))
-        else:
-            last_elsewhere[(lineage, device, cache), environment] = last_run
-    starts: dict[CaseIds, int] = {}
-    for case_ids, environment in measured & last_elsewhere.keys():
-        starts[case_ids] = max(starts.get(case_ids, 0), last_elsewhere[case_ids, environment])
-    return starts
-
-
-def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
-    """Return the last run before the present segment of every case, by lineage, device and cache state.
-
-    Only runs that have ended, had no uncommitted changes and are not excluded count. A case that was measured in one
-    environment only is absent.
-    """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    query = (
-        select(*key, func.max(Measurements.run_id))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
-        .group_by(*key, Measurements.environment_id)
-    )
-    last: dict[CaseIds, list[int]] = defaultdict(list)
-    for lineage, device, cache, run in connection.execute(query):
-        last[lineage, device, cache].append(run)
-    return {case_ids: sorted(runs)[-2] for case_ids, runs in last.items() if len(runs) > 1}
 
 
 # --- what a run should have measured ---------------------------------------------------------------------------------

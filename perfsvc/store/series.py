@@ -9,13 +9,14 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
 from perfsvc.store.binaries import damaged
 from perfsvc.store.cases import (
     CASE_COLUMNS,
+    CaseIds,
     PresentNames,
     case_of,
     judged,
@@ -31,7 +32,7 @@ from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
 
@@ -424,3 +425,65 @@ def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int
         np.array(environments, np.intp),
         np.array([(*replicas, *[np.nan] * (width - len(replicas))) for replicas in values.values()], np.float64),
     )
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
+    """Return the last run before the segment that a run is in, by lineage, device and cache state.
+
+    That is the newest earlier run that measured the case in another environment. A run with uncommitted changes ends no
+    segment: trying another compiler on it changes nothing for later runs. A case that was always measured in the
+    environment of the run, or that the run did not measure, is absent.
+    """
+    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()
+    in_run = (
+        select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
+        .distinct()
+    )
+    others = select(Environments.id).where(Environments.id != of_run.c.environment_id)
+    elsewhere = (
+        select(*key, of_run.c.environment_id, func.max(Measurements.run_id))
+        .select_from(of_run)
+        .join(Measurements, Measurements.environment_id.in_(others))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Measurements.run_id < run, judged(Measurements.run_id, Measurements.case_id))
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+        .group_by(*key, of_run.c.environment_id)
+    )
+    measured: set[tuple[CaseIds, int]] = set()
+    last_elsewhere: dict[tuple[CaseIds, int], int] = {}
+    for lineage, device, cache, environment, last_run in connection.execute(union_all(in_run, elsewhere)):
+        if last_run is None:
+            measured.add(((lineage, device, cache), environment))
+        else:
+            last_elsewhere[(lineage, device, cache), environment] = last_run
+    starts: dict[CaseIds, int] = {}
+    for case_ids, environment in measured & last_elsewhere.keys():
+        starts[case_ids] = max(starts.get(case_ids, 0), last_elsewhere[case_ids, environment])
+    return starts
+
+
+def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
+    """Return the last run before the present segment of every case, by lineage, device and cache state.
+
+    Only runs that have ended, had no uncommitted changes and are not excluded count. A case that was measured in one
+    environment only is absent.
+    """
+    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    query = (
+        select(*key, func.max(Measurements.run_id))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
+        .group_by(*key, Measurements.environment_id)
+    )
+    last: dict[CaseIds, list[int]] = defaultdict(list)
+    for lineage, device, cache, run in connection.execute(query):
+        last[lineage, device, cache].append(run)
+    return {case_ids: sorted(runs)[-2] for case_ids, runs in last.items() if len(runs) > 1}

@@ -8,8 +8,8 @@ import pytest
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CacheState, Judgement, Status, Verdict
 from perfsvc.store import RunState
-from perfsvc.store.baselines import segment_starts
 from perfsvc.store.schema.engine import transaction
+from perfsvc.store.series import segment_starts
 
 
 @pytest.fixture
