@@ -263,7 +263,7 @@ class ConfirmSettings(SettingsTable):
     enabled: bool = True
     """Whether a night measures its suspects again; without it, a night raises no finding about the code."""
     budget: Seconds = 20.0
-    """The time of one confirmation on a device."""
+    """The time of one confirmation on a device; a case that calls Python gets five times that."""
 
 
 class ProfileSettings(SettingsTable):
