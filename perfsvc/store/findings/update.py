@@ -21,7 +21,7 @@ from perfsvc.model import (
     Suspect,
     evidence_of,
 )
-from perfsvc.store.cases import SeriesKey, case_id, device_id, judged, own_name, series_keys
+from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, own_name, series_keys
 from perfsvc.store.findings.read import ACTIVE, KEY, put_event, series_rows
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import among, new_id
@@ -89,6 +89,7 @@ def _add_suspects(
     run, now = shown.run, shown.now
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
     rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
+    ids = case_ids(connection, [suspect.series.case for suspect in cause.suspects])
     unassigned: list[Suspect] = []
     by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
     for suspect in cause.suspects:
@@ -99,7 +100,7 @@ def _add_suspects(
             continue
         if row.cause is Cause.UNCONFIRMED and suspect.judgement.cause is not Cause.UNCONFIRMED:
             _confirm(connection, run, row.finding_id, cause, now)
-        event = _see_again(connection, shown, row, suspect.judgement)
+        event = _see_again(connection, shown, row, suspect.judgement, ids[suspect.series.case])
         by_event[event][row.finding_id].append(suspect)
     for finding, suspects in sorted(by_event[EventKind.REOPENED].items()):
         evidence = evidence_of(suspects) or cause.evidence
@@ -107,6 +108,8 @@ def _add_suspects(
     for finding, suspects in sorted(by_event[EventKind.JOINED].items()):
         text = f"again, after it was back for a while: {_in_words(suspects, cause)}"
         put_event(connection, finding, EventKind.JOINED, text, run=run, at=now)
+    for finding in {finding for findings in by_event.values() for finding in findings}:
+        _set_last_run(connection, finding, run)
     updates["reopened"].update(by_event[EventKind.REOPENED])
     updates["joined"].update(by_event[EventKind.JOINED])
     updates["seen"].update(by_event[None].keys() - by_event[EventKind.REOPENED].keys())
@@ -156,7 +159,9 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any |
     return None
 
 
-def _see_again(connection: Connection, shown: RunFindings, row: Any, judgement: Judgement) -> EventKind | None:
+def _see_again(
+    connection: Connection, shown: RunFindings, row: Any, judgement: Judgement, case: int
+) -> EventKind | None:
     """Store that a run shows the change of a row, and return the event that follows from it; None for none.
 
     ``reopened`` if the finding was resolved, ``joined`` if it is active and this series had recovered.
@@ -164,11 +169,11 @@ def _see_again(connection: Connection, shown: RunFindings, row: Any, judgement: 
     run, is_active = shown.run, row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
         return None
-    _set_last_run(connection, row.finding_id, run)
     if is_active and judgement.series in shown.moved_again:
         return None  # the row keeps the level that its step left
-    newest = _newest(judgement) | {"case_id": _case_id(connection, row, judgement.series)}
-    newest |= {"last_run_id": run, "recovered_run_id": None}
+    newest = _newest(judgement) | {"last_run_id": run, "recovered_run_id": None}
+    if case != row.case_id:
+        newest["case_id"] = _free_case_id(connection, row, case)
     if not is_active or row.recovered_run_id is not None or judgement.series in shown.rebased:
         newest["level_run_id"] = run
     _update_row(connection, row, newest)
@@ -197,12 +202,11 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
         put_event(connection, finding, EventKind.CONFIRMED, f"{text}: {cause.evidence}", run=run, at=now)
 
 
-def _case_id(connection: Connection, row: Any, series: Series) -> int:
+def _free_case_id(connection: Connection, row: Any, case: int) -> int:
     """Return the id of a series' case under its name in the run: the name in the row may belong to a new case by now.
 
     If another row of the finding already has that id, return the id in the row.
     """
-    case = case_id(connection, series.case)
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
     return int(row.case_id) if taken is not None else case
@@ -242,8 +246,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
         else:
             elsewhere.append((suspect, step))
     for finding, steps in sorted(stepped.items()):
-        rows_to_add = [_row(connection, run, suspect, cause, step) | {"finding_id": finding} for suspect, step in steps]
-        connection.execute(insert(FindingCases), rows_to_add)
+        new = [row | {"finding_id": finding} for row in _rows(connection, run, cause, steps)]
+        connection.execute(insert(FindingCases), new)
         _set_last_run(connection, finding, run)
         where = f", {cause.root_cause}" if cause.root_cause else ""
         text = f"step {max(step for _, step in steps)}{where}: {_in_words([suspect for suspect, _ in steps], cause)}"
@@ -278,7 +282,7 @@ def _join_or_raise(
     """
     run, now = shown.run, shown.now
     numbered = zip(cause.suspects, steps or [1] * len(cause.suspects), strict=True)
-    rows = [_row(connection, run, suspect, cause, step) for suspect, step in numbered]
+    rows = _rows(connection, run, cause, list(numbered))
     finding = _joinable(connection, cause, rows)
     if finding is None:
         finding = _insert_finding(connection, run, cause, now)
@@ -292,25 +296,32 @@ def _join_or_raise(
     put_event(connection, finding, kind, text, run=run, at=now)
 
 
-def _row(connection: Connection, run: int, suspect: Suspect, cause: RootCause, step: int) -> dict[str, Any]:
-    judgement, series = suspect.judgement, suspect.series
-    return {
-        "case_id": case_id(connection, series.case),
-        "device_id": device_id(connection, series.device),
-        "metric": series.metric,
-        "cache": series.cache,
-        "step": step,
-        "root_cause": cause.root_cause,
-        "change": suspect.change,
-        "direction": suspect.direction,
-        "baseline_run_id": judgement.baseline_run,
-        "baseline_s": number(judgement.baseline_s),
-        **_newest(judgement),
-        "first_run_id": run,
-        "level_run_id": run,
-        "last_run_id": run,
-        "recovered_run_id": None,
-    }
+def _rows(
+    connection: Connection, run: int, cause: RootCause, steps: Sequence[tuple[Suspect, int]]
+) -> list[dict[str, Any]]:
+    """Return the rows of suspects, each with the number of its step, without their finding."""
+    cases = case_ids(connection, [suspect.series.case for suspect, _ in steps])
+    devices = device_ids(connection, {suspect.series.device for suspect, _ in steps})
+    return [
+        {
+            "case_id": cases[suspect.series.case],
+            "device_id": devices[suspect.series.device],
+            "metric": suspect.series.metric,
+            "cache": suspect.series.cache,
+            "step": step,
+            "root_cause": cause.root_cause,
+            "change": suspect.change,
+            "direction": suspect.direction,
+            "baseline_run_id": suspect.judgement.baseline_run,
+            "baseline_s": number(suspect.judgement.baseline_s),
+            **_newest(suspect.judgement),
+            "first_run_id": run,
+            "level_run_id": run,
+            "last_run_id": run,
+            "recovered_run_id": None,
+        }
+        for suspect, step in steps
+    ]
 
 
 def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[str, Any]]) -> int | None:

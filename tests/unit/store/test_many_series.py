@@ -70,7 +70,8 @@ class Nights:
         return len(suspects)
 
 
-@pytest.mark.slow  # hundreds of series take seconds
+@pytest.mark.slow  # hundreds of series take seconds, thousands on a busy machine minutes
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [600, 2000])
 def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
     nights = Nights(story, count)
@@ -89,6 +90,7 @@ def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [600, 2000])
 def test_what_two_nights_agree_on_may_be_all_series(story, count):
     nights = Nights(story, count)
