@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perfsvc.cli import configuration, options, output
+from perfsvc.errors import UsageError
 
 if TYPE_CHECKING:
     from perfsvc.service.exclusions import Changed
@@ -94,7 +95,7 @@ def delete(run: int, reason: str, yes: bool, database: str, output_format: str) 
         if not yes:
             measured = f"{sum(row.counts.values())} measurements of {row.cases} cases"
             began = moment(row.provenance.started)
-            click.confirm(f"delete run {run} of {began} UTC with {measured} for good?", abort=True, err=True)
+            _require_consent(run, f"delete run {run} of {began} UTC with {measured} for good?")
         changed = exclusions.delete(store, run, reason=reason, threshold=configuration.thresholds(None))
     _report(changed, "deleted", output_format)
 
@@ -116,6 +117,16 @@ def history(database: str, output_format: str) -> None:
         output.show(exclusions_table(rows))
     else:
         click.echo("no run was excluded or deleted")
+
+
+def _require_consent(run: int, question: str) -> None:
+    """Ask, and raise ``UsageError`` unless the answer is yes; without a terminal there is no answer."""
+    try:
+        if click.confirm(question, err=True):
+            return
+    except click.Abort:
+        click.echo(err=True)
+    raise UsageError(f"run {run} is not deleted", cure="answer y, or give --yes")
 
 
 def _report(changed: "Changed", what: str, output_format: str) -> None:

@@ -1,6 +1,8 @@
 """A bad run is excluded, shown struck through and judged nowhere; a run is deleted with its record left."""
 
+import io
 import json
+import sys
 
 import pytest
 
@@ -104,7 +106,12 @@ def test_a_run_is_deleted_and_the_record_stays(measured):
     assert "deleted run 3" in measured("runs", "history", code=0).out
 
 
-def test_deleting_asks_first(measured):
-    ended = measured("runs", "delete", "2")
-    assert ended.code != 0
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_deleting_asks_first(measured, monkeypatch, answer):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    ended = measured("runs", "delete", "2", code=2)
+    assert "delete run 2 of " in ended.err
+    assert "run 2 is not deleted\n  cure: answer y, or give --yes" in ended.err
     assert len(measured("runs", "--format", "json", code=0).json) == 3
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    measured("runs", "delete", "2", code=0)
