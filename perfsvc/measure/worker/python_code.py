@@ -198,7 +198,7 @@ def launches() -> Iterator[list[Any]]:
         kernel_class.launch_metadata = original
 
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "cluster_dims", "enable_fp_fusion")
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
 """The entries of Triton's metadata that a launch chooses."""
 
 

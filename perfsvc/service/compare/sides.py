@@ -176,7 +176,8 @@ class _Comparer:
         if old.python and new.python:
             packages = changed_packages(old.python, new.python)
             same_kernels = _behaviour(old.python.kernels) == _behaviour(new.python.kernels)
-            same_options = _options(old.python.kernels) == _options(new.python.kernels)
+            # Another Triton knows other options, or has other defaults: these are no choice of the author.
+            same_options = bool(packages) or _options(old.python.kernels) == _options(new.python.kernels)
         same_modules = self._same_modules(old.record, new.record)
         launch = ""
         same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)

@@ -198,6 +198,15 @@ def test_other_options_of_a_triton_kernel_are_found(night, cases, story):
     assert (sides.code, sides.source, sides.launch) == (False, False, "num_warps 4 → 16")
 
 
+def test_options_that_came_with_another_triton_are_the_toolchain(night, cases):
+    def with_options(code, *options):
+        return replace(code, kernels=(TritonKernel("dot", "source", options, f"code {options}", "", "{}"),))
+
+    night(times(cases), steps=CALLS, python=with_options(TRITON, ("num_ctas", "1"), ("num_stages", "3")))
+    judged, _ = night(times(cases, "v0"), steps=CALLS, python=with_options(NEWER, ("num_stages", "2")))
+    assert causes(judged) == {"v0": Cause.TOOLCHAIN}
+
+
 def test_python_variants_whose_packages_are_unknown_remain_unconfirmed(night, cases):
     steps = (Call("run"),)
     night(times(cases), steps=steps)
