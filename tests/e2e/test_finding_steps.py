@@ -92,6 +92,8 @@ def test_two_slowdowns_are_two_messages_and_two_steps_each_with_its_commits(twic
     shown = nights.perfsvc("findings", code=0).out
     assert f"step 2 in run 3: {four}..{sixteen}" in shown
     assert shown.count("+300.0 %  +300.0 % to +300.0 %") == 2  # a row for each step
+    *_, step = nights.findings("show", "1")["events"]
+    assert step["text"].endswith(f"{CASE}: measured in turn, its code is 300.0 % slower than run 2's")
     assert nights.night(code=1) == []
     (found,) = nights.findings()
     assert [(moved["step"], moved["last_run"]) for moved in found["moved"]] == [(1, 2), (2, 4)]

@@ -143,7 +143,11 @@ class Confirmer:
         threshold, metric = unconfirmed.threshold, suspect.series.metric
         enough = partial(judge.is_decided, direction=suspect.direction, threshold=threshold)
         results = measure_pairs(sides, settings, threshold=threshold, enough=enough, metric=metric)
-        return replace(self._concluded(unconfirmed, results), wall_s=time.monotonic() - began)
+        concluded = replace(self._concluded(unconfirmed, results), wall_s=time.monotonic() - began)
+        if suspect.change is ChangeKind.AGAIN:  # its baseline is the level that the last step of a finding left
+            reason = concluded.reason.replace("the baseline's", f"run {suspect.judgement.baseline_run}'s")
+            concluded = replace(concluded, reason=reason)
+        return concluded
 
     def _tasks(self, suspect: Suspect) -> tuple[Task, Task]:
         """Return two tasks, which replay the baseline's stored case and the candidate's."""

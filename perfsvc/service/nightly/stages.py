@@ -10,7 +10,7 @@ from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
-from perfsvc.model import Confirmation, DeviceInfo, Judgement, Status
+from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, Judgement, Status
 from perfsvc.report.wording import NO_FINDING, Judged, counts
 from perfsvc.service import doctor as doctors
 from perfsvc.service import expect as expect_service
@@ -221,7 +221,9 @@ def confirm(night: Night) -> StageResult:
     if night.stopping():
         raise NightStoppedError
     confirmations = store.confirmations.of_run(number)
-    causes = Counter(str(confirmation.cause) for confirmation in confirmations)
+    # A series that moved again was measured twice: against its baseline, and against the level before this step.
+    of_series = [answer for answer in confirmations if answer.suspect.change is not ChangeKind.AGAIN]
+    causes = Counter(str(answer.cause) for answer in of_series)
     judgements = store.verdicts.of_run(number)
     answers = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
     text = f"{answers}: {_counts(judgements)}" if answers else "there was no suspect"
