@@ -7,8 +7,9 @@ The script is a JSON file, ``--device fake:script.json``::
                "transpose/naive": {"seconds": [1.0e-4, 1.1e-4, 0.9e-4]},
                "dot/tree[n=1000]": {"fault": "hang", "replica": 1}}}
 
-The entry of a case is looked up by the SHA-256 digest of one of its binaries or of its benchmark file, then by its id,
-``benchmark/variant``, ``benchmark`` and ``*``. The cases with which a run measures the peaks have entries too. Keys of
+The entry of a case is looked up by the SHA-256 digest of one of its binaries (or of its benchmark file if it has no
+binary), then by its id, ``benchmark/variant``, ``benchmark`` and ``*``. The cases with which a run measures the peaks
+have entries too. Keys of
 an entry:
 
 ``seconds``
@@ -215,7 +216,7 @@ class FakeDevice(HostDevice):
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
         """Choose the case's entry of the script."""
-        self._entry = entry = self._script.entry(record.case, (*record.modules, record.bench))
+        self._entry = entry = self._script.entry(record.case, record.modules or (record.bench,))
         self._fault = entry.fault if entry.replica in {None, replica} else None
         self._dtypes = {buffer.array.name: buffer.array.dtype for buffer in record.buffers}
         self._scratch = {

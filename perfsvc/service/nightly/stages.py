@@ -11,7 +11,7 @@ from perfsvc.errors import InfrastructureError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, Judgement, Status
-from perfsvc.report.wording import NO_FINDING, Judged, counts
+from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
 from perfsvc.service import expect as expect_service
 from perfsvc.service import retention
@@ -226,8 +226,7 @@ def confirm(night: Night) -> StageResult:
     causes = Counter(str(answer.cause) for answer in of_series)
     judgements = store.verdicts.of_run(number)
     answers = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-    text = f"{answers}: {_counts(judgements)}" if answers else "there was no suspect"
-    return StageResult(text, _exit_code(night, judgements, confirmations))
+    return StageResult(answers or "there was no suspect", _exit_code(night, judgements, confirmations))
 
 
 def profile(night: Night) -> StageResult:
@@ -346,5 +345,6 @@ def _has_failed(night: Night) -> bool:
 
 
 def _counts(judgements: Sequence[Judged]) -> str:
-    """Return how often each outcome occurs, in words."""
-    return counts(judgements) if judgements else "nothing to judge"
+    """Return how often each outcome occurs, in words; outcomes that do not occur are left out."""
+    occurring = [units.count(number, *OUTCOME_NOUNS[word]) for word, number in tally(judgements).items() if number]
+    return ", ".join(occurring) or "nothing to judge"
