@@ -123,7 +123,7 @@ class Confirmer:
         settings = self._settings
         device = settings.devices.get(suspect.series.device)
         if device is None:  # a resumed night may find another GPU in its place
-            what = f"{suspect.series.device_model} ({suspect.series.device}) is not here any more"
+            what = f"{suspect.series.device_model} ({suspect.series.device}) is no longer here"
             raise NoDeviceError(what, cure="see which GPUs there are: perfsvc doctor")
         unconfirmed = Confirmation(
             suspect,
