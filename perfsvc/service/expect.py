@@ -3,6 +3,7 @@
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -173,7 +174,8 @@ def check_night(
     now = now or datetime.now(UTC)
     expected = store.expectations.of_host(night.host)
     gpus = _compare_gpus(expected, night, scope, specs, now)
-    cases = _compare_cases(store, expected, night, suite_folder, now)
+    lost = {row.name for absence in gpus.missing for row in absence.expected}
+    cases = _compare_cases(store, expected, night, suite_folder, now, lost=lost)
     hosts = _compare_hosts(store, every_s, now, own=night)
     store.expectations.update(
         [*gpus.seen, *cases.seen, *hosts.seen],
@@ -267,12 +269,19 @@ def _gpus_gone(rows: Sequence[Expected], asked: str) -> Absence:
 
 
 def _compare_cases(
-    store: Store, expected: Sequence[Expected], night: NightRow, suite_folder: Path, now: datetime
+    store: Store,
+    expected: Sequence[Expected],
+    night: NightRow,
+    suite_folder: Path,
+    now: datetime,
+    *,
+    lost: AbstractSet[str],
 ) -> _Comparison:
     """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
 
-    A case does not count as missing if the GPUs that measured it are missing: one lost GPU is one finding. Nor is one
-    that only runs had which a person excluded since, or whose name another one took over.
+    A case does not count as missing if the GPUs that measured it are missing and those that are here skip it, or none
+    is here: one lost GPU is one finding. Nor is one that only runs had which a person excluded since, or whose name
+    another one took over.
     """
     if night.run is None:
         return _Comparison()
@@ -304,7 +313,11 @@ def _compare_cases(
             renamed.append(row)
             continue
         waits = name in found.over_budget and sum(number > row.night for number in nights) < OVER_BUDGET_NIGHTS
-        elsewhere = before and devices_here.isdisjoint(before.measured[name])
+        elsewhere = before and (
+            name in found.skipped and devices_here.isdisjoint(before.measured[name])
+            if devices_here
+            else lost >= set(before.measured[name])
+        )
         if not waits and not elsewhere:
             missing.append(row)
     absences = _absences(missing, rows.keys() - {row.name for row in renamed}, found, cases_of, suite_folder)
@@ -418,7 +431,7 @@ def forget(store: Store, names: Sequence[str], *, by: str, reason: str) -> tuple
     """
     expected = store.expectations.of_host(None)
     for name in names:
-        if not any(_is_named(row, name) for row in expected):
+        if not name.strip() or not any(_is_named(row, name) for row in expected):
             raise UsageError(f"nothing that is expected is named {name!r}", cure="list the names: perfsvc expect")
     forgotten = [row for row in expected if any(_is_named(row, name) for name in names)]
     return forgotten, store.expectations.forget(forgotten, by=by, reason=reason)

@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
-from perfsvc.model import Absence, Cause, EventKind, Expected, FindingState, FindingUpdates, RunState, Status
+from perfsvc.model import (
+    Absence,
+    Cause,
+    EventKind,
+    Expected,
+    ExpectedKind,
+    FindingState,
+    FindingUpdates,
+    RunState,
+    Status,
+)
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.read import ACTIVE, put_event
 from perfsvc.store.schema.engine import Database, new_id
@@ -233,7 +243,11 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
         return known.id, "reopened"
     if known:
         return known.id, ""
-    same = (Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE))
+    same = [Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE)]
+    if gpus := {expected.name for expected in absence.expected if expected.kind is ExpectedKind.GPU}:
+        # "2 GPUs" are not the 2 GPUs of another night
+        about = (Expectations.finding_id == Findings.id, Expectations.kind == ExpectedKind.GPU)
+        same.append(exists().where(*about, Expectations.name.in_(gpus)))
     other_host = connection.scalar(select(func.max(Findings.id)).where(*same))
     if other_host is not None:
         return other_host, ""

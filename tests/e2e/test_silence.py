@@ -326,3 +326,42 @@ def test_the_heartbeat_is_pinged_at_start_and_end_or_failure_and_never_fails_the
     with mock.patch("perfsvc.service.nightly.stages.judge_measured", side_effect=KeyboardInterrupt):
         assert pings(url, 130)[0] == ["/ping/secret/start", "/ping/secret/fail"]
     assert "HEARTBEAT_URL (set)" in box.perfsvc("config", "show", code=0).out
+
+
+def test_gpus_lost_on_two_nights_are_two_messages_though_both_are_two_gpus(box):
+    for number in range(5):
+        box.play(number)
+    box.settings([f"fake:gpu-{number}.json" for number in range(5)])
+    assert box.night(code=0) == []
+    title = f"2 GPUs on host {socket.gethostname()} are missing"
+    for lost, names in (((1, 2), "GPU-1 (H100), GPU-2 (H100)"), ((3, 4), "GPU-3 (H100), GPU-4 (H100)")):
+        for number in lost:
+            box.lose(number)
+        (message,) = box.night(code=5)
+        assert message["title"] == title
+        assert names in message["message"]
+        assert box.night(code=5) == []
+
+
+def test_a_suite_of_one_benchmark_that_breaks_is_missing(box):
+    box.night(code=0)
+    (box.suite / "scale" / "bench.py").write_text("raise ValueError('x')\n")
+    (message,) = box.night(code=4)
+    assert message["title"] == "benchmark scale is missing"
+
+
+def test_a_variant_that_goes_with_the_last_gpu_is_missing(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.play(0, uuid="GPU-9")
+    box.without('variant("beta", params={"REPEAT": 1}), ')
+    box.night(code=5)
+    assert [finding[1] for finding in box.findings()] == [
+        f"GPU-0 (H100) on host {socket.gethostname()}",
+        "variant scale/beta",
+    ]
+
+
+def test_forgetting_an_empty_name_forgets_nothing(box):
+    box.night(code=0)
+    assert "nothing that is expected is named ''" in box.perfsvc("expect", "forget", "", "--reason", "x", code=2).err
