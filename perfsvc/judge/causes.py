@@ -207,7 +207,7 @@ def cause_of(
         now = "the same" if abs(comparison.ratio - 1) < SAME else moved
         evidence = "its code is the baseline's" if same_code else f"beside the baseline's code {subject} is {now}"
         if drift is not None and MOVES.get(drift.verdict) is direction:
-            which = "which is itself" if metric == TIME else f"and the baseline's {metric} is"
+            which = "but the baseline's code is" if metric == TIME else f"but the baseline's {metric} is"
             return Cause.ENVIRONMENT, f"{evidence}, {which} now {_describe(drift.ratio, metric)} than its stored level"
         return Cause.NOISE, f"{evidence}: the difference did not stay"
     if gone:

@@ -87,7 +87,7 @@ def test_a_gpu_that_is_slow_tonight_is_the_environment_and_no_regression(nights)
     assert perfsvc.rows("select distinct cause from confirmations") == [("environment",)]
     compared = perfsvc("compare", "1", "2", "--format", "json", code=0).json["verdicts"]
     assert {(row["verdict"], row["cause"]) for row in compared} == {("regression", "environment")}
-    assert "which is itself now 5.0 % slower than its stored level" in compared[0]["reason"]
+    assert "but the baseline's code is now 5.0 % slower than its stored level" in compared[0]["reason"]
 
 
 def test_a_flake_is_noise_and_its_confirmation_is_stored(nights):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc.store import Store
+
 pytestmark = pytest.mark.slow  # some seventy nights
 
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
@@ -19,3 +21,6 @@ def test_each_planted_event_arrives_once_and_nothing_else(tmp_path, monkeypatch)
     with simulated.webhook() as (address, posts):
         received = list(simulated.live(simulated.World(tmp_path, seed=1), plan, address, posts))
     assert [claim for claim in simulated.check(plan, received) if not claim.holds] == []
+    with Store.open(tmp_path / "perfsvc.db") as store:
+        stages = [stage.message for night in store.nights.list() for stage in night.stages if stage.name == "findings"]
+    assert stages.count("1 moved again") == len(simulated.HOSTS)

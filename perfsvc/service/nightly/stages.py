@@ -252,7 +252,13 @@ def profile(night: Night) -> StageResult:
 def findings(night: Night) -> StageResult:
     """Update the findings: raise new ones, resolve those that are over."""
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
-    changes = {"raised": updates.raised, "reopened": updates.reopened, "resolved": updates.resolved}
+    changes = {
+        "raised": updates.raised,
+        "moved again": updates.stepped,
+        "with more cases": updates.joined,
+        "reopened": updates.reopened,
+        "resolved": updates.resolved,
+    }
     changed = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
     nothing = NO_FINDING if night.store.runs.get(night.run).provenance.dirty else "nothing new"
     return StageResult(", ".join(changed) or nothing)

@@ -52,7 +52,7 @@ def test_the_cause_follows_from_both_sides_and_the_stored_level(pairs, drift, di
 
 def test_the_reason_names_what_moved():
     _, why = judge.cause_of(EQUAL, REGRESSED, direction=SLOWER, threshold=0.03, same_code=False)
-    assert "which is itself now 5.0 % slower than its stored level" in why
+    assert "but the baseline's code is now 5.0 % slower than its stored level" in why
 
 
 def test_another_metric_is_higher_and_not_slower():
@@ -62,7 +62,7 @@ def test_another_metric_is_higher_and_not_slower():
     )
     assert judge.cause_of(EQUAL, REGRESSED, **how)[1] == (
         "beside the baseline's code its energy_j is the same, "
-        "and the baseline's energy_j is now 5.0 % higher than its stored level"
+        "but the baseline's energy_j is now 5.0 % higher than its stored level"
     )
 
 
