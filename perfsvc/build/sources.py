@@ -153,7 +153,7 @@ def preimage(
 
     Files count by name and content. A header that is found neither next to the file that includes it nor in an include
     folder belongs to the toolkit or the system, and is covered by the version. A header whose name comes from a macro
-    is covered in the same way.
+    is not found either: only the version stands for it.
 
     Args:
         unit: the unit that is compiled.

@@ -29,7 +29,7 @@ class WallTime(_ToTime):
         try:
             return value if isinstance(value, time) else datetime.strptime(value, "%H:%M").time()  # noqa: DTZ007 - no day, no zone
         except ValueError:
-            self.fail(f"{value!r} is no time of day; write 02:00", param, ctx)
+            self.fail(f"{value!r} is no time of day; write hours and minutes, such as 02:00", param, ctx)
 
 
 class Zone(_ToZone):

@@ -89,11 +89,11 @@ class BaselineStore:
     def expected(self, run: int) -> dict[Series, int]:
         """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
 
-        These are the series of which the previous run has a correct result. The previous run is the newest earlier run
-        of the same scope that finished and measured on the device; runs without uncommitted changes go first. If a case
-        was over budget in the previous run, the newest run before that measured the case takes its place. A case that
-        was over budget in ``run`` itself is not expected. Excluded runs are passed over, and an excluded case of a
-        run counts as over budget there. Nothing is expected if the scope is unknown.
+        These are the series of which the previous run has a correct result. The previous run of a device is the newest
+        earlier run of the same scope that finished and measured on it. A run with uncommitted changes is taken only if
+        there is no other. For a case that was over budget in the previous run, the newest older run with the case is
+        taken. A case that was over budget in ``run`` itself is not expected. Excluded runs are passed over, and an
+        excluded case of a run counts as over budget there. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
             return _expected(connection, run)
@@ -386,10 +386,10 @@ def _devices(connection: Connection, run: int) -> set[int]:
 
 
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
-    """Return the newest earlier run that measured each case that was over budget, by lineage, device and cache state.
+    """Return one run for each case that was over budget: the newest earlier run that measured it, by case ids.
 
-    A case that is excluded from judging counts as over budget. ``runs`` names, for each device (id), the run that was
-    over budget.
+    A case that is excluded from judging counts as over budget. ``runs`` holds the run that was
+    over budget, by the id of the device.
     """
     skipped = aliased(Cases)
     without = _skipped(runs.values())

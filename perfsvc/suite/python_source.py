@@ -264,7 +264,7 @@ def _assigned(node: ast.AST) -> str:
 
 
 def _names_of_launches(module: ast.Module) -> frozenset[str]:
-    """Return the assigned names that only launches read, directly or through other assigned names."""
+    """Return the assigned names that nothing but a kernel launch reads, directly or through other assigned names."""
     assignments = [node for node in ast.walk(module) if _assigned(node)]
     names = {_assigned(node) for node in assignments}
     while True:

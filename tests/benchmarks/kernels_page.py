@@ -32,14 +32,15 @@ RIGHT = "ok"
 WRITTEN_BY = """\
 Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
 
-- **median**: the geometric mean of the medians of the replicas.
+- **median**: each replica has a median; the geometric mean of these is shown.
 - **spread**: half of the 95 % confidence interval of the median, as a share of the median.
 - **bandwidth**, **FLOP/s**: the bytes and operations that the *problem* requires, divided by the median.
   Extra work that a variant does is not counted.
 - **of measured peak**: the bandwidth divided by the measured peak of the GPU's memory, which is the
   faster of a plain copy and a plain read.
 - **of reference variant**: the median of the reference variant at the same point, divided by the median shown.
-- **max error**, **mean error**: the [error](../reference/glossary.md) of the result, the largest of all replicas.
+- **max error**, **mean error**: the maximum and the mean [error](../reference/glossary.md) of the result, each of the
+  replica where it is largest.
 
 [The built-in suite](../explanation/kernels.md) explains the variants."""
 

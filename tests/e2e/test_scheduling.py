@@ -214,7 +214,7 @@ def test_the_printed_files_can_be_written_to_a_folder(nights, kind, files):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--at", "25:00", "'25:00' is no time of day; write 02:00"),
+        ("--at", "25:00", "'25:00' is no time of day; write hours and minutes, such as 02:00"),
         ("--timezone", "Berlin", "'Berlin' is no time zone; write one as Europe/Berlin or Etc/UTC"),
         ("--limit", "forever", "'forever' is no duration"),
     ],

@@ -218,15 +218,16 @@ START_SLACK = 8.0
 def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
     """Return the alerts of one series, in the order in which they were raised.
 
-    Each run is judged by itself and the earlier runs, so later runs never change an alert. The first ``LEARNING``
-    measured runs of a segment raise nothing. A single run raises nothing either: a change needs two runs.
+    Each run is judged from its own value and the values of earlier runs, so later runs never change an alert. The
+    first ``LEARNING`` measured runs of a segment raise nothing. A single run raises nothing either: a change
+    needs two runs.
 
     Args:
         values: one value a run, in any unit, shape (runs,); NaN if the series was not measured. Lower is better.
-        segments: an id a run, shape (runs,): the series starts anew where the id changes.
+        segments: one id per run, shape (runs,). The series starts anew where the id changes.
 
     Raises:
-        ValueError: an infinite value, or arrays of other shapes.
+        ValueError: a value is infinite, or an array does not have the shape (runs,).
 
     Source:
         See ``window_scores``; for judging runs one by one at a known rate of false alerts: E. S. Page (1954),
@@ -246,7 +247,7 @@ def detect_changes_in_each(matrix: ArrayLike, segments: ArrayLike | None = None)
         segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
 
     Raises:
-        ValueError: an infinite value, or arrays of other shapes.
+        ValueError: a value is infinite, or an array does not have the shape (runs,).
     """
     return _detect(_as_matrix(matrix), segments, lambda _, scores: scores >= MIN_SCORE)
 
@@ -268,7 +269,7 @@ def detect_changes_together(
         The alerts of each series, in the order in which they were raised.
 
     Raises:
-        ValueError: an infinite value, or arrays of other shapes.
+        ValueError: a value is infinite, or an array does not have the shape (runs,).
     """
     many = _as_matrix(matrix)
     if groups is not None and len(groups) != len(many):

@@ -243,7 +243,7 @@ class RootCauses:
         return ", ".join(changes) or f"GPU {suspect.series.device}"
 
     def _known_of(self, suspect: Suspect) -> str:
-        """Return the root cause of the standing finding that holds a suspect; empty without one."""
+        """Return the root cause of the standing finding that a suspect's series is in; empty without such a finding."""
         cause = suspect.judgement.cause
         causes = [cause, Cause.UNCONFIRMED] if cause in CODE else [cause]
         known = (self._known.get((suspect.series, suspect.direction, cause)) for cause in causes)

@@ -87,7 +87,7 @@ class NightLog:
         self._file.close()
 
     def _show(self, _: Any, level: str, event: Event) -> Event:
-        """Show a line as a sentence, on its way to the file."""
+        """Show an event to the user as a sentence, and return it unchanged for the file."""
         if LEVELS[level] >= LEVELS["info"]:
             severity = f"{level}: " if LEVELS[level] > LEVELS["info"] else ""
             cure = f"\n  cure: {event['cure']}" if event.get("cure") else ""
