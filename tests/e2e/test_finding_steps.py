@@ -218,3 +218,20 @@ def test_unchanged_code_that_is_slower_for_two_nights_is_a_finding_of_its_gpu(ni
     nights.times[nights.binary()] = seconds(1)
     (message,) = nights.night(code=0)
     assert message["title"] == "scale/beta is back"
+
+
+def test_unchanged_code_that_slows_down_twice_is_two_messages(nights):
+    nights.commit("begin", "one", seconds(1))
+    nights.night(code=0)
+    nights.times[nights.binary()] = seconds(1.1)
+    assert nights.night(code=0) == []
+    (first,) = nights.night(code=0)
+    nights.times[nights.binary()] = seconds(1.5)
+    assert nights.night(code=0) == []
+    (second,) = nights.night(code=0)
+    assert "Finding 1 (new): environment, GPU FAKE-0" in first["message"]
+    assert "Finding 1 (moved again): environment, GPU FAKE-0" in second["message"]
+    assert nights.night(code=0) == []
+    nights.times[nights.binary()] = seconds(1)
+    (message,) = nights.night(code=0)
+    assert message["title"] == "scale/beta is back"

@@ -90,11 +90,16 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
         *answers.confirmed(again=False),
         *without_recoveries(store, run, lasting, recovered),
     ]
-    unanswered_steps = answers.unconfirmed(step for step in steps.moved if step.judgement.cause in TO_CONFIRM)
+    together = {step.series for step in steps.together}
+    other_code = answers.unconfirmed(step for step in steps.moved if step.judgement.cause in TO_CONFIRM)
+    same_code = answers.unconfirmed(
+        step for step in steps.moved if step.judgement.cause not in TO_CONFIRM and step.series not in together
+    )
     further = [
         *steps.together,
         *answers.confirmed(again=True),
-        *map(answers.explained, agreed(store, run, unanswered_steps, threshold=threshold)),
+        *map(answers.explained, agreed(store, run, other_code, threshold=threshold)),
+        *unchanged_code_agreed(store, run, same_code, threshold=threshold),
     ]
     return store.findings.update(
         run,
