@@ -76,4 +76,5 @@ def test_a_checkout_on_the_path_without_an_installation_is_named(monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", missing)
     monkeypatch.setattr(metadata, "distribution", missing)
+    monkeypatch.setattr(installation, "_PACKAGE", ROOT / "perfsvc")  # the tests may run an installed copy
     assert install_command("plot") == f"{PIP} -e '{ROOT}[plot]'"

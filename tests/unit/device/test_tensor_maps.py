@@ -90,7 +90,7 @@ def test_a_device_without_tensor_maps_skips_the_case(resolved):
 
 def test_rows_unfit_for_tensor_maps_skip_the_case(resolved):
     spec = resolved('tensor_map("H", box=(8, 8))', 'scratch={"H": scratch("float16", lambda n: (n, n + 4))}')
-    assert unmet(spec, GPU) == "a tensor map requires rows of a multiple of 16 bytes: those of 'H' have 136"
+    assert unmet(spec, GPU) == "a tensor map requires rows of a multiple of 16 bytes: a row of 'H' has 136"
     assert unmet(spec, CPU) == "requires sm_90: this is the CPU device"
 
 

@@ -75,7 +75,7 @@ def test_equal_devices_are_called_changed_no_more_often_than_alpha() -> None:
 
 
 def test_a_single_device_shows_no_spread() -> None:
-    with pytest.raises(ValueError, match="two of them on, not from 1"):
+    with pytest.raises(ValueError, match="at least two devices, not 1"):
         compared([[[1.0]]], [[1.0]])
 
 
