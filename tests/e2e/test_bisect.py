@@ -276,7 +276,7 @@ def test_the_first_of_two_steps_is_named_with_its_share(history):
     found = history.bisect(good="HEAD~3", code=1)
     assert subjects(found) == ["b"]
     assert found["proof"]["ratio"] == pytest.approx(1.05, rel=1e-6)
-    assert "look for the rest" in found["reason"]
+    assert "bisect again for the rest" in found["reason"]
 
 
 def test_a_change_in_many_small_steps_blames_no_single_commit(history):
