@@ -12,14 +12,14 @@ _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Make a run the baseline of its selected series that have a right result; return how many were pinned."""
+    """Make a run the baseline of its selected series with a correct result; return how many were pinned."""
     require_judged(store, run)
     levels = store.series.levels(run)
-    right = [
+    correct = [
         series for series, level in levels.items() if level.status is Status.OK and series.metric not in _NEVER_PINNED
     ]
-    selected = selection.filter(series.case for series in right)
-    chosen = [series for series in right if series.case in selected]
+    selected = selection.filter(series.case for series in correct)
+    chosen = [series for series in correct if series.case in selected]
     if not chosen:
         raise UsageError(
             f"run {run} has no right result of a selected case", cure=f"see what it has: perfsvc report {run} --summary"

@@ -57,9 +57,9 @@ def toolkit(device: DeviceInfo) -> str:
 def checkup(
     database: str | None, targets: Mapping[str, str] = MappingProxyType({}), heartbeat: str = ""
 ) -> list[CheckRow]:
-    """Check everything that perfsvc uses. Raises nothing: an error becomes a row.
+    """Check everything that perfsvc uses, and return a row for each check. Raises nothing: an error becomes a row.
 
-    What only a GPU needs is required if there is an NVIDIA driver, and optional otherwise.
+    Tools for GPUs are required if there is an NVIDIA driver, and optional otherwise.
 
     Args:
         database: the database to check, as a path or URL; None to skip it.
@@ -92,6 +92,7 @@ def checkup(
 
 
 def _rows(name: str, find_rows: Callable[[], Iterator[CheckRow]]) -> Iterator[CheckRow]:
+    """Yield the rows that a check finds; if the check raises an exception, a row with the error and its cure."""
     try:
         yield from find_rows()
     except PerfsvcError as error:
@@ -109,6 +110,7 @@ def _python() -> Iterator[CheckRow]:
 
 
 def _packages() -> Iterator[CheckRow]:
+    """Check that the packages that perfsvc requires are installed, and list their versions."""
     versions = installation.versions(installation.REQUIRED)
     missing = [package for package in installation.REQUIRED if package not in versions]
     if missing:
@@ -138,6 +140,7 @@ def _driver(*, present: bool) -> Iterator[CheckRow]:
 
 
 def _nvml() -> Iterator[CheckRow]:
+    """Check NVML, which reports the driver and the state of a GPU; it is optional."""
     if version := telemetry.driver_version():
         yield CheckRow("NVML", ok=True, found=f"answers for driver {version}")
     elif installed := installation.version("nvidia-ml-py"):
@@ -231,6 +234,7 @@ def _ncu() -> Iterator[CheckRow]:
 
 
 def _git() -> Iterator[CheckRow]:
+    """Check that git is installed; without it, runs do not know the commit that they measured."""
     path = shutil.which("git")
     if path is None:
         cure = "install git, so that runs remember the commit they measured"
@@ -246,7 +250,10 @@ def _cache() -> Iterator[CheckRow]:
 
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
-    """Check Apprise, which sends messages, and that each target has an address; a night without news needs neither."""
+    """Check that Apprise is installed, which sends messages, and that each target has an address.
+
+    Apprise is required only if there are targets.
+    """
     if version := installation.version("apprise"):
         yield CheckRow("messages", ok=True, found=f"apprise {version}")
     else:
@@ -259,7 +266,10 @@ def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
 
 
 def _heartbeat(variable: str) -> Iterator[CheckRow]:
-    """Check that the heartbeat has a URL; no row without a heartbeat. A night without it works, but is not watched."""
+    """Check that the variable of the heartbeat holds a URL; no row if no heartbeat is configured.
+
+    A missing URL is no fault: nights run without it, but no monitor watches them.
+    """
     if variable:
         is_set = bool(os.environ.get(variable, "").strip())
         found = f"the environment variable {variable} is {'set' if is_set else 'not set'}"
@@ -277,6 +287,7 @@ def _pages() -> Iterator[CheckRow]:
 
 
 def _database(database: str) -> Iterator[CheckRow]:
+    """Check the schema of the database; a database that does not exist yet is no fault."""
     from perfsvc.store import Store
     from perfsvc.store.schema.engine import file_of, resolve
 

@@ -21,7 +21,7 @@ class Changed:
     Attributes:
         cases: the ids of the cases; empty for the whole run.
         findings: the findings that it resolved or reopened.
-        judged_again: the later runs that got new verdicts, because they were compared with the data before, or are now.
+        judged_again: the later runs that got new verdicts, because the change gave some of their series new baselines.
         deleted_findings: the findings that were deleted with their only run.
     """
 
@@ -84,17 +84,18 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
     for text in cases:
         named = {case for case in measured if case.id == text} or Selection((text,)).filter(measured)
         if not named:
-            known = wording.some(sorted(case.id for case in measured))
-            raise NotMeasuredError(f"run {run} did not measure {text}", cure=f"it measured {known or 'nothing'}")
+            listed = wording.some(sorted(case.id for case in measured))
+            raise NotMeasuredError(f"run {run} did not measure {text}", cure=f"it measured {listed or 'nothing'}")
         chosen |= named
     return chosen
 
 
 @contextmanager
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
-    """Judge again, oldest first, the later runs whose baselines the block changes; yield a list for their numbers.
+    """Judge later runs again, oldest first, if the block changes the baselines of their series.
 
-    Without this, a level that an excluded run set would live on in later verdicts.
+    Otherwise later verdicts would still compare with the data that was excluded. Yields a list, which holds the numbers
+    of the runs that were judged again once the block has ended.
     """
     later = [
         row.id
@@ -107,35 +108,38 @@ def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> 
     for number in later:
         stored = {judgement.series: judgement for judgement in store.verdicts.of_run(number)}
         after = _compared_with(store, number)
-        moved = {
+        rebased = {
             series
             for series in before[number] | after
             if before[number].get(series) != after.get(series) and _was_used(stored, series, before[number])
         }
-        if not stored or not moved:
+        if not stored or not rebased:
             continue
         fresh = {judgement.series: judgement for judgement in judge_run(store, number, threshold=threshold)}
-        judgements = [
-            judgement
-            for series in stored | fresh
-            if (judgement := (fresh if _is_one_of(series, moved) else stored).get(series))
-        ]
+        judgements = []
+        for series in stored | fresh:
+            source = fresh if _has_new_baseline(series, rebased) else stored
+            if series in source:
+                judgements.append(source[series])
         if judgements != list(stored.values()):
             store.verdicts.put(number, judgements)
             changed.append(number)
 
 
 def _compared_with(store: Store, run: int) -> dict[Series, int]:
-    """Return the run that each series of a run is compared with, also for series that the run should have."""
+    """Return the baseline run of each series of a run, and of each series that the run should have but lacks."""
     series = [judgement.series for judgement in store.verdicts.of_run(run) if judgement.verdict is not Verdict.MISSING]
     return store.baselines.expected(run) | store.baselines.get(series, run)
 
 
 def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
-    """Return whether a stored verdict on a series used its baseline, and not a pin or a run that a person named."""
+    """Return False if a stored verdict on a series used another run than its baseline, such as one that a user named.
+
+    Return True if there is no stored verdict.
+    """
     return series not in stored or stored[series].baseline_run == baselines.get(series)
 
 
-def _is_one_of(series: Series, moved: Collection[Series]) -> bool:
-    """Return whether a series, or the time that the series explains, has another baseline now."""
-    return series in moved or replace(series, metric=TIME) in moved
+def _has_new_baseline(series: Series, rebased: Collection[Series]) -> bool:
+    """Return whether a series, or the time of the same case, is among the series that got a new baseline."""
+    return series in rebased or replace(series, metric=TIME) in rebased

@@ -1,7 +1,7 @@
 """Git: revisions, worktrees of other commits, and the history between two commits.
 
-Reading a history takes as long as it takes: more than a minute for a large repository. If git cannot read it, that is
-an error, because an empty answer would be taken for a real one.
+Functions that read a history have no time limit, because a large repository may take minutes. They raise an error if
+git fails, because the caller would take an empty history for the real one.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ _FATAL = "fatal: "
 def git(folder: Path, *arguments: str) -> str | None:
     """Return a git command's stripped output; None if it fails or git is missing."""
     try:
-        done = run_git(folder, *arguments, limit_s=LIMIT_S)
+        completed = run_git(folder, *arguments, limit_s=LIMIT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def run_git(
-    folder: Path, *arguments: str, typed: str | None = None, limit_s: float | None = None
+    folder: Path, *arguments: str, stdin: str | None = None, limit_s: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a git command in a folder, without the repository's hooks, which are meant for people's commands.
+    """Run a git command in a folder, with the repository's hooks disabled, and return its exit code and output.
 
-    ``typed`` goes to the command's stdin.
+    ``stdin`` is the text that the command reads from its standard input.
 
     Raises:
         OSError: git is missing.
@@ -51,7 +51,7 @@ def run_git(
     return subprocess.run(
         ["git", "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
         env={name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT},
-        input=typed,
+        input=stdin,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
@@ -118,9 +118,10 @@ def move_to(tree: Worktree, commit: str) -> Worktree:
 
 
 def _checkout(folder: Path, commit: str, *arguments: str) -> None:
-    done = run_git(folder, *arguments)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"git ended with {done.returncode}"]
+    """Run a git command that checks out a commit; raise ``UsageError`` if it fails."""
+    completed = run_git(folder, *arguments)
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines() or [f"git ended with {completed.returncode}"]
         raise UsageError(f"{commit[:10]} cannot be checked out: {lines[-1]}", cure="fix what git reports")
 
 
@@ -146,20 +147,22 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     oldest, newest = commit_of(folder, good), commit_of(folder, bad)
     if oldest == newest:
         raise UsageError(f"{good} and {bad} are the same commit, {oldest[:10]}", cure="name two commits")
-    if not _descends(folder, newest, of=oldest):
+    if not _descends(folder, newest, ancestor=oldest):
         raise UsageError(f"{good} is no ancestor of {bad}", cure=_unrelated_cure(folder, oldest, newest))
     between = _log(folder, "--ancestry-path", "--topo-order", "--reverse", f"{oldest}..{newest}")
     return (*_log(folder, "--no-walk", oldest), *between)
 
 
 def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tuple[Commit, ...], int]:
-    """Return the newest commits up to ``last``, newest first, and their total number; none if git fails.
+    """Return the newest commits between ``after`` and ``last``, newest first, and how many there are in all.
+
+    Returns no commits and 0 if git fails.
 
     Args:
         folder: any folder of the repository; it may be missing.
         after: the hash of a commit that is left out with all its ancestors; empty to return only ``last``.
         last: the hash of the newest commit.
-        most: return at most this many.
+        most: the largest number of commits to return.
     """
     revisions = f"{after}..{last}" if after else last
     limit = most if after else 1
@@ -184,8 +187,8 @@ def objects(folder: Path, commits: Iterable[str], paths: Sequence[str]) -> dict[
         InfrastructureError: git is missing, or cannot read the commits.
     """
     wanted = [(commit, path) for commit in dict.fromkeys(commits) for path in paths]
-    typed = "".join(f"{commit}:{path}\n" for commit, path in wanted)
-    printed = _printed(folder, "cat-file", "--batch-check=%(objectname)", typed=typed)
+    stdin = "".join(f"{commit}:{path}\n" for commit, path in wanted)
+    printed = _printed(folder, "cat-file", "--batch-check=%(objectname)", stdin=stdin)
     lines = printed.split("\n") if wanted else ()
     names: dict[str, tuple[str, ...]] = {}
     for (commit, _), line in zip(wanted, lines, strict=True):
@@ -208,10 +211,11 @@ def changed(folder: Path, before: str, after: str, paths: Collection[str]) -> tu
 
 
 def _require_repository(folder: Path) -> None:
-    done = _run(folder, "rev-parse", "--git-dir")
-    if done.returncode:
+    """Raise ``UsageError`` if a folder is in no git repository."""
+    completed = _run(folder, "rev-parse", "--git-dir")
+    if completed.returncode:
         raise UsageError(
-            f"{folder} is in no git repository that can be read: {_failure(done)}",
+            f"{folder} is in no git repository that can be read: {_failure(completed)}",
             cure="name the suite's folder in its repository: --suite FOLDER",
         )
 
@@ -226,9 +230,9 @@ def _commit(name: str, parents: str, author: str, seconds: str, subject: str) ->
 
 
 def _moment(seconds: str) -> datetime:
-    """Return a commit's date from its seconds since 1970; an impossible date becomes the start of 1970, as in git.
+    """Return a commit's date from its seconds since 1970, in UTC; an impossible date becomes the start of 1970.
 
-    Time zones are ignored: git passes on whatever the commit contains, such as +051800, which is no time zone.
+    The commit's time zone is not read: git prints it as stored, even if it is impossible, such as +051800.
     """
     try:
         return datetime.fromtimestamp(int(seconds), UTC)
@@ -236,44 +240,46 @@ def _moment(seconds: str) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def _descends(folder: Path, commit: str, *, of: str) -> bool:
-    done = _run(folder, "merge-base", "--is-ancestor", of, commit)
-    if done.returncode not in (0, _NO):
-        raise _unreadable(folder, done)
-    return done.returncode == 0
+def _descends(folder: Path, commit: str, *, ancestor: str) -> bool:
+    """Return whether a commit descends from ``ancestor``."""
+    completed = _run(folder, "merge-base", "--is-ancestor", ancestor, commit)
+    if completed.returncode not in (0, _NO):
+        raise _unreadable(folder, completed)
+    return completed.returncode == 0
 
 
-def _printed(folder: Path, *arguments: str, typed: str | None = None) -> str:
+def _printed(folder: Path, *arguments: str, stdin: str | None = None) -> str:
     """Return what git prints, stripped, without a time limit; raise ``InfrastructureError`` if it fails."""
-    done = _run(folder, *arguments, typed=typed)
-    if done.returncode:
-        raise _unreadable(folder, done)
-    return done.stdout.strip()
+    completed = _run(folder, *arguments, stdin=stdin)
+    if completed.returncode:
+        raise _unreadable(folder, completed)
+    return completed.stdout.strip()
 
 
-def _run(folder: Path, *arguments: str, typed: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     try:
-        return run_git(folder, *arguments, typed=typed)
+        return run_git(folder, *arguments, stdin=stdin)
     except OSError as error:
         raise InfrastructureError(f"git cannot be started: {error.strerror}", cure="install git") from error
 
 
-def _unreadable(folder: Path, done: subprocess.CompletedProcess[str]) -> InfrastructureError:
+def _unreadable(folder: Path, completed: subprocess.CompletedProcess[str]) -> InfrastructureError:
     return InfrastructureError(
-        f"git cannot read the history of {folder}: {_failure(done)}",
+        f"git cannot read the history of {folder}: {_failure(completed)}",
         cure="run git fsck; a partial clone must reach its remote",
     )
 
 
-def _failure(done: subprocess.CompletedProcess[str]) -> str:
-    lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+def _failure(completed: subprocess.CompletedProcess[str]) -> str:
+    """Return why a git command failed: its first line with ``fatal:``, else the first line of its error output."""
+    lines = completed.stderr.strip().splitlines() or [f"it ended with {completed.returncode}"]
     fatal = [line for line in lines if line.startswith(_FATAL)]
     return (fatal or lines)[0].removeprefix(_FATAL)
 
 
 def _unrelated_cure(folder: Path, good: str, bad: str) -> str:
     """Return the cure to show when the good commit is no ancestor of the bad one."""
-    if _descends(folder, good, of=bad):
+    if _descends(folder, good, ancestor=bad):
         return "they are the wrong way round: --good names the earlier one"
     shared = git(folder, "merge-base", good, bad)
     if shared is None:

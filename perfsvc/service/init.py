@@ -27,13 +27,16 @@ _HEAD = f"""\
 
 
 def suite_in(folder: Path) -> Path | None:
-    """Return the subfolder that holds benchmark files, relative to ``folder``: a usual name first; None without one."""
+    """Return the suite's folder relative to ``folder``; None if there is no benchmark file.
+
+    A subfolder with a usual name comes first, then any other subfolder, then ``folder`` itself.
+    """
     for name in SUITES:
         if (folder / name).is_dir() and any((folder / name).glob("**/bench.py")):
             return Path(name)
-    here = sorted({path.relative_to(folder).parts[0] for path in folder.glob("*/*/bench.py")})
-    if here:
-        return Path(here[0])
+    subfolders = sorted({path.relative_to(folder).parts[0] for path in folder.glob("*/*/bench.py")})
+    if subfolders:
+        return Path(subfolders[0])
     return Path() if any(folder.glob("*/bench.py")) else None
 
 
@@ -76,12 +79,15 @@ def write(path: Path, suite: Path | None, *, force: bool) -> None:
 
 
 def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:
+    """Yield the lines of keys: each is commented out with its default, except ``suite`` if a suite is given."""
     for key in keys:
         if key.dotted in ARRAYS:
             continue
         yield from ("", *_comment(key.meaning))
-        named = key.dotted == "suite" and suite is not None
-        yield f"{'' if named else '# '}{key.name} = {toml(suite) if named else key.written(key.default)}"
+        if key.dotted == "suite" and suite is not None:
+            yield f"{key.name} = {toml(suite)}"
+        else:
+            yield f"# {key.name} = {key.written(key.default)}"
 
 
 def _arrays() -> Iterator[str]:

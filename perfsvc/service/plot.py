@@ -35,10 +35,10 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
     measured = list(dict.fromkeys(summary["device"]))
     if device is None and len(measured) > 1:
         raise UsageError(f"run {number} measured on several devices", cure=f"--device {' or --device '.join(measured)}")
-    here = summary[summary["device"].isin(measured if device is None else [device])]
-    records = here.to_dict("records")
+    on_device = summary[summary["device"].isin(measured if device is None else [device])]
+    records = on_device.to_dict("records")
     selected = selection.filter(map(_case, records))
-    drawn = panels(here.loc[[_case(record) in selected for record in records]])
+    drawn = panels(on_device.loc[[_case(record) in selected for record in records]])
     if not drawn:
         where = f" on {device}" if device else ""
         raise NotMeasuredError(

@@ -34,13 +34,13 @@ def stored_report(store: Store, run: int) -> RunReport:
 
 
 def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]) -> str:
-    """Return why the confirmed changes of a run raised no finding; empty if that needs no reason."""
+    """Return why the confirmed changes of a run with uncommitted changes raised no finding; empty for other runs."""
     confirmed = any(confirmation.confirmed for confirmation in confirmations)
     return NO_FINDING if confirmed and store.runs.get(run).provenance.dirty else ""
 
 
 def case_named(store: Store, text: str) -> str:
-    """Return the id of the stored case that the user names: by its id, or by a glob or text that fits no other case.
+    """Return the id of the stored case that the user names by its id, by a glob, or by a part of its id.
 
     Raises:
         NotMeasuredError: no measured case matches.
@@ -51,23 +51,28 @@ def case_named(store: Store, text: str) -> str:
         return text
     cases = {case.id: case for case in names.values()}
     try:
-        found = sorted(case.id for case in Selection((text,)).filter(cases.values()))
-    except UsageError:  # no glob, but perhaps a part of a name
-        found = []
-    found = found or sorted(name for name in cases if text in name)
-    if not found:
+        matches = sorted(case.id for case in Selection((text,)).filter(cases.values()))
+    except UsageError:  # the text matches nothing as a glob, but may be a part of an id
+        matches = []
+    matches = matches or sorted(name for name in cases if text in name)
+    if not matches:
         near = get_close_matches(text, [*cases, *{case.benchmark for case in cases.values()}], n=3)
         cure = f"did you mean {' or '.join(near)}?" if near else "see what was measured: perfsvc report --summary"
         raise NotMeasuredError(f"{text} was never measured", cure=cure)
-    if len(found) > 1:
-        listed = "".join(f"\n    {name}" for name in found[:MOST_CANDIDATES])
-        more = f"\n    and {len(found) - MOST_CANDIDATES} more" if len(found) > MOST_CANDIDATES else ""
-        raise UsageError(f"{text!r} stands for {len(found)} cases", cure=f"name one of them:{listed}{more}")
-    return found[0]
+    if len(matches) > 1:
+        listed = "".join(f"\n    {name}" for name in matches[:MOST_CANDIDATES])
+        more = f"\n    and {len(matches) - MOST_CANDIDATES} more" if len(matches) > MOST_CANDIDATES else ""
+        raise UsageError(f"{text!r} stands for {len(matches)} cases", cure=f"name one of them:{listed}{more}")
+    return matches[0]
 
 
 def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
-    """Return the results of a case in every run, oldest first, under all of its names, on one device or on all.
+    """Return the results of a case in every run, oldest first. Results under former names of the case are included.
+
+    Args:
+        store: the database.
+        case: the id of the case.
+        device: the UUID of a device; None for all devices.
 
     Raises:
         NotMeasuredError: the case is unknown, or was never measured on the device.
@@ -78,15 +83,18 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     }
     rows = [_row(run, explanations.get((run.device, run.run), "")) for run in store.series.case_history(case, device)]
     if device and not rows:
-        known = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
-        raise NotMeasuredError(f"{case} was never measured on {device}", cure=f"name a device that has it: {known}")
-    newest = {(row.device, row.cache): place for place, row in enumerate(rows)}
-    for place in newest.values():
-        rows[place] = replace(rows[place], details=_details(store, rows[place]))
+        measured_on = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
+        cure = f"name a device that has it: {measured_on}"
+        raise NotMeasuredError(f"{case} was never measured on {device}", cure=cure)
+    # The dict keeps the position of the last, and so newest, row of each device and cache state.
+    newest = {(row.device, row.cache): position for position, row in enumerate(rows)}
+    for position in newest.values():
+        rows[position] = replace(rows[position], details=_details(store, rows[position]))
     return rows
 
 
 def _row(run: CaseInRun, why: str) -> HistoryRow:
+    """Return the row of a case's history for one run; ``why`` explains a regression in this run."""
     level = judge.level_of(run.times) if run.times else None
     return HistoryRow(
         run=run.run,
@@ -117,7 +125,7 @@ def _center(values: Sequence[float]) -> float:
 
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
-    """Return the details, beyond the time, that a row's run stored about the row's case."""
+    """Return what the store holds about a row's case in the row's run, beyond its time."""
     summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
     matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[matches].to_dict("records")[0])

@@ -1,4 +1,4 @@
-"""Remove what is older than the settings keep it and not needed any more."""
+"""Remove stored data that is older than the settings allow and no longer needed."""
 
 import contextlib
 import platform
@@ -81,9 +81,8 @@ def prune(
 ) -> Pruned:
     """Remove stored data that is too old and no longer needed; a second call with the same arguments changes nothing.
 
-    Verdicts, alerts and findings of later runs are the same as without pruning. So these stay, however old they are:
-    what the store needs (``perfsvc.store.retention``), the baseline runs of the present suspects, and the code of the
-    newest runs.
+    Pruning does not change the verdicts, alerts and findings of later runs. It therefore keeps, at any age, the data
+    that ``perfsvc.store.retention`` lists, the baseline runs of the current suspects, and the code of the newest runs.
 
     Args:
         store: the database.
@@ -103,10 +102,10 @@ def prune(
         removed_nights = store.retention.nights(before, dry_run=dry_run)
     samples = Removed()
     if before := _before(now, retention.samples):
-        samples = some = store.retention.samples(before, keep, dry_run=dry_run)
-        while some.count >= stored.MOST and not dry_run:
-            some = store.retention.samples(before, keep, dry_run=dry_run)
-            samples += some
+        samples = batch = store.retention.samples(before, keep, dry_run=dry_run)
+        while batch.count >= stored.MOST and not dry_run:  # one call prunes at most stored.MOST measurements
+            batch = store.retention.samples(before, keep, dry_run=dry_run)
+            samples += batch
     code = store.retention.code(
         binaries=_before(now, retention.binaries),
         profiles=_before(now, retention.profiles),
@@ -118,8 +117,9 @@ def prune(
     files = Removed()
     if nights and (before := _before(now, retention.nights)):
         stored_nights = {night.id for night in store.nights.list()}
-        past = range(max(stored_nights, default=0) + 1)
-        files = _remove_folders(nights, before, past, stored_nights - set(removed_nights), dry_run=dry_run)
+        night_numbers = range(max(stored_nights, default=0) + 1)
+        kept_nights = stored_nights - set(removed_nights)
+        files = _remove_folders(nights, before, night_numbers, kept_nights, dry_run=dry_run)
     return Pruned(samples, code, tuple(removed_nights), files)
 
 
@@ -148,16 +148,18 @@ def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
             yield resolve(against, store, suite).id
 
 
-def _remove_folders(folder: Path, before: datetime, past: range, kept: Collection[int], *, dry_run: bool) -> Removed:
-    """Remove the old folders of nights that were removed from the store: ``FOLDER/17``.
+def _remove_folders(
+    folder: Path, before: datetime, night_numbers: range, kept: Collection[int], *, dry_run: bool
+) -> Removed:
+    """Remove the folders (``FOLDER/17``) of nights that are not ``kept``, if last changed before a time.
 
-    A folder whose number is higher than that of any night (``FOLDER/2024``, a year) is no night's folder and stays.
+    A folder with a higher number than any night (``FOLDER/2024``, a year) belongs to no night and stays.
     """
     removed = Removed()
     for night in sorted(folder.glob("[0-9]*")) if folder.is_dir() else ():
         if night.is_symlink() or not night.is_dir() or not night.name.isdecimal():
             continue
-        if int(night.name) not in past or int(night.name) in kept:
+        if int(night.name) not in night_numbers or int(night.name) in kept:
             continue
         if datetime.fromtimestamp(night.stat().st_mtime, UTC) >= before:
             continue

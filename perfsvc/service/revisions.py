@@ -53,13 +53,13 @@ def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) ->
     if not runs:
         raise NotMeasuredError(
             f"{text} ({commit[:10]}) was never measured",
-            cure=f"measure it: {_measuring(commit, store.location, folder)}",
+            cure=f"measure it: {_measure_command(commit, store.location, folder)}",
         )
     return runs[0], _why(runs)
 
 
 def _why(runs: Sequence[RunRow]) -> str:
-    """Return why the first of several runs of a revision is taken, and not the newest one; empty for a single run."""
+    """Return why the first of a revision's runs is chosen rather than the newest; empty if it is the only run."""
     chosen, newest = runs[0], max(runs, key=attrgetter("id"))
     if chosen is newest:
         return f"the newest of its {len(runs)} runs" if len(runs) > 1 else ""
@@ -87,6 +87,7 @@ def require_judged(store: Store, run: int) -> None:
 
 
 def _not_valid(text: str, folder: Path) -> UsageError:
+    """Return the error for a text that names no run; its cure depends on whether the folder is in a repository."""
     if git(folder, "rev-parse", "--git-dir"):
         return UsageError(
             f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
@@ -98,13 +99,14 @@ def _not_valid(text: str, folder: Path) -> UsageError:
 
 
 def _newest(back: int, text: str, store: Store) -> RunRow:
+    """Return the newest run for ``back`` 0, the one before for 1, and so on; ``text`` is shown in the error."""
     run = store.runs.newest(back)
     if run is None:
         raise NotMeasuredError(f"{text}: the database does not hold that many runs", cure="measure: perfsvc run")
     return run
 
 
-def _measuring(commit: str, database: str, folder: Path) -> str:
+def _measure_command(commit: str, database: str, folder: Path) -> str:
     """Return a shell command that checks the suite out at a commit into a temporary worktree and measures it."""
     tree = Path(tempfile.gettempdir()) / f"perfsvc-{commit[:10]}"
     suite = tree / (git(folder, "rev-parse", "--show-prefix") or "")

@@ -69,7 +69,7 @@ def with_absolute_paths(settings: Settings) -> Settings:
 
 
 def restored(stored: Mapping[str, Any], database: str) -> Settings:
-    """Return the settings that a night began with, with the database given here: the stored URL has no password.
+    """Return the settings that a night began with. ``database`` replaces the stored URL, which lacks the password.
 
     Raises:
         UsageError: another version of perfsvc, with other settings, stored them.
@@ -116,14 +116,16 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
     """Resume the newest night of this host.
 
     Raises:
-        UsageError: there is none, it was not stopped before its end, its suite has changed before it was measured, or
-            another version of perfsvc stored its settings.
+        UsageError: there is no night, it was not stopped before its end, its suite has changed before it was measured,
+            or another version of perfsvc stored its settings.
     """
     night = store.nights.unfinished(host)
     if night is None:
         newest = next((night.id for night in store.nights.list() if night.host == host), None)
-        what = f"night {newest} is the newest of this host, and was not stopped before its end"
-        what = "no night was begun on this host" if newest is None else what
+        if newest is None:
+            what = "no night was begun on this host"
+        else:
+            what = f"night {newest} is the newest of this host, and was not stopped before its end"
         raise UsageError(f"{what}: there is none to resume", cure="begin one: perfsvc nightly")
     if LAST_WITH_SUITE not in _ended_stages(night):
         require_same_suite(night, Path(night.suite))
@@ -133,7 +135,7 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
 
 
 def last_stage(night: NightRow) -> str:
-    """Return how far a night got, in words: ``its stage run``."""
+    """Return the last stage that a night has ended, in words: ``its stage run``."""
     ended = _ended_stages(night)
     return f"its stage {ended[-1]}" if ended else "its first moment"
 
@@ -155,7 +157,7 @@ def require_same_suite(night: NightRow, suite: Path) -> None:
 
 
 def suite_digest(suite: Path) -> str:
-    """Return the SHA-256 of all files of a folder with their names, without the files of Python and git.
+    """Return one SHA-256 of the names and contents of a suite's files, without hidden files and ``__pycache__``.
 
     Raises:
         UsageError: a file cannot be read.
@@ -172,6 +174,7 @@ def suite_digest(suite: Path) -> str:
 
 
 def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, without hidden files and ``__pycache__``; links to folders are not followed."""
     for entry in folder.iterdir():
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue

@@ -22,9 +22,9 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 class NightLog:
     """A ``Progress`` that writes every event to the night's file and shows those from ``info`` on. A context manager.
 
-    The file gets one JSON object a line. It is appended to, so that a resumed night continues it: ``at`` (UTC),
-    ``level``, ``event``, ``night``, ``run`` (null before there is a run), and further facts such as ``stage`` and
-    ``cure``. A fault of the file does not end the night: the first line that cannot be written is shown as a warning.
+    The file gets one JSON object a line: ``at`` (UTC), ``level``, ``event``, ``night``, ``run`` (null before there is a
+    run), and further facts such as ``stage`` and ``cure``. A resumed night appends to its file. If the file cannot be
+    written, the night continues without it after one warning.
 
     Args:
         file: the night's file; its folder is made.
@@ -111,7 +111,7 @@ class _Lines:
             self._give_up(error)
 
     def write(self, line: str) -> None:
-        """Append a line in one call, so that threads do not mix theirs, and a kill cuts only the last."""
+        """Append a line in one system call: lines of two threads do not mix, and a kill can cut only the last line."""
         if self._descriptor is None:
             return
         try:

@@ -67,11 +67,13 @@ def nightly(
     servers: ForkServers,
     stopping: Stopping,
 ) -> NightRow:
-    """Execute a night, or the rest of a stopped one, and return its stored row; ``INTERRUPTED`` if it was stopped.
+    """Execute a night, or resume a stopped one, and return its stored row.
+
+    The row's state is ``INTERRUPTED`` if the night was stopped.
 
     Args:
         request: the options.
-        progress: shows what the night's log says.
+        progress: shows the lines of the night's log.
         servers: fork the workers.
         stopping: returns whether to stop: the night then finishes the current case and begins nothing else.
 
@@ -177,13 +179,13 @@ def _exit_code(done: Mapping[str, StageRow]) -> int:
 def _locked(
     store: Store, host: str, wait_s: float, report: Callable[[str], object], stopping: Stopping
 ) -> Iterator[str]:
-    """Hold the lock of a database's nights on this host, and yield a sentence on how it was taken.
+    """Hold a lock that allows one night at a time on this host and database; yield a sentence on how it was taken.
 
-    The lock ends with the process that holds it.
+    The operating system releases the lock when the process ends.
 
     Raises:
-        InfrastructureError: another night held the lock until ``wait_s`` were over or this night was to stop, or there
-            is no file to lock.
+        InfrastructureError: another night still holds the lock after ``wait_s`` seconds, or when ``stopping`` becomes
+            true; or the lock's file cannot be made.
     """
     name = hashlib.sha256(store.identity.encode()).hexdigest()[:16]
     lock = HostLock(f"night-{name}", "two nights from sharing a database")
@@ -205,7 +207,7 @@ def _locked(
 
 
 def _holder(store: Store, host: str, lock: HostLock) -> str:
-    """Return a sentence on the night, or at least the process, that holds the lock."""
+    """Return a sentence that names the night that holds the lock; only its process if the night is not stored."""
     night = store.nights.running(host)
     if night is None:
         pid = lock.holder()

@@ -108,7 +108,7 @@ class Night:
         return scope_of(request.suite, request.selection, request.points)
 
     def devices_here(self) -> expect_service.DevicesHere:
-        """Return the devices that its settings name, without GPUs that earlier nights had and that are gone."""
+        """Return the devices that the night's settings name; GPUs of earlier nights that are gone now are left out."""
         return expect_service.devices_here(self.store, self.row.host, self.scope, self.settings.run.devices)
 
     def devices(self) -> Mapping[str, DeviceInfo]:
@@ -120,18 +120,20 @@ class Night:
 
 
 def lock(night: Night) -> StageResult:
-    """Report how the night's lock was taken; ``nightly`` holds it already."""
+    """Report how the night's lock was taken, before the first stage, by ``nightly``."""
     return StageResult(night.lock)
 
 
 def revision(night: Night) -> StageResult:
     """Store the revision of the suite, and a digest of its files."""
     suite = night.settings.suite
-    found = revision_of(suite)
-    night.store.nights.put_revision(night.number, commit=found.commit, dirty=found.dirty, digest=suite_digest(suite))
-    if not found.commit:
+    current = revision_of(suite)
+    night.store.nights.put_revision(
+        night.number, commit=current.commit, dirty=current.dirty, digest=suite_digest(suite)
+    )
+    if not current.commit:
         return StageResult(f"{suite}, outside any repository")
-    return StageResult(f"{suite} at {found.commit[:10]}" + (", with uncommitted changes" if found.dirty else ""))
+    return StageResult(f"{suite} at {current.commit[:10]}" + (", with uncommitted changes" if current.dirty else ""))
 
 
 def doctor(night: Night) -> StageResult:
@@ -157,7 +159,7 @@ def check(night: Night) -> StageResult:
     if not architectures:
         return StageResult("no device here runs what nvcc makes", skipped=True)
     row, request = night.row, night.request
-    night.store.checks.remove(row.host, row.command_line, row.started)
+    night.store.checks.remove(row.host, row.command_line, row.started)  # a check of this stage before it was killed
     outcome = checks.check(
         CheckRequest(
             night.settings.database,
@@ -250,7 +252,7 @@ def profile(night: Night) -> StageResult:
 
 
 def findings(night: Night) -> StageResult:
-    """Update the findings: raise new ones, resolve those that are over."""
+    """Update the findings from the run's stored verdicts and confirmations; count what changed."""
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
     changes = {
         "raised": updates.raised,
@@ -343,7 +345,7 @@ def _measured(night: Night, resolved: ResolvedRun) -> StageResult:
 
 def _exit_code(night: Night, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
     ignored_series = ignored(night.store.findings.active())
-    return exit_code_of(judgements, confirmations, unheard=ignored_series, failed=_has_failed(night))
+    return exit_code_of(judgements, confirmations, ignored_moves=ignored_series, failed=_has_failed(night))
 
 
 def _has_failed(night: Night) -> bool:

@@ -56,8 +56,8 @@ def measure(
 ) -> Recorder:
     """Measure the cases that a run has not measured yet, and commit each measurement as it arrives.
 
-    The run ends as finished, or as interrupted if ``stopping`` becomes true: the cases under way are then measured to
-    their end, and no other case begins.
+    If ``stopping`` becomes true, the current cases are completed, no other case begins, and the run ends as
+    interrupted. Otherwise it ends as finished.
 
     Raises:
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
@@ -79,7 +79,9 @@ def measure(
 
 
 def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: Recorder) -> Plan:
-    """Return the plan of a run; store the binaries of its cases, and record at once why other cases cannot run.
+    """Store the binaries of a run's cases, and return the plan for measuring them.
+
+    Cases that cannot run are recorded at once, each with the reason, and are not in the plan.
 
     A resumed run keeps its plan and skips the cases that it has already measured.
 
@@ -87,7 +89,7 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
         resolved: the request with its devices and cases.
         binaries: the compiled units.
         store: has the costs of the cases in earlier runs.
-        recorder: takes binaries, failures, and what is over budget.
+        recorder: stores binaries and failures, and collects the cases that are over budget.
     """
     request, targets = resolved.request, resolved.targets
     tasks: list[Task] = []
@@ -120,8 +122,8 @@ def _prepared(
     for spec in target.specs:
         match modules_of(target, spec, binaries):
             case CaseError() as error:
-                known = (target.device.uuid, spec.case, spec.cache, 0) in recorder.measured
-                if not known and _reports_failure(resolved, target.device, spec):
+                is_recorded = (target.device.uuid, spec.case, spec.cache, 0) in recorder.measured
+                if not is_recorded and _reports_failure(resolved, target.device, spec):
                     failed.append(without_samples(spec.case, target.device.uuid, 0, spec.cache, error))
             case modules:
                 prepared.append((spec, modules, task(target.device, spec, modules, how, arrays(spec, resolved.inputs))))
@@ -130,13 +132,16 @@ def _prepared(
 
 
 def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
-    """Return whether this device reports a case that its model cannot run: if cases are spread, only one GPU does."""
+    """Return whether this device reports that it cannot run a case.
+
+    If each case is measured on one GPU of a model only, then one of these GPUs reports it for all.
+    """
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
     return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
-    """Return how cases are sampled on a device: the request's options over the defaults of the kind of device."""
+    """Return how cases are sampled on a device: the request's options, else the defaults of the kind of device."""
     default = default_sampling(device)
     return replace(
         default,
@@ -169,12 +174,12 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
 
 
 def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
-    """Return how to make a case's inputs and references; inputs that ``inputs`` already holds are not made again."""
+    """Return the functions that make a case's inputs and references; arrays that ``inputs`` holds are reused."""
     return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
 
 
 def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
-    """Return the tasks that measure the devices' unknown peaks; if a peak's binary cannot be built, report that."""
+    """Return the tasks that measure each device whose peak is unknown; report a peak kernel that cannot be built."""
     tasks = []
     for target in targets:
         if target.device.uuid in recorder.peaks.peaks:
@@ -202,7 +207,7 @@ def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, r
 
 
 def _remaining_s(request: RunRequest, recorder: Recorder) -> float | None:
-    """Return the seconds that the budget leaves to the busiest device; None if there is no budget."""
+    """Return the seconds of the budget that the busiest device has left; None if the run has no budget."""
     if request.budget_s is None:
         return None
     spent: dict[str, float] = defaultdict(float)

@@ -63,7 +63,7 @@ NOTE = "its work is declared as more than the GPU's memory can move in that time
 
 
 def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
-    """Return the cases that measure a device's peak; none for the CPU device, whose times do not show it."""
+    """Return the cases that measure the peak bandwidth of a device's memory; none for the CPU device."""
     if device.kind == "cpu":
         return ()
     nbytes = _buffer_bytes(device)
@@ -74,13 +74,14 @@ def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
 
 
 def _buffer_bytes(device: DeviceInfo) -> int:
-    """Return the size of a peak's buffer: well beyond the L2 cache, within the memory, and a whole number of tiles."""
+    """Return the size of a buffer that exceeds the L2 cache and fits the memory, as a whole number of tiles."""
     wanted = max(BEYOND_L2 * device.l2_bytes, LEAST_BYTES)
     most = device.memory_bytes // SHARE or UNKNOWN_BYTES
     return max(min(wanted, most) // TILE_BYTES, 1) * TILE_BYTES
 
 
 def _spec(variant: str, entry: str, nbytes: int, target: Array, work: Work) -> CaseSpec:
+    """Return a case whose kernel ``entry`` reads ``nbytes`` and writes to ``target``."""
     source = Array("from", "uint32", (nbytes // 4,))
     launch = Launch(0, entry, (nbytes // TILE_BYTES, 1, 1), (BLOCK, 1, 1), (BufferArg(target.name), BufferArg("from")))
     return CaseSpec(
@@ -124,7 +125,10 @@ class PeakCollector:
         self._rates: dict[str, dict[str, float]] = {uuid: {} for uuid in self._work}
 
     def take(self, measurement: Measurement) -> bool:
-        """Use a measurement if it is of a peak, and return whether it is; a failed one is reported, not raised."""
+        """Collect a measurement of a peak case and return True; return False for any other case.
+
+        A failed peak case is reported, not raised.
+        """
         uuid, case = measurement.device, measurement.case
         work = self._work[uuid].get(case)
         if work is None:
@@ -139,7 +143,7 @@ class PeakCollector:
         return True
 
     def fail(self, device: str, reason: str) -> None:
-        """Report once per device, not once per case, that its peak stays unknown."""
+        """Report that the peak of a device stays unknown, and why; a second failure of the device is not reported."""
         if device in self._failed:
             return
         self._failed.add(device)
@@ -147,9 +151,9 @@ class PeakCollector:
 
 
 def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, peak: Peak | None) -> Doubt | None:
-    """Return a doubt if a case declares more bytes than memory could move in its time, else None.
+    """Return a doubt if a case declares more bytes than the memory can move in its time, else None.
 
-    Only a footprint of several times the L2 cache must come from memory; smaller footprints are never doubted.
+    Buffers that are not much larger than the L2 cache may be read from the cache, so such a case is never doubted.
     """
     if peak is None or not device.l2_bytes:
         return None

@@ -122,7 +122,7 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
 
     Raises:
         UsageError: a selection matches nothing, or the suite is empty.
-        InfrastructureError: no device, or no compiler for one.
+        InfrastructureError: there is no device, or no compiler for a device.
     """
     devices = find(request.devices)
     if "auto" in request.devices and (reason := why_no_gpu()):
@@ -159,15 +159,15 @@ def _targets(
 
 
 def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
-    """Compile every unit once for each compile target, all in parallel."""
+    """Compile every unit once for each compile target, all in parallel; return the binary or the error of each."""
     build_cache = Cache()
     units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
     for target in targets:
         units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
     progress.begin("compiling", sum(len(wanted) for _, wanted in units.values()))
     return {
-        (name, unit): result
-        for name, (toolchain, wanted) in units.items()
+        (compile_target, unit): result
+        for compile_target, (toolchain, wanted) in units.items()
         for unit, result in build.compile_all(
             wanted, toolchain, build_cache, on_done=lambda unit, _: progress.step(unit.source.name)
         ).items()
@@ -214,7 +214,7 @@ def helper_kernels_of(targets: Sequence[Target], binaries: Binaries) -> dict[str
 
 
 def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
-    """Compile only the helper kernels of some devices, by UUID; raises like ``helper_kernels_of``."""
+    """Compile the helper kernels of some devices and return them by UUID; raises like ``helper_kernels_of``."""
     targets = [
         Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
         for device in devices

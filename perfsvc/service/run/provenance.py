@@ -69,7 +69,7 @@ def begin(store: Store, request: RunRequest, *, night: int | None = None) -> Ope
 
 
 def resume(store: Store, run: int) -> OpenRun:
-    """Resume an interrupted run; with the same seed, the remaining cases keep their order.
+    """Resume an interrupted run with its seed, so that the remaining cases keep their order.
 
     Raises:
         NotMeasuredError: there is no such run.
@@ -115,7 +115,7 @@ def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
 
 
 def revision_of(folder: Path) -> Revision:
-    """Return the commit that a folder's files belong to, and whether they differ from it.
+    """Return the commit that a folder is checked out at, its branch, and whether files differ from the commit.
 
     The revision is dirty if anything that could change a binary differs: a changed tracked file anywhere, or an
     untracked file inside the folder. A folder that its repository ignores (an installed suite) has no revision.

@@ -57,10 +57,10 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self, stopping: Stopping) -> Iterator[None]:
-        """Mark the run finished at the end of the block, interrupted on Ctrl-C, failed on any other exception.
+        """Store how the block ended: the run is finished, interrupted (by Ctrl-C), or failed (by another exception).
 
-        The run is also interrupted if ``stopping`` is true at the end. A finished run stores its noise and what was
-        over budget.
+        The run is also interrupted if ``stopping`` returns True at the end. A finished run stores the noise of its
+        cases and the cases that were over budget.
         """
         try:
             yield
@@ -92,7 +92,7 @@ class Recorder:
             self._binaries[task.device, spec.case, spec.cache] = number
 
     def put(self, measurements: Iterable[Measurement]) -> None:
-        """Store measurements in one transaction; measurements of the peak kernels become the device's measured peak."""
+        """Store measurements in one transaction; measurements of peak cases are stored as the peak of their device."""
         entries = []
         for measurement in measurements:
             if self.peaks.take(measurement):
@@ -104,6 +104,7 @@ class Recorder:
             self.measurements += [entry.measurement for entry in entries]
 
     def _entry(self, measurement: Measurement) -> MeasurementEntry:
+        """Return a measurement with everything that the store keeps with it: environment, work, estimate, binary."""
         estimate = judge.estimate(measurement.samples_s) if measurement.samples_s else None
         key = measurement.device, measurement.case, measurement.cache
         spec = self._specs[key]
@@ -118,7 +119,7 @@ class Recorder:
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:
-        """Return the measurement; if its declared work exceeds the measured peak, add a note and keep the doubt."""
+        """Return a measurement, with a note if its declared work exceeds the measured peak; keep such a doubt."""
         device = self._targets[measurement.device].device
         doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
         if not doubt:
@@ -128,6 +129,7 @@ class Recorder:
 
 
 def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
+    """Return the code of a case as the store keeps it: replay record, binaries, benchmark file and sources."""
     return CaseCode(
         task.record,
         modules={module.digest: module.code for module in modules},
@@ -138,25 +140,27 @@ def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
 
 def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
     """Return every file that a case's binaries were compiled from, by path relative to its benchmark file's folder."""
-    home = spec.bench.parent
+    bench_folder = spec.bench.parent
     sources: dict[str, bytes] = {}
     for unit, module in zip(spec.units, modules, strict=True):
         folder = unit.source.parent
-        way = "" if folder == home else os.path.relpath(folder, home)
-        # The names are labels, not paths of this machine.
-        sources |= {os.path.normpath(os.path.join(way, name)): text for name, text in module.sources.items()}  # noqa: PTH118
+        relative = "" if folder == bench_folder else os.path.relpath(folder, bench_folder)
+        for name, text in module.sources.items():
+            label = os.path.normpath(os.path.join(relative, name))  # noqa: PTH118 - a label, not a path of this machine
+            sources[label] = text
     return sources
 
 
 def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:
-    """Return the noise of each case's time, from the replicas that are ok; a case with too few replicas has none.
+    """Return the noise of each case's time, from its successful replicas. Cases with too few replicas are left out.
 
-    Samples are rounded to float32, as the store keeps them, so that a resumed run gets the same noise as any other.
+    Samples are rounded to float32 as in the store, so that a resumed run, which reads samples from the store, gets the
+    same noise.
     """
     samples: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
     for measurement in measurements:
         if measurement.status is Status.OK:
             key = measurement.device, measurement.case, measurement.cache
             samples[key].append(np.asarray(measurement.samples_s, np.float32))
-    noises = {key: judge.noise_of(replicas) for key, replicas in samples.items()}
-    return {key: noise for key, noise in noises.items() if noise.within is not None}
+    noise_of_cases = {key: judge.noise_of(replicas) for key, replicas in samples.items()}
+    return {key: noise for key, noise in noise_of_cases.items() if noise.within is not None}

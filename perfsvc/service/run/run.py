@@ -59,7 +59,7 @@ class RunOutcome:
         bad: the measurements that failed or gave a wrong result.
         judgements: the verdicts.
         confirmations: the confirmations of the suspects that were measured again.
-        unheard: the series and directions of ignored findings, which do not count as regressions.
+        ignored_moves: the series and directions of ignored findings, which do not count as regressions.
     """
 
     run: int
@@ -70,12 +70,14 @@ class RunOutcome:
     bad: tuple[Measurement, ...]
     judgements: tuple[Judgement, ...]
     confirmations: tuple[Confirmation, ...]
-    unheard: AbstractSet[tuple[Series, Direction]] = frozenset()
+    ignored_moves: AbstractSet[tuple[Series, Direction]] = frozenset()
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the command's exit code."""
         failed = bool(self.problems or self.bad)
-        return exit_code_of(self.judgements, self.confirmations, unheard=self.unheard, failed=failed, strict=strict)
+        return exit_code_of(
+            self.judgements, self.confirmations, ignored_moves=self.ignored_moves, failed=failed, strict=strict
+        )
 
 
 def run(request: RunRequest, progress: Progress, servers: ForkServers | None = None) -> RunOutcome:
@@ -109,16 +111,16 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             confirmations = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)
-        unheard = ignored(store.findings.active())
+        ignored_moves = ignored(store.findings.active())
         if request.profile:
             profiling = ProfilerSettings(resolved.devices, helper_kernels, report=progress.report)
             explain_regressed(store, opened.run, profiling, progress)
-    return _outcome(resolved, recorder, judgements, confirmations, unheard)
+    return _outcome(resolved, recorder, judgements, confirmations, ignored_moves)
 
 
 @contextlib.contextmanager
 def _before_measuring() -> Iterator[None]:
-    """Note on an exception that ends the block, such as Ctrl-C, that there is no run and nothing was measured."""
+    """Add a note to any exception of the block, such as Ctrl-C, that nothing was measured and there is no run."""
     try:
         yield
     except BaseException as error:
@@ -131,8 +133,9 @@ def _outcome(
     recorder: Recorder,
     judgements: Sequence[Judgement],
     confirmations: Sequence[Confirmation],
-    unheard: AbstractSet[tuple[Series, Direction]],
+    ignored_moves: AbstractSet[tuple[Series, Direction]],
 ) -> RunOutcome:
+    """Return the outcome of a run; cases over budget are in the order in which the suite lists them."""
     problems, warnings = resolved.suite.split_problems(resolved.request.selection)
     specs = ((target.device.uuid, spec) for target in resolved.targets for spec in target.specs)
     order = {(device, spec.case.id, spec.cache): index for index, (device, spec) in enumerate(specs)}
@@ -146,7 +149,7 @@ def _outcome(
         bad=tuple(measurement for measurement in recorder.measurements if measurement.status in bad),
         judgements=tuple(judgements),
         confirmations=tuple(confirmations),
-        unheard=unheard,
+        ignored_moves=ignored_moves,
     )
 
 
@@ -188,8 +191,9 @@ def confirm_suspects(
 ) -> list[Confirmation]:
     """Measure the suspects of a run again, store the confirmations and return them.
 
-    A suspect that already has a confirmation, or for which the answer of an earlier night still holds, is not measured
-    again. The run's verdicts get the causes that were found. No suspect begins once ``stopping`` is true.
+    A suspect is not measured if the run already has a confirmation of it. If a confirmation of an earlier night still
+    holds, the run gets a copy instead. The run's stored verdicts get the causes that the confirmations found. No
+    suspect begins once ``stopping`` is true.
     """
     suspects = suspects_of(store, run, threshold=settings.threshold)
     carried_over = earlier_answers(store, suspects, settings)
@@ -207,26 +211,26 @@ def exit_code_of(
     judgements: Iterable[Judgement],
     confirmations: Sequence[Confirmation],
     *,
-    unheard: Container[tuple[Series, Direction]],
+    ignored_moves: Container[tuple[Series, Direction]],
     failed: bool,
     strict: bool = False,
 ) -> int:
     """Return the exit code of a judged and confirmed run.
 
-    A suspect that confirmation cleared is no regression; a confirmed suspect is a regression, even if only its history
-    made it a suspect. A change that an ignored finding allows (``unheard``) does not count.
+    A suspect that its confirmation cleared is no regression. A confirmed suspect is a regression, even if its verdict
+    is not one. Moves of series in ignored findings (``ignored_moves``) do not count.
     """
     cleared = {
         confirmation.suspect.series
         for confirmation in confirmations
         if confirmation.cleared and confirmation.suspect.change is not ChangeKind.AGAIN
     }
-    standing = [
-        judgement
-        for judgement in judgements
-        if judgement.series not in cleared
-        and not (judgement.verdict in judge.MOVES and (judgement.series, judge.MOVES[judgement.verdict]) in unheard)
-    ]
+
+    def is_ignored(judgement: Judgement) -> bool:
+        direction = judge.MOVES.get(judgement.verdict)
+        return direction is not None and (judgement.series, direction) in ignored_moves
+
+    standing = [judgement for judgement in judgements if judgement.series not in cleared and not is_ignored(judgement)]
     regressed = [
         replace(confirmation.suspect.judgement, verdict=Verdict.REGRESSION)
         for confirmation in confirmations
