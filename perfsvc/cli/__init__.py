@@ -53,25 +53,25 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module and return the command."""
+        """Import the command's module and return its command; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"perfsvc.cli.{cmd_name}_command").command
         return command
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        """Parse the group's own options; a closed pipe under ``--help`` bypasses click."""
+        """Parse the group's own options; ``past_click`` keeps click from handling a closed pipe under ``--help``."""
         with ending.past_click():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; exceptions that click would handle itself bypass it."""
-        ctx.meta[ARGUMENTS] = tuple(ctx.args)  # click removes them before it calls the group's function
+        """Run the command; ``past_click`` keeps click from turning exceptions into exit codes of its own."""
+        ctx.meta[ARGUMENTS] = tuple(ctx.args)  # kept for cli(): click empties ctx.args before it calls cli()
         with ending.past_click():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
+        """Write the list of commands in ``--help`` without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -103,7 +103,7 @@ def cli(context: click.Context, config: Path | None) -> None:
 
 
 def main() -> NoReturn:
-    """Run the ``perfsvc`` command; every way to end has its message and its exit code."""
+    """Run the ``perfsvc`` command and exit with its exit code; ``ending`` prints the message of an exception."""
     ending.open_streams()
     with ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))

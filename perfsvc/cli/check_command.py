@@ -104,6 +104,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
 
 
 def _request(chosen: CheckOptions) -> "CheckRequest":
+    """Return the request that the options describe; raise ``UsageError`` for options that exclude each other."""
     from perfsvc.service.check.check import ARCHITECTURES, CheckRequest
     from perfsvc.suite import Selection
 

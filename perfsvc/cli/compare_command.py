@@ -70,6 +70,7 @@ def command(
 
 
 def _show(comparison: "RunComparison", output_format: Format) -> None:
+    """Print a comparison in the chosen format."""
     from perfsvc.report.export import comparison_formats
     from perfsvc.report.export.objects import comparison_json
     from perfsvc.report.tables.comparison import comparison_table

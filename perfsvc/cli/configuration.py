@@ -73,7 +73,10 @@ class Configuration:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file and no variable configures anything. This is much cheaper than reading the settings."""
+        """True if there is no perfsvc.toml and no ``PERFSVC_`` variable with a setting.
+
+        The check is much cheaper than reading the settings.
+        """
         if self.path or any(name.startswith("PERFSVC_") and name not in _READ_ELSEWHERE for name in os.environ):
             return False
         try:
@@ -83,22 +86,36 @@ class Configuration:
         return not any(os.path.exists(folder / _NAME) for folder in (here, *here.parents))  # noqa: PTH110 - never fails
 
     def defaults(self, name: str, command: click.Command | None, arguments: Collection[str]) -> dict[str, Any]:
-        """Return the defaults of a command's options for click; ``--help`` shows the built-in defaults."""
+        """Return a command's ``default_map`` for click: the settings that the user made, by option.
+
+        It is empty under ``--help``, which shows the built-in defaults.
+
+        Args:
+            name: the command's name.
+            command: the command; None if there is no such command.
+            arguments: the arguments after the command's name.
+        """
         if name in WITHOUT_FILE or not HELP.isdisjoint(arguments) or self.is_empty:
             return {}
         return {name: self._defaults(command, {**EVERYWHERE, **OF_COMMAND.get(name, {})})}
 
     def _defaults(self, command: click.Command | None, keys: Mapping[str, str]) -> dict[str, Any]:
-        """Return the defaults of a command and of the commands in its group."""
-        commands = command.commands if isinstance(command, click.Group) else {}
+        """Return the defaults of a command, and of each subcommand under the subcommand's name.
+
+        Args:
+            command: the command, or a group of commands.
+            keys: the setting's key by the name of the option's parameter.
+        """
+        subcommands = command.commands if isinstance(command, click.Group) else {}
         own = {option: self._value(key) for option, key in keys.items() if self._is_set(key)}
-        return own | {name: self._defaults(member, keys) for name, member in commands.items()}
+        return own | {name: self._defaults(subcommand, keys) for name, subcommand in subcommands.items()}
 
     def _is_set(self, key: str) -> bool:
-        """Return True if the user set a key, or if the location of perfsvc.toml decides its default."""
+        """Return True if the user set the key, or if the key's default depends on the folder of perfsvc.toml."""
         return self.loaded.given(key) or (key in EVERYWHERE.values() and self.loaded.path is not None)
 
     def _value(self, key: str) -> Any:
+        """Return the setting with a dotted key such as ``run.devices``."""
         value: Any = self.loaded.settings
         for part in key.split("."):
             value = getattr(value, part)
@@ -106,13 +123,13 @@ class Configuration:
 
 
 def current() -> Configuration:
-    """Return the configuration of the running command; without a command, that of the current folder."""
+    """Return the configuration of the running command; if no command runs, a new one for the current folder."""
     context = click.get_current_context(silent=True)
     return (context.find_object(Configuration) if context else None) or Configuration()
 
 
 def thresholds(asked: float | None) -> "Thresholds | float | None":
-    """Return the thresholds to judge with: the rules of the settings, over which ``--threshold`` takes precedence.
+    """Return the thresholds to judge with: ``--threshold``, else the rules in the settings; None for the defaults.
 
     Args:
         asked: the value of ``--threshold``; None without the option.

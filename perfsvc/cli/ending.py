@@ -26,7 +26,7 @@ NOTHING_LOST = "what was measured is stored"
 
 
 class Stopped(SystemExit):
-    """A signal asked the command to end. It unwinds like ``sys.exit`` and is no error."""
+    """Raised when a signal asks the command to end; like ``sys.exit`` it is no error."""
 
     def __init__(self, number: int) -> None:
         super().__init__(BY_SIGNAL + number)
@@ -39,7 +39,10 @@ class PastClick(Exception):  # noqa: N818 - a carrier, no error
 
 @contextmanager
 def past_click() -> Iterator[None]:
-    """Hide from click the exceptions that it would turn into exit code 1, which here means a regression."""
+    """Wrap ``OSError`` and ``EOFError`` as ``PastClick``, which click passes on.
+
+    Click would turn them into exit code 1, which means a regression here.
+    """
     try:
         yield
     except (OSError, EOFError) as error:
@@ -51,9 +54,9 @@ def past_click() -> Iterator[None]:
 
 
 def open_streams() -> None:
-    """Open closed standard streams (``>&-``) on the null device.
+    """Open each standard stream that the shell closed (``>&-``) on the null device.
 
-    Otherwise printing would fail with Python's own exit code, 1, and a socket could get the number of a stream.
+    Otherwise printing would fail with Python's own exit code, 1, and a socket could get the stream's file descriptor.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in this order: open takes the lowest number
         if getattr(sys, name) is None:
@@ -62,9 +65,9 @@ def open_streams() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let a signal of ``STOPS`` unwind the block, so that workers and compilers end and the run is marked.
+    """Raise ``Stopped`` in the block on SIGTERM or SIGHUP, so that the block can end workers and mark the run.
 
-    A signal that is already ignored stays ignored (``nohup``). A second signal does not disturb the clean-up.
+    A signal that is already ignored stays ignored (``nohup``). A second signal is ignored during the clean-up.
     """
     handled = [number for number in STOPS if signal.getsignal(number) is signal.SIG_DFL]
     for number in handled:
@@ -77,17 +80,18 @@ def stoppable() -> Iterator[None]:
 
 
 def _stop(number: int, _: FrameType | None) -> None:
+    """Raise ``Stopped``; this is the handler of the signals in ``STOPS``."""
     for stop in STOPS:
-        signal.signal(stop, signal.SIG_IGN)
+        signal.signal(stop, signal.SIG_IGN)  # a second signal must not disturb the clean-up
     raise Stopped(number)
 
 
 @contextmanager
 def gently() -> Iterator[Callable[[], bool]]:
-    """Let the block finish its current work on SIGTERM; the end of the block then unwinds.
+    """Let the block finish its current work on SIGTERM, and raise ``Stopped`` at the end of the block.
 
-    It yields a function that returns True after SIGTERM; the block calls it before it starts anything new. A second
-    SIGTERM unwinds at once. Outside ``stoppable`` SIGTERM keeps its meaning.
+    The context manager yields a function that returns True after SIGTERM; the block calls it before it starts anything
+    new. A second SIGTERM raises ``Stopped`` at once. Outside ``stoppable`` the handler of SIGTERM stays as it is.
     """
     received: list[int] = []
 
@@ -107,7 +111,7 @@ def gently() -> Iterator[Callable[[], bool]]:
 
 
 def code_of(command: Callable[[], Code]) -> Code:
-    """Call a command, print the message of the exception that ended it, if any, and return its exit code."""
+    """Call a command and return its exit code; if an exception ends the command, print the exception's message."""
     code: Code = None
     try:
         try:
@@ -130,7 +134,7 @@ def _exit_code(error: BaseException) -> Code:
         case BrokenPipeError():
             code = BY_SIGNAL + signal.SIGPIPE
         case Stopped(name=name, code=code):
-            _print(f"stopped by {name}; {_what_is_left(error)}")
+            _print(f"stopped by {name}; {_stored_or_not(error)}")
         case SystemExit(code=code):
             pass
         case PerfsvcError(exit_code=code):
@@ -139,7 +143,7 @@ def _exit_code(error: BaseException) -> Code:
             error.show()
         case click.Abort() | KeyboardInterrupt():
             code = BY_SIGNAL + signal.SIGINT
-            _print(f"interrupted; {_what_is_left(error)}")
+            _print(f"interrupted; {_stored_or_not(error)}")
         case OSError(errno=errno.ENOSPC | errno.EDQUOT, strerror=reason):
             _print(f"error: {error.filename or 'the output'} cannot be written: {reason}\n  cure: make room")
         case _:
@@ -148,9 +152,13 @@ def _exit_code(error: BaseException) -> Code:
     return code
 
 
-def _what_is_left(error: BaseException) -> str:
-    """Return what is left of the command's work; click raises its own exception from the ``KeyboardInterrupt``."""
-    notes = [note for each in (error, error.__cause__) for note in getattr(each, "__notes__", ())]
+def _stored_or_not(error: BaseException) -> str:
+    """Return the end of the message about a stopped command: its measurements are stored, or there are none.
+
+    The code that was stopped adds the note ``NOTHING_MEASURED`` to the exception if it has stored no measurement.
+    """
+    # After Ctrl-C the note is on the cause: click raises its own Abort from the KeyboardInterrupt.
+    notes = [note for raised in (error, error.__cause__) for note in getattr(raised, "__notes__", ())]
     return NOTHING_MEASURED if NOTHING_MEASURED in notes else NOTHING_LOST
 
 

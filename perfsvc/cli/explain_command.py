@@ -53,10 +53,10 @@ def command(
         explain.require_drawable(roofline)
     request = ExplainRequest(before, after, database, suite, case, run, kernel, devices)
     with output.progress() as progress:
-        found = explain_two(request, progress)
+        explained = explain_two(request, progress)
     if output_format == "json":
-        output.show_json(explanation_json(found.before, found.after, found.explanation))
+        output.show_json(explanation_json(explained.before, explained.after, explained.explanation))
     else:
-        output.show(explanation_table(found.before, found.after, found.explanation))
+        output.show(explanation_table(explained.before, explained.after, explained.explanation))
     if roofline:
-        explain.draw(found, roofline)
+        explain.draw(explained, roofline)

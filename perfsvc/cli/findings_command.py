@@ -216,6 +216,7 @@ def comment(number: int, text: str, select: tuple[str, ...], database: str, outp
 
 
 def _set_state(database: str, number: int, state: str, select: tuple[str, ...], **how: Any) -> "Finding":
+    """Set the state of a finding, or of its selected cases; return the finding that now has this state."""
     from perfsvc.model import FindingState
     from perfsvc.service.findings import actions
 
@@ -227,7 +228,7 @@ def _set_state(database: str, number: int, state: str, select: tuple[str, ...], 
 
 
 def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Selection], Finding]") -> "Finding":
-    """Return the finding after an action on it or on its selected cases."""
+    """Call the action with the opened store and the selected cases, and return the finding that it returns."""
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
@@ -236,16 +237,22 @@ def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Sel
 
 
 def _report(finding: "Finding", number: int, what: str, output_format: str) -> None:
-    """Print the finding's new state, and its number if it was split off."""
+    """Print the new state of a finding.
+
+    Args:
+        finding: the changed finding; a new one if the user selected only some cases of the finding ``number``.
+        number: the finding that the user named.
+        what: the new state, in words.
+        output_format: ``table`` or ``json``.
+    """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
 
     if output_format == "json":
         output.show_json(plain(finding))
         return
-    split = (
-        ""
-        if finding.id == number
-        else f" ({units.count(len({moved.series for moved in finding.moved}), 'series', 'series')} of finding {number})"
-    )
-    click.echo(f"finding {finding.id}{split} is {what}")
+    origin = ""
+    if finding.id != number:
+        series = units.count(len({moved.series for moved in finding.moved}), "series", "series")
+        origin = f" ({series} of finding {number})"
+    click.echo(f"finding {finding.id}{origin} is {what}")

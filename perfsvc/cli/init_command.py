@@ -25,10 +25,10 @@ def command(suite: Path | None, *, force: bool, output_format: str) -> None:
     from perfsvc.config.file import NAME
     from perfsvc.service import init
 
-    found = suite or init.suite_in(Path())
-    init.write(Path(NAME), found, force=force)
+    folder = suite or init.suite_in(Path())
+    init.write(Path(NAME), folder, force=force)
     if output_format == "json":
-        output.show_json({"path": NAME, "suite": str(found) if found else None})
+        output.show_json({"path": NAME, "suite": str(folder) if folder else None})
         return
-    named = f"the suite {found}" if found else "the built-in suite, since there is none here"
+    named = f"the suite {folder}" if folder else "the built-in suite, since there is none here"
     click.echo(f"{NAME} is written, for {named}; perfsvc config show prints the settings in force")

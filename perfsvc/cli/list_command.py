@@ -29,7 +29,7 @@ def command(
     from perfsvc.suite import Selection, discover
 
     options.announce_suite(suite)
-    found, selection = discover(suite), Selection(select, exclude)
+    benchmarks, selection = discover(suite), Selection(select, exclude)
     rows = [
         {
             "case": listed.case.id,
@@ -40,13 +40,13 @@ def command(
             "caches": list(listed.caches),
             "requires": list(listed.requires),
         }
-        for listed in found.select(selection, points or "full")
+        for listed in benchmarks.select(selection, points or "full")
     ]
     if output_format == "json":
         output.show_json(rows)
     else:
         output.show(cases_table(rows))
-    problems, warnings = found.split_problems(selection)
+    problems, warnings = benchmarks.split_problems(selection)
     output.warn(warnings)
     for problem in problems:
         click.echo(f"error: {problem}", err=True)

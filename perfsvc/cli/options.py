@@ -51,13 +51,15 @@ def suite_folder() -> Path:
 
 
 def announce_suite(chosen: Path) -> None:
-    """Print a line on standard error if the user chose no suite and the built-in suite is used.
+    """Print a line on standard error if perfsvc uses the built-in suite although the user did not name it.
 
-    A perfsvc.toml without a suite is no choice: its default is also the built-in suite if there is no ``./kernels``.
+    Args:
+        chosen: the suite in use.
     """
     source = click.get_current_context().get_parameter_source("suite")
-    default_of_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
-    if (default_of_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
+    # With a perfsvc.toml, click gets a default suite from the settings even if the file names none.
+    not_in_file = source is ParameterSource.DEFAULT_MAP and not configuration.current().loaded.given("suite")
+    if (not_in_file or source is ParameterSource.DEFAULT) and chosen == data_folder("kernels"):
         click.echo(f"there is no folder ./kernels here: using the built-in suite, {chosen}", err=True)
 
 

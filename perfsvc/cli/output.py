@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def console() -> "Console":
-    """Return standard output: coloured on a terminal, else plain and COLUMNS wide (default: 120)."""
+    """Return a rich console on standard output: coloured on a terminal, else plain and COLUMNS wide (default: 120)."""
     from rich.console import Console
 
     return Console(
@@ -71,13 +71,13 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def begin(self, stage: str, total: int) -> None:
-        """Replace the bar by a bar for the next stage."""
+        """Replace the bar by a bar for the next stage, which has ``total`` steps."""
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(stage, total=total, what="")
 
     def step(self, what: str) -> None:
-        """Advance the bar."""
+        """Advance the bar by one step, and show beside it ``what`` was done."""
         if self._task is not None:
             self._bar.update(self._task, advance=1, what=what)
 

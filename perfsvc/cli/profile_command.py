@@ -64,11 +64,12 @@ def command(
     request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
     with output.progress() as progress:
         profiled = profile_case(request, progress)
-    if not isinstance(profiled, ProfileResult):
-        output.show_json({"timeline": profiled}) if output_format == "json" else click.echo(
-            f"the timeline is in {profiled}"
-        )
-    elif output_format == "json":
-        output.show_json(plain(profiled))
+    if isinstance(profiled, ProfileResult):
+        if output_format == "json":
+            output.show_json(plain(profiled))
+        else:
+            output.show(profile_table(profiled))
+    elif output_format == "json":  # Nsight Systems returns the path of its timeline
+        output.show_json({"timeline": profiled})
     else:
-        output.show(profile_table(profiled))
+        click.echo(f"the timeline is in {profiled}")

@@ -18,7 +18,7 @@ cases = click.argument("cases", nargs=-1, metavar="[CASE]...")
 def command() -> None:
     """List the runs in the database, keep bad data out of judging, and delete runs.
 
-    What is excluded stays in the database and is shown struck through. No later run is compared with it.
+    Excluded data stays in the database and is shown struck through. No later run is compared with it.
     """
 
 
@@ -66,7 +66,7 @@ def exclude(run: int, cases: tuple[str, ...], reason: str, database: str, output
 @options.database
 @options.formats
 def include(run: int, cases: tuple[str, ...], database: str, output_format: str) -> None:
-    """Judge what of RUN is excluded again, or only its CASEs. Findings that the exclusion resolved are reopened."""
+    """Judge the excluded cases of RUN again, or only CASEs. Findings that the exclusion resolved are reopened."""
     from perfsvc.service import exclusions
     from perfsvc.store import Store
 
@@ -120,7 +120,7 @@ def history(database: str, output_format: str) -> None:
 
 
 def _require_consent(run: int, question: str) -> None:
-    """Ask, and raise ``UsageError`` unless the answer is yes; without a terminal there is no answer."""
+    """Ask the question, and raise ``UsageError`` unless the answer is yes; no terminal counts as a no."""
     try:
         if click.confirm(question, err=True):
             return
@@ -130,15 +130,21 @@ def _require_consent(run: int, question: str) -> None:
 
 
 def _report(changed: "Changed", what: str, output_format: str) -> None:
-    """Print what was changed, and the findings and runs that this changed too."""
+    """Print which cases were excluded, included or deleted, which findings changed, and which runs were judged again.
+
+    Args:
+        changed: the result of the command.
+        what: what happened to the cases, in words, such as ``excluded from judging``.
+        output_format: ``table`` or ``json``.
+    """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
 
     if output_format == "json":
         output.show_json(plain(changed))
         return
-    some = f"{units.count(len(changed.cases), 'case')} of " if changed.cases else ""
-    click.echo(f"{some}run {changed.run} {'are' if len(changed.cases) > 1 else 'is'} {what}")
+    cases = f"{units.count(len(changed.cases), 'case')} of " if changed.cases else ""
+    click.echo(f"{cases}run {changed.run} {'are' if len(changed.cases) > 1 else 'is'} {what}")
     findings = (
         ("resolved", changed.findings.resolved),
         ("reopened", changed.findings.reopened),

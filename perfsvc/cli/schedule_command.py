@@ -20,7 +20,7 @@ LATE_S = 6 * 3600.0
 
 
 class WallTime(_ToTime):
-    """``02:00``."""
+    """Parameter type: a time of day, written ``02:00``."""
 
     name = "time"
 
@@ -33,7 +33,7 @@ class WallTime(_ToTime):
 
 
 class Zone(_ToZone):
-    """``Europe/Berlin``."""
+    """Parameter type: a time zone, written ``Europe/Berlin``."""
 
     name = "zone"
 
@@ -56,12 +56,13 @@ limit = click.option(
 )
 
 
-def _zone(where: str) -> options.Decorator:
+def _zone(default: str) -> options.Decorator:
+    """Return the option ``--timezone``; help shows ``default`` as the zone used without it."""
     return click.option(
         "--timezone",
         type=Zone(),
         default=None,
-        show_default=where,
+        show_default=default,
         metavar="ZONE",
         help="The time zone of --at: Europe/Berlin.",
     )
