@@ -85,8 +85,9 @@ class StaticCheck:
         return wording.counts(self.verdicts) + (f"; accepted: {self.accepted}" if self.accepted else "")
 
     def on(self, architectures: Sequence[str]) -> str:
-        """Return some architectures as text: ``all`` if the check has several and these are all of them."""
-        return "all" if 1 < len(self.architectures) == len(architectures) else ", ".join(architectures)
+        """Return a list of the check's architectures as text: ``sm_80, sm_90``, or ``all`` for a complete list."""
+        complete = len(architectures) == len(self.architectures) > 1
+        return "all" if complete else ", ".join(architectures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +109,22 @@ class CheckLine:
 
 
 def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = REPORTED) -> list[CheckLine]:
-    """Return the lines of the verdicts to report; equal verdicts on one variant share a line."""
+    """Return a line for each verdict to report; equal verdicts on one variant share a line.
+
+    Args:
+        verdicts: all verdicts of a check.
+        reported: the kinds of verdict to report.
+    """
     every_verdict = list(verdicts)
     texts = [verdict_text(verdict) for verdict in every_verdict]
     subjects = _subjects(every_verdict, texts)
-    alike: dict[tuple[Verdict, str, str, Cause | None], list[CheckVerdict]] = {}
+    groups: dict[tuple[Verdict, str, str, Cause | None], list[CheckVerdict]] = {}
     for verdict, text, subject in zip(every_verdict, texts, subjects, strict=True):
         if verdict.verdict in reported:
-            alike.setdefault((verdict.verdict, subject, text, verdict.cause), []).append(verdict)
+            groups.setdefault((verdict.verdict, subject, text, verdict.cause), []).append(verdict)
     return [
         CheckLine(word, subject, _architectures(verdict.checked for verdict in group), text, cause, group[0])
-        for (word, subject, text, cause), group in alike.items()
+        for (word, subject, text, cause), group in groups.items()
     ]
 
 
@@ -146,14 +152,14 @@ def change_text(change: FactChange) -> str:
 
 
 def limiter_text(occupancy: Occupancy | None) -> str:
-    """Return what limits the occupancy, `` (registers)``, or nothing at full occupancy."""
+    """Return the resource that limits the occupancy, as `` (registers)``; an empty text at full occupancy."""
     return f" ({occupancy.limiter})" if occupancy and occupancy.share < 1 else ""
 
 
 def local_memory(check: StaticCheck) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return the kernels that use local memory: name, architectures, and how much they use.
+    """Return the name, the architectures and the use of each kernel that uses local memory.
 
-    A kernel whose use changed is left out: its verdict reports the change.
+    A kernel whose use changed is not included, because its verdict reports the change.
     """
     names = kernel_names(check.checked)
     changed = {
@@ -161,41 +167,46 @@ def local_memory(check: StaticCheck) -> list[tuple[str, tuple[str, ...], str]]:
         for verdict in check.verdicts
         if {change.fact for change in verdict.changes} & LOCAL_MEMORY
     }
-    found: dict[tuple[str, str], list[CheckedKernel]] = {}
+    users: dict[tuple[str, str], list[CheckedKernel]] = {}
     for kernel in check.checked:
         if kernel.facts and (kernel.facts.spill_bytes or kernel.facts.stack_bytes) and _key(kernel) not in changed:
             used = {"spills": kernel.facts.spill_bytes, "stack": kernel.facts.stack_bytes}
             text = ", ".join(f"{word} {size} B" for word, size in used.items() if size)
-            found.setdefault((names[kernel.case, kernel.kernel], text), []).append(kernel)
-    return [(name, _architectures(kernels), text) for (name, text), kernels in found.items()]
+            users.setdefault((names[kernel.case, kernel.kernel], text), []).append(kernel)
+    return [(name, _architectures(kernels), text) for (name, text), kernels in users.items()]
 
 
 def skipped(checked: Iterable[CheckedKernel]) -> list[tuple[str, list[str], tuple[str, ...]]]:
-    """Return each reason to skip, the variants that it concerns, and their architectures."""
-    found: dict[str, list[CheckedKernel]] = {}
+    """Return each reason why kernels were skipped, with their variants and architectures."""
+    by_reason: dict[str, list[CheckedKernel]] = {}
     for kernel in checked:
         if kernel.status is Status.SKIPPED:
-            found.setdefault(kernel.reason.partition(REQUIREMENT_END)[0], []).append(kernel)
+            by_reason.setdefault(kernel.reason.partition(REQUIREMENT_END)[0], []).append(kernel)
     return [
         (reason, list(dict.fromkeys(variant_of(kernel.case) for kernel in kernels)), _architectures(kernels))
-        for reason, kernels in found.items()
+        for reason, kernels in by_reason.items()
     ]
 
 
 def kernel_names(checked: Iterable[CheckedKernel]) -> dict[tuple[Case, str], str]:
-    """Return the name of each kernel: its variant, with the kernel's own name if the variant has several kernels."""
-    kernels: dict[str, set[str]] = {}
+    """Return the name to show for each kernel of each case.
+
+    The name is the variant's, ``transpose/tiled``. If the variant has several kernels, the kernel's own name follows.
+    """
+    kernels_of: dict[str, set[str]] = {}
     every_kernel = [(kernel.case, kernel.kernel) for kernel in checked]
     for case, kernel in every_kernel:
-        kernels.setdefault(variant_of(case), set()).update({kernel} - {""})
-    return {
-        (case, kernel): variant_of(case) + (f" {kernel}" if len(kernels[variant_of(case)]) > 1 and kernel else "")
-        for case, kernel in every_kernel
-    }
+        kernels_of.setdefault(variant_of(case), set()).update({kernel} - {""})
+    names = {}
+    for case, kernel in every_kernel:
+        variant = variant_of(case)
+        has_several = len(kernels_of[variant]) > 1
+        names[case, kernel] = f"{variant} {kernel}" if has_several and kernel else variant
+    return names
 
 
 def variant_of(case: Case) -> str:
-    """Return ``transpose/tiled``."""
+    """Return the benchmark and variant of a case: ``transpose/tiled``."""
     return f"{case.benchmark}/{case.variant}"
 
 
@@ -213,7 +224,14 @@ def _key(checked: CheckedKernel) -> tuple[Case, str, str]:
 
 
 def _subjects(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]:
-    """Return the subject of each verdict: a kernel, with its points unless all have the same verdict and text."""
+    """Return what each verdict is about: a kernel's name, and in brackets the points that share verdict and text.
+
+    The brackets are omitted if all points of the kernel share them.
+
+    Args:
+        verdicts: the verdicts of a check, one for each kernel, architecture and point.
+        texts: the text of each verdict.
+    """
     names = kernel_names(verdict.checked for verdict in verdicts)
     groups: dict[tuple[str, str], list[int]] = {}
     for index, verdict in enumerate(verdicts):
@@ -222,10 +240,10 @@ def _subjects(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[st
     subjects = [""] * len(verdicts)
     for (name, _), group in groups.items():
         for index in group:
-            same = [
+            points = [
                 verdicts[other].checked.case.point_text
                 for other in group
                 if (verdicts[other].verdict, texts[other]) == (verdicts[index].verdict, texts[index])
             ]
-            subjects[index] = name if len(same) == len(group) else f"{name}[{'; '.join(same)}]"
+            subjects[index] = name if len(points) == len(group) else f"{name}[{'; '.join(points)}]"
     return subjects

@@ -22,12 +22,12 @@ BatchCounts = Mapping[str, int]
 def run_report(
     run: int, table: pd.DataFrame, judgements: Iterable[Judgement], batches: Mapping[Key, BatchCounts]
 ) -> RunReport:
-    """Return the results of a stored run.
+    """Return the report of a stored run: a row for each measured case, then a row for each missing case.
 
     Args:
-        run: its number.
-        table: its measurements, as ``frames.frame`` returns them.
-        judgements: its verdicts.
+        run: the run's number.
+        table: the run's measurements, as ``frames.frame`` returns them.
+        judgements: the run's verdicts.
         batches: the batch counts of each case.
     """
     verdicts: dict[Key, dict[str, Judgement]] = defaultdict(dict)
@@ -53,11 +53,13 @@ def run_report(
 
 
 def _title(first: Mapping[str, Any]) -> str:
+    """Return when and where a run ran, from its first row of the summary."""
     facts = [f"{first['started_at']:%Y-%m-%d %H:%M} UTC", first["label"], first["commit"][:9], first["host"]]
     return "  ".join(filter(None, facts))
 
 
 def _peaks(records: Sequence[Mapping[str, Any]]) -> dict[str, Peak]:
+    """Return the measured peaks of each device that has them, by UUID."""
     return {
         record["device"]: Peak(record["copy_bytes_per_s"], record["read_bytes_per_s"])
         for record in records
@@ -71,15 +73,26 @@ def _row(
     intervals: Mapping[tuple[Key, str], tuple[float, float]],
     batches: BatchCounts,
 ) -> ResultRow:
+    """Return the row of a measured case.
+
+    Args:
+        record: the case's row of the summary; None for an unknown value.
+        verdicts: the verdicts of all cases.
+        intervals: the intervals of all named metrics, by case and metric.
+        batches: the batch counts of the case.
+    """
     key = _key(record)
-    judged = verdicts.get(key, {})
-    spread = record["samples"] > 1
+    judgements = verdicts.get(key, {})  # by metric
+    has_interval = record["samples"] > 1
     levels = {
         name.removeprefix(METRIC): value
         for name, value in record.items()
         if name.startswith(METRIC) and value is not None
     }
-    metrics = sorted((levels.keys() | judged.keys()) - {TIME})
+    metrics = []
+    for name in sorted((levels.keys() | judgements.keys()) - {TIME}):
+        low, high = intervals.get((key, name), (None, None))
+        metrics.append(MetricRow(name, levels.get(name), low, high, judgements.get(name)))
     return ResultRow(
         case=Case(
             record["benchmark"],
@@ -95,18 +108,14 @@ def _row(
         cure=record.get("cure") or "",
         replicas=int(record["replicas"]),
         median_s=record["median_s"],
-        low_s=record["low_s"] if spread else None,
-        high_s=record["high_s"] if spread else None,
+        low_s=record["low_s"] if has_interval else None,
+        high_s=record["high_s"] if has_interval else None,
         bandwidth_bytes_per_s=record["bandwidth_bytes_per_s"],
         flops_per_s=record["flops_per_s"],
         max_error=record["max_error"],
         mean_error=record["mean_error"],
-        metrics=tuple(
-            MetricRow(name, levels.get(name), low, high, judged.get(name))
-            for name in metrics
-            for low, high in [intervals.get((key, name), (None, None))]
-        ),
-        judgement=judged.get(TIME),
+        metrics=tuple(metrics),
+        judgement=judgements.get(TIME),
         cache=key[2],
         peak_share=record["peak_share"],
         relative_to=record.get("relative_to") or "",
@@ -124,7 +133,7 @@ def _key(record: Mapping[str, Any]) -> Key:
 
 
 def _rejections(batches: BatchCounts) -> Iterator[str]:
-    """Yield how many of a case's batches do not count, and why: ``3 of 12 batches rejected: thermal slowdown``."""
+    """Yield a note such as ``3 of 12 batches rejected: thermal slowdown``; nothing if no batch was rejected."""
     rejected = {reason: count for reason, count in batches.items() if reason}
     if rejected:
         total = units.count(sum(batches.values()), "batch", "batches")
@@ -132,9 +141,9 @@ def _rejections(batches: BatchCounts) -> Iterator[str]:
         yield f"{sum(rejected.values())} of {total} rejected: {', '.join(reasons)}"
 
 
-def _missing(judged: Mapping[str, Judgement], device_kind: str) -> ResultRow:
-    """Return the row of a case that was judged missing, and so has no measurement."""
-    judgement = next(iter(judged.values()))
+def _missing(judgements: Mapping[str, Judgement], device_kind: str) -> ResultRow:
+    """Return the row of a missing case, which has no measurement; ``judgements`` are its verdicts by metric."""
+    judgement = next(iter(judgements.values()))
     series = judgement.series
     return ResultRow(
         case=series.case,
@@ -143,8 +152,8 @@ def _missing(judged: Mapping[str, Judgement], device_kind: str) -> ResultRow:
         device_kind=device_kind,
         status=None,
         reason=judgement.reason,
-        metrics=tuple(MetricRow(name, None, judgement=judged[name]) for name in sorted(judged) if name != TIME),
-        judgement=judged.get(TIME),
+        metrics=tuple(MetricRow(name, None, judgement=judgements[name]) for name in sorted(judgements) if name != TIME),
+        judgement=judgements.get(TIME),
         cache=series.cache,
     )
 

@@ -43,7 +43,10 @@ def check_markdown(check: StaticCheck) -> str:
 
 
 def check_junit(check: StaticCheck) -> str:
-    """Return a static check as JUnit's XML: a suite an architecture, a test a kernel of a case."""
+    """Return a static check as JUnit's XML, with a suite for each architecture and a test for each kernel of a case.
+
+    A last suite holds a failed test for each problem of the suite and each wrong case.
+    """
     root = ET.Element("testsuites", name="perfsvc check")
     verdicts = {
         (verdict.checked.case, verdict.checked.architecture, verdict.checked.kernel): verdict
@@ -57,11 +60,11 @@ def check_junit(check: StaticCheck) -> str:
         for verdict in check.verdicts:
             if verdict.verdict is Verdict.MISSING and verdict.checked.architecture == architecture:
                 ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=printable(_in_words(verdict)))
-    others = [(f"{problem.path}:{problem.line}", str(problem)) for problem in check.problems]
-    others += [(run.case.id, run.reason) for run in check.wrong]
-    if others:
+    failures = [(f"{problem.path}:{problem.line}", str(problem)) for problem in check.problems]
+    failures += [(run.case.id, run.reason) for run in check.wrong]
+    if failures:
         suite = ET.SubElement(root, "testsuite", name="suite")
-        for name, message in others:
+        for name, message in failures:
             fail(ET.SubElement(suite, "testcase", classname="perfsvc.suite", name=name), "broken", message)
     return junit_xml(root)
 
@@ -72,7 +75,14 @@ def _testcase(suite: ET.Element, kernel: CheckedKernel) -> ET.Element:
 
 
 def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None, check: StaticCheck) -> None:
-    """Add a kernel to its suite: failed, skipped, or with the reported change as its output."""
+    """Add the test of a kernel to a suite: failed, skipped, or passed with the reported change as its output.
+
+    Args:
+        suite: the suite of the kernel's architecture.
+        kernel: the kernel.
+        verdict: the kernel's verdict; None if it has none, as a skipped kernel.
+        check: the check.
+    """
     test = _testcase(suite, kernel)
     if verdict is None:
         if kernel.status is Status.SKIPPED:
@@ -88,7 +98,7 @@ def _in_words(verdict: CheckVerdict) -> str:
 
 
 def _severity(verdict: Verdict, check: StaticCheck) -> str:
-    """Return GitHub's word for a verdict; in an accepted check everything but a broken kernel is a notice."""
+    """Return GitHub's word for a verdict; in an accepted check every verdict except a broken kernel is a notice."""
     return NOTICE if check.accepted and verdict is not Verdict.BROKEN else LEVELS.get(verdict, NOTICE)
 
 
@@ -98,6 +108,7 @@ def check_github(check: StaticCheck) -> str:
 
 
 def _commands(check: StaticCheck) -> Iterator[str]:
+    """Yield GitHub's command for each reported line, each problem of the suite, each wrong case, and the counts."""
     for line in check_lines(check.verdicts):
         kernel = line.example.checked
         title = f"{line.verdict.value}: {line.subject} ({check.on(line.architectures)})"
@@ -115,14 +126,17 @@ def _commands(check: StaticCheck) -> Iterator[str]:
 
 
 def _location(check: StaticCheck, case: Case, kernel: str) -> dict[str, str | int]:
-    """Return the file and line of a kernel, or nothing if its source is unknown."""
+    """Return ``file`` and ``line`` of a kernel's source, or an empty dictionary if the source is unknown.
+
+    The line is that of the first call or definition of the kernel's name; 1 if the name is not in the file.
+    """
     source = check.sources.get((case, kernel)) or check.sources.get((case, ""))
     if source is None or not source.is_file():
         return {}
     text = source.read_text(encoding="utf-8", errors="replace")
-    symbol = kernel.rpartition(":")[2]  # kernels of the same name in several files carry the file's name in front
-    found = re.search(rf"\b{re.escape(symbol)}\s*\(", text) if symbol else None
-    return {"file": _relative_path(source), "line": text.count("\n", 0, found.start()) + 1 if found else 1}
+    symbol = kernel.rpartition(":")[2]  # if several files have a kernel of this name, it is written file:name
+    match = re.search(rf"\b{re.escape(symbol)}\s*\(", text) if symbol else None
+    return {"file": _relative_path(source), "line": text.count("\n", 0, match.start()) + 1 if match else 1}
 
 
 def _relative_path(path: Path) -> str:

@@ -29,13 +29,13 @@ Named = tuple[str, Judgement]
 def comparison_markdown(
     base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
 ) -> str:
-    """Return a comparison as a comment on a pull request: what changed first, the rest folded away.
+    """Return a comparison as Markdown for a pull request: changed series first, all other series folded away.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
-        over_budget: what the new run lacks because its budget was used up.
+        over_budget: the series that the new run did not measure because its budget was used up.
     """
     every_judgement = _named(judgements)
     first = [named for named in every_judgement if wording.outcome(named[1]) in FIRST]
@@ -60,34 +60,35 @@ def _named(judgements: Sequence[Judgement]) -> list[Named]:
 
 
 def _table(rows: Sequence[Named]) -> Iterator[str]:
-    """Yield the rows in Markdown, in the judge's order."""
-    several = len({judgement.series.device for _, judgement in rows}) > 1
-    heads = ["verdict", "case", *(["device"] if several else []), *COLUMNS, "cause"]
+    """Yield the lines of a Markdown table with a row for each series, at most ``MOST_ROWS``."""
+    several_devices = len({judgement.series.device for _, judgement in rows}) > 1
+    heads = ["verdict", "case", *(["device"] if several_devices else []), *COLUMNS, "cause"]
     yield f"| {' | '.join(heads)} |"
     yield f"|{'|'.join(COLUMNS.get(head, '---') for head in heads)}|"
     for name, judgement in islice(rows, MOST_ROWS):
         word = wording.outcome(judgement)
         verdict = f"**{word}**" if word in FIRST else word.value
-        device = [prose(judgement.series.device_model)] if several else []
+        device = [prose(judgement.series.device_model)] if several_devices else []
         values = [wording.comparison_value(judgement, column) for column in COLUMNS]
         yield f"| {' | '.join(map(cell, [verdict, code(name), *device, *values, judgement.cause or '']))} |"
-    if (left := len(rows) - MOST_ROWS) > 0:
-        yield f"\n… and {units.count(left, 'more series', 'more series')}"
+    if (omitted := len(rows) - MOST_ROWS) > 0:
+        yield f"\n… and {units.count(omitted, 'more series', 'more series')}"
 
 
 def _reasons(judgements: Sequence[Judgement]) -> Iterator[str]:
+    """Yield a Markdown list of the reasons of the verdicts, shortened to ``MOST_REASONS`` reasons."""
     lines = wording.verdict_lines(judgements, figures=False)
     for line in lines[:MOST_REASONS]:
         text = line.plain
         yield f"- {prose(text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + '…')}"
-    if (left := len(lines) - MOST_REASONS) > 0:
-        yield f"- … and {units.count(left, 'more reason')}"
+    if (omitted := len(lines) - MOST_REASONS) > 0:
+        yield f"- … and {units.count(omitted, 'more reason')}"
 
 
 def comparison_junit(judgements: Sequence[Judgement]) -> str:
-    """Return a comparison as JUnit's XML, with the counts in its name: a suite a device, a test a series.
+    """Return a comparison as JUnit's XML: a suite for each device, a test for each series, the counts in the name.
 
-    Broken and missing series and regressions that the code may cause fail.
+    A test fails if its series is broken, missing, or regressed with the code as a possible cause.
     """
     by_device: dict[tuple[str, str], list[Named]] = defaultdict(list)
     for name, judgement in _named(judgements):
@@ -101,6 +102,7 @@ def comparison_junit(judgements: Sequence[Judgement]) -> str:
 
 
 def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
+    """Add the test of a series to its device's suite."""
     classname = f"{judgement.series.device_model}.{judgement.series.case.benchmark}"
     test = ET.SubElement(suite, "testcase", classname=printable(classname), name=printable(name))
     match judgement.verdict:

@@ -53,7 +53,7 @@ def write_text(text: str, destination: Path) -> None:
 
 @contextmanager
 def writing(destination: object) -> Iterator[None]:
-    """Turn an ``OSError`` of writing to the destination into a ``UsageError`` with a cure."""
+    """Raise a ``UsageError`` with a cure instead of the ``OSError`` that the block raises."""
     try:
         yield
     except OSError as error:
@@ -64,6 +64,7 @@ def writing(destination: object) -> Iterator[None]:
 
 
 def _write_binary(table: pd.DataFrame, fmt: str, destination: Path) -> None:
+    """Write a frame in a binary format; raise ``MissingPackageError`` if the format's package is not installed."""
     package, writer = BINARY[fmt]
     try:
         import_module(package)
@@ -75,8 +76,9 @@ def _write_binary(table: pd.DataFrame, fmt: str, destination: Path) -> None:
 
 
 def _csv(table: pd.DataFrame) -> str:
-    zoned = set(TIMESTAMPS) & set(table)
-    iso = table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in zoned})
+    """Return a frame as CSV, with timestamps in ISO 8601."""
+    timestamps = set(TIMESTAMPS) & set(table)
+    iso = table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in timestamps})
     return iso.to_csv(index=False, lineterminator="\n")
 
 
@@ -85,6 +87,7 @@ def _json(table: pd.DataFrame) -> str:
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame as JSON objects; empty cells become None."""
     return [
         {str(name): None if pd.isna(value) else plain(value) for name, value in row.items()}
         for row in table.to_dict("records")
@@ -92,6 +95,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _markdown(table: pd.DataFrame) -> str:
+    """Return a frame as a Markdown table."""
     names = [str(name) for name in table.columns]
     lines = [names, ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
@@ -113,9 +117,10 @@ def _parquet(table: pd.DataFrame, destination: Path) -> None:
 
 
 def _xlsx(table: pd.DataFrame, destination: Path) -> None:
-    zoned = set(TIMESTAMPS) & set(table)
-    without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in zoned})
-    renamed = without_zones.rename(columns={name: f"{name}_utc" for name in zoned})
+    """Write a frame as an Excel file; Excel has no time zones, so ``measured_at`` becomes ``measured_at_utc``."""
+    timestamps = set(TIMESTAMPS) & set(table)
+    without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in timestamps})
+    renamed = without_zones.rename(columns={name: f"{name}_utc" for name in timestamps})
     renamed.to_excel(destination, index=False, sheet_name="measurements", freeze_panes=(1, 0), engine="openpyxl")
 
 

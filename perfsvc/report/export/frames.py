@@ -31,7 +31,7 @@ SAME_POINT = ("run", "device", "cache", "benchmark", "version", "point")
 
 
 def _each_once(separator: str) -> "Callable[[pd.Series[str]], str]":
-    """Return an aggregation that joins lists written as text and keeps each item once."""
+    """Return a function that merges lists written as text, such as ``a; b`` and ``b; c``, into one: ``a; b; c``."""
     return lambda texts: separator.join(dict.fromkeys(item for text in texts for item in text.split(separator) if item))
 
 
@@ -52,16 +52,16 @@ CONFIDENCE = 0.95
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """Return the store's columns as a frame, one row a measurement.
+    """Return the store's columns as a frame with one row for each measurement.
 
-    Times are seconds, sizes bytes, timestamps UTC. Each axis of the cases has a column of its name (``axis_<name>`` if
-    another column has that name), each named metric a column ``metric_<name>``; both are empty for cases without them.
-    If some case has a reference variant, ``relative_to`` names it, and ``relative_speed`` is the reference variant's
+    Times are seconds, sizes bytes, timestamps UTC. Each axis has a column with its name, or ``axis_<name>`` if that
+    name is taken. Each named metric has a column ``metric_<name>``. A case without the axis or the metric has an empty
+    cell. If a case has a reference variant, ``relative_to`` names it, and ``relative_speed`` is the reference variant's
     median over the case's own median in the same replica.
 
     Args:
-        columns: equally long columns by name. ``axes`` and ``metrics`` hold an object a row; without ``axes`` they are
-            read from ``point``.
+        columns: equally long columns by name. ``axes`` and ``metrics`` hold a dictionary for each row. Without ``axes``
+            the axes are read from the text in ``point``.
     """
     table = pd.DataFrame({name: list(values) for name, values in columns.items() if name not in NESTED})
     for name in set(TIMESTAMPS) & set(table):
@@ -71,48 +71,56 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
     for name in {"variant_index", "baseline_run"} & set(table):
         table[name] = table[name].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
-    points = {name if name not in table else f"axis_{name}": _typed(values) for name, values in _by_name(axes).items()}
+    points = {
+        name if name not in table else f"axis_{name}": _typed(values) for name, values in _columns_of(axes).items()
+    }
     table = table.assign(**points)
-    for name, values in _by_name(columns.get("metrics", ())).items():
+    for name, values in _columns_of(columns.get("metrics", ())).items():
         table[f"{METRIC}{name}"] = pd.Series(values, dtype="float64")
     table = _in_reading_order(table, list(points))
     return _with_relative_speed(table, (*SAME_POINT, "replica"))
 
 
 def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
-    """Return the rows with the variants of a point one below the other; they are measured in random order."""
+    """Return the rows sorted for a reader: by run, device and benchmark, with the variants of a point together.
+
+    The rows stay as they are if a column of this order is missing. The store's rows are in the order of measuring,
+    which is random.
+    """
     order = ["run", "device", "benchmark", *axes, "variant_index", "variant", "cache", "replica"]
     present = [name for name in order if name in table or name != "variant_index"]
     return table.sort_values(present, kind="stable", ignore_index=True) if set(present) <= set(table) else table
 
 
-def _with_relative_speed(table: pd.DataFrame, same: Sequence[str]) -> pd.DataFrame:
-    """Return the table with ``relative_speed``, or without it if no case has a reference variant.
+def _with_relative_speed(table: pd.DataFrame, shared: Sequence[str]) -> pd.DataFrame:
+    """Return the table with ``relative_speed``: the median of a case's reference variant over the case's own median.
+
+    If no case has a reference variant, the table has neither ``relative_to`` nor ``relative_speed``.
 
     Args:
         table: rows with medians.
-        same: the columns that a case shares with its reference variant.
+        shared: the columns in which a case and its reference variant have the same value.
     """
     if "relative_to" not in table or not (table["relative_to"] != "").any():
         return table.drop(columns=["relative_to", "relative_speed"], errors="ignore")
-    medians = table.groupby([*same, "variant"])["median_s"].first()
-    references = medians.reindex(pd.MultiIndex.from_frame(table[[*same, "relative_to"]]))
+    medians = table.groupby([*shared, "variant"])["median_s"].first()
+    references = medians.reindex(pd.MultiIndex.from_frame(table[[*shared, "relative_to"]]))
     return table.assign(relative_speed=references.to_numpy() / table["median_s"])
 
 
 def parse_point(text: str) -> dict[str, Value]:
-    """Return a point written as in a case id, ``n=4096,dtype=f32``, by axis; numbers become numbers."""
+    """Return the value of each axis in a point's text: ``{"n": 4096, "dtype": "f32"}`` for ``n=4096,dtype=f32``."""
     return {axis: _number(value) for axis, _, value in (part.partition("=") for part in text.split(",") if part)}
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a case, device and cache state in each run, over its replicas.
+    """Return one row for each run, case, device and cache state, which combines the replicas.
 
-    The times are levels, as verdicts compare them: ``median_s`` is the geometric mean of the replicas' medians,
-    ``low_s`` and ``high_s`` its interval (docs/explanation/statistics.md); named metrics likewise. A case with a
-    replica that is not ok has no level. ``between_cv`` is the standard deviation of the medians over their mean (empty
-    for one replica), ``replicas`` the number of ok replicas. ``status``, ``reason`` and ``cure`` are those of the worst
-    replica; errors are the largest.
+    ``median_s`` is the level that verdicts compare: the geometric mean of the replicas' medians. ``low_s`` and
+    ``high_s`` are the level's interval (docs/explanation/statistics.md). Named metrics are averaged in the same way. A
+    case with a replica that is not ok has no level. ``between_cv`` is the standard deviation of the medians over their
+    mean (empty for one replica). ``replicas`` is the number of ok replicas. ``status``, ``reason`` and ``cure`` are
+    those of the worst replica. ``max_error`` and ``mean_error`` are the largest of the replicas.
 
     Args:
         table: what ``frame`` returns, or some rows of it.
@@ -147,7 +155,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def metric_intervals(table: pd.DataFrame) -> dict[tuple[Key, str], tuple[float, float]]:
-    """Return the interval of the level of each named metric with several replicas, all of them ok.
+    """Return the interval of each named metric's level, by case and metric.
+
+    A metric is included if its case has several replicas and all of them are ok.
 
     Args:
         table: the measurements of one run, as ``frame`` returns them.
@@ -171,13 +181,17 @@ def details(record: Mapping[Any, Any]) -> RunDetails:
 
 
 def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFrame:
-    """Return the level of each group as ``center``, and ``low`` and ``high`` for groups of several values.
+    """Return a frame with a row for each group: its level as ``center``, and the level's interval as ``low``, ``high``.
 
     The level is defined like ``judge.levels_of``: the geometric mean with Student's interval, or the arithmetic
-    mean if a value is zero or below.
+    mean if a value is zero or below. A group with a single value has no interval.
+
+    Args:
+        values: the values of all groups.
+        by: the columns whose values identify the group of each value.
     """
     groups = values.groupby(by, sort=False, dropna=False)
-    logarithmic = groups.transform("min") > 0
+    logarithmic = groups.transform("min") > 0  # averaged as logarithms, which gives the geometric mean
     scaled = np.log(values.where(logarithmic)).where(logarithmic, values)
     scaled_groups = scaled.groupby(by, sort=False, dropna=False)
     mean, count = scaled_groups.mean(), scaled_groups.count()
@@ -189,14 +203,17 @@ def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFram
     return levels.assign(center=levels["center"].where(~equal, groups.min()))
 
 
-def _by_name(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return objects, one a row, as columns in the order in which their names first appear; None for absent values."""
-    names = dict.fromkeys(name for values in objects for name in values)
-    return {name: [values.get(name) for values in objects] for name in names}
+def _columns_of(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the rows' dictionaries as columns: each name with its value in every row, None where a row has no value.
+
+    The columns are in the order in which their names first appear.
+    """
+    names = dict.fromkeys(name for row in objects for name in row)
+    return {name: [row.get(name) for row in objects] for name in names}
 
 
 def _typed(values: Sequence[Value | None]) -> "pd.Series[Any]":
-    """Return a column of one type: integers if all values are, else floats, else text."""
+    """Return a column of one type: integers if all values are integers, floats if all are numbers, else text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int}:
         return pd.Series(values, dtype="Int64" if None in values else "int64")
@@ -206,6 +223,7 @@ def _typed(values: Sequence[Value | None]) -> "pd.Series[Any]":
 
 
 def _number(text: str) -> Value:
+    """Return the text as an integer or a float if it is one, else unchanged."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -11,9 +11,9 @@ _SPECIAL = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 def prose(text: str) -> str:
     """Return a text on one line that Markdown and HTML show literally.
 
-    Special characters become entities, which both render as the character itself.
+    Special characters become HTML entities such as ``&#42;`` for ``*``; line ends become ``<br>``.
     """
-    escaped = _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
+    escaped = _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text)
     return re.sub(r"\r\n|\r|\n", "<br>", escaped)
 
 
@@ -28,9 +28,10 @@ def cell(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return foreign text that no chat takes for a mention, a tag or a link, without invisible characters.
+    """Return a text in which a chat program sees no mention, tag or link, and without invisible characters.
 
-    A space without width follows each ``@``, ``<`` and ``]``: ``@everyone`` in a commit must not ring every phone.
+    A zero-width space after each ``@``, ``<`` and ``]`` breaks them: ``@everyone`` in a commit must not ring every
+    phone.
     """
     visible = "".join(letter for letter in text if unicodedata.category(letter)[0] != "C" or letter.isspace())
     return re.sub(r"([@<\]])", "\\1\u200b", visible)
@@ -42,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def fail(test: ET.Element, kind: str, message: str) -> None:
-    """Mark a test of JUnit's XML as failed."""
+    """Mark a test of JUnit's XML as failed, with the message; the message's first line becomes the summary."""
     text = printable(message)
     failure = ET.SubElement(test, "failure", type=kind, message=text.partition("\n")[0])
     failure.text = text

@@ -94,7 +94,7 @@ def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, 
 
 
 def confirmation_json(confirmation: Confirmation) -> dict[str, Any]:
-    """Return a suspect: its verdict in the run, the decision of the A/B pairs, and the result of each process."""
+    """Return a confirmation: the verdict in the run, the decision of the A/B pairs, and the result of each process."""
     judgement = plain(confirmation.suspect.judgement)
     series = ("case", "benchmark", "variant", "point", "device", "device_model", "metric", "cache")
     decision = ("cause", "reason", "verdict", "ratio", "low", "high", "pairs", "looks", "drift", "same_code")
@@ -114,12 +114,12 @@ def confirmation_json(confirmation: Confirmation) -> dict[str, Any]:
 
 def bisection_json(bisection: Bisection) -> dict[str, Any]:
     """Return the answer of a bisection: the commits, the proof, and the result of each process."""
-    facts = ("cache", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven", "changed", "files")
+    fields_as_they_are = ("cache", "metric", "threshold", "boundary", "seed", "verdict", "reason", "proven")
     return {
         "case": bisection.case.id,
         "device": bisection.device.uuid,
         "device_model": bisection.device.model,
-        **_values(bisection, facts),
+        **_values(bisection, (*fields_as_they_are, "changed", "files")),
         "good": plain(bisection.good),
         "bad": plain(bisection.bad),
         "culprits": plain(bisection.culprits),
@@ -131,7 +131,7 @@ def bisection_json(bisection: Bisection) -> dict[str, Any]:
 
 
 def explanation_json(before: Profile, after: Profile, explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation with every metric of both profiles; null for a metric that was not counted."""
+    """Return an explanation with every metric of both profiles; a metric that was not counted is null."""
     return {
         "sentence": explanation.sentence,
         "factor": explanation.factor,
@@ -142,7 +142,7 @@ def explanation_json(before: Profile, after: Profile, explanation: Explanation) 
 
 
 def check_json(check: StaticCheck) -> dict[str, Any]:
-    """Return a static check: every verdict with the facts it rests on, and what was skipped."""
+    """Return a static check: each verdict with its static facts, the skipped kernels, problems and wrong cases."""
     return {
         "check": check.check,
         "against": check.against,
@@ -179,6 +179,7 @@ def _problems(problems: Iterable[SuiteError]) -> list[dict[str, Any]]:
 
 
 def _case(case: Case) -> dict[str, Any]:
+    """Return the fields that every JSON object about a case begins with."""
     return {
         "case": case.id,
         "benchmark": case.benchmark,
@@ -192,6 +193,7 @@ def _with_case(row: Doubt | ProfileResult | CaseExplanation) -> dict[str, Any]:
 
 
 def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
+    """Return a row of results; the fields of its verdict replace ``judgement``, and are null without a verdict."""
     judgement = row.judgement
     return {
         **(_case(row.case) if isinstance(row, ResultRow) else {}),
@@ -210,6 +212,7 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
 
 
 def _series(series: Series) -> dict[str, Any]:
+    """Return the fields that identify a series."""
     return {
         **_case(series.case),
         "device": series.device,
@@ -220,6 +223,7 @@ def _series(series: Series) -> dict[str, Any]:
 
 
 def _judgement(judgement: Judgement) -> dict[str, Any]:
+    """Return a judgement; the fields of its series replace ``series``, and ``sentence`` words the verdict."""
     return {
         **_series(judgement.series),
         **{name: value for name, value in _fields(judgement).items() if name != "series"},
@@ -228,6 +232,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding with its computed properties, its explanation, and a sentence for each moved series."""
     return {
         **_fields(finding),
         **_values(finding, ("direction", "changes", "devices")),
@@ -237,7 +242,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:
-    """Return what one process measured for one side; ``value`` is its value of a metric other than time."""
+    """Return the result of one process of an A/B comparison.
+
+    Args:
+        measurement: what the process measured.
+        metric: the compared metric. ``value`` is the process's value of it, or None if the metric is the time.
+    """
     samples_s = measurement.samples_s
     return {
         "turn": measurement.replica,
@@ -250,6 +260,7 @@ def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:
 
 
 def _trial(trial: Trial, metric: str) -> dict[str, Any]:
+    """Return the comparison of two commits, with the result of each process."""
     return {
         "before": trial.before.hash,
         "after": trial.after.hash,
@@ -260,6 +271,7 @@ def _trial(trial: Trial, metric: str) -> dict[str, Any]:
 
 
 def _check_verdict(verdict: CheckVerdict) -> dict[str, Any]:
+    """Return the verdict on a kernel, with the static facts of its baseline and of this check (``found``)."""
     return {
         "case": verdict.checked.case.id,
         "architecture": verdict.checked.architecture,
@@ -275,6 +287,7 @@ def _check_verdict(verdict: CheckVerdict) -> dict[str, Any]:
 
 
 def _static_facts(checked: CheckedKernel | None) -> dict[str, Any] | None:
+    """Return the static facts, the launch configuration and the occupancy of a kernel; None if they are unknown."""
     if checked is None or checked.facts is None:
         return None
     facts, occupancy = checked.facts, checked.occupancy

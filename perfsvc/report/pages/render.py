@@ -61,7 +61,7 @@ def assets() -> Iterator[tuple[str, str]]:
 
 
 def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each page; the first page comes last, after all pages that it links to.
+    """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to.
 
     Args:
         site: what the pages show.

@@ -35,7 +35,13 @@ def page(summary: pd.DataFrame) -> str:
 
 
 def _part(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the results of one run on one device: facts of the run, and the cases by benchmark."""
+    """Return what the template shows of one run on one device: facts of the run, and the cases by benchmark.
+
+    ``bar`` is the length of a case's bar: its median over the slowest median at the same point.
+
+    Args:
+        rows: the rows of the summary for this run and device.
+    """
     slowest = rows.groupby(["benchmark", "point", "cache"])["median_s"].transform("max")
     records = rows.assign(bar=rows["median_s"] / slowest).to_dict("records")
     keys = [(record["device"], record["case"], CacheState(record["cache"])) for record in records]
@@ -53,9 +59,14 @@ def _part(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _line(record: dict[Any, Any], cache: str) -> dict[str, Any]:
-    """Return a row of the summary with None for the unknown, and the name, metrics and details of the case.
+    """Return what the template shows of a case: its row of the summary with added texts.
 
-    ``metrics`` are those that the case returned itself, ``details`` everything that has no column on the page.
+    ``name`` is the variant with its cache state, ``metrics`` are the metrics that the case itself returned, and
+    ``details`` are the values without a column on the page. An unknown value is None.
+
+    Args:
+        record: the row of the summary.
+        cache: the word for the cache state; empty if the page need not show it.
     """
     case_details = details(record)
     own = {name: value for name, value in case_details.metrics.items() if name not in AUXILIARY}
@@ -63,10 +74,10 @@ def _line(record: dict[Any, Any], cache: str) -> dict[str, Any]:
     without_columns = replace(
         case_details, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
     )
-    known = ABSENT | {str(name): None if pd.isna(value) else value for name, value in record.items()}
-    verdict, cause = known["verdict"], known["cause"]
+    values = ABSENT | {str(name): None if pd.isna(value) else value for name, value in record.items()}
+    verdict, cause = values["verdict"], values["cause"]
     return {
-        **known,
+        **values,
         "verdict": wording.outcome_of(Verdict(verdict), Cause(cause) if cause else None) if verdict else "",
         "moved": verdict in wording.CHANGED,
         "name": f"{record['variant']} {cache}".rstrip(),

@@ -12,7 +12,7 @@ LEAST_RANGE = 0.02
 
 
 def spark(values: Sequence[float | None], mark: int | None = None, *, label: str = "") -> Markup:
-    """Return the line, with a dot at its end.
+    """Return a sparkline as an SVG element, with a dot at its newest value; nothing if all values are None.
 
     Args:
         values: oldest first; None for a gap.
@@ -47,7 +47,7 @@ _RULE = Markup('<line x1="{0:.1f}" x2="{0:.1f}" y1="0" y2="{1}"/>')
 
 
 def _without_gaps(points: Sequence[tuple[float, float] | None]) -> list[list[tuple[float, float]]]:
-    """Return the stretches of points between gaps."""
+    """Split the points at each None; return the lists of consecutive points."""
     lines: list[list[tuple[float, float]]] = [[]]
     for point in points:
         if point is None:

@@ -96,28 +96,28 @@ class Views:
 
     @cached_property
     def by_series(self) -> Mapping[Series, SeriesView]:
-        """Each series through the runs."""
+        """The view of each series."""
         return {view.series: view for view in self.site.series}
 
     @cached_property
     def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
-        """The findings of each series, newest first, and how the series moved."""
-        found: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
-        for shown in self.site.findings:
-            for moved in shown.finding.moved:
-                found[moved.series].append((shown.finding, moved))
-        return found
+        """The findings of each series, newest first, each with how it reports the series moved."""
+        findings: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
+        for view in self.site.findings:
+            for moved in view.finding.moved:
+                findings[moved.series].append((view.finding, moved))
+        return findings
 
     @cached_property
     def series_of_case(self) -> Mapping[str, Sequence[SeriesView]]:
-        """All series of each case."""
-        found: dict[str, list[SeriesView]] = defaultdict(list)
+        """All series of each case, by the case's id."""
+        series: dict[str, list[SeriesView]] = defaultdict(list)
         for view in self.site.series:
-            found[view.series.case.id].append(view)
-        return found
+            series[view.series.case.id].append(view)
+        return series
 
     def link(self, series: Series) -> str:
-        """Return the path of a series' page, or nothing if no shown run measured the series."""
+        """Return the path of a series' page; an empty text if no run on the site measured the series."""
         return series_page(series) if series in self.by_series else ""
 
     # --- tonight ---------------------------------------------------------------------------------------------------
@@ -144,19 +144,19 @@ class Views:
 
     @property
     def counts(self) -> list[tuple[wording.Outcome, str, int]]:
-        """Each outcome with its noun and the number of series that have it tonight, the most important first."""
-        found, nouns = wording.tally(self.site.verdicts), wording.OUTCOME_NOUNS
-        return [(word, nouns[word][found[word] != 1], found[word]) for word in COUNTED]
+        """Each outcome with its noun and the number of tonight's series with this outcome, in order of importance."""
+        numbers, nouns = wording.tally(self.site.verdicts), wording.OUTCOME_NOUNS
+        return [(word, nouns[word][numbers[word] != 1], numbers[word]) for word in COUNTED]  # [0] singular, [1] plural
 
     @property
     def moved(self) -> list[Judgement]:
-        """What moved or went missing tonight, the worst first."""
+        """The verdicts on series that moved or went missing tonight, the worst first."""
 
-        def weight(judgement: Judgement) -> tuple[int, float]:
+        def rank(judgement: Judgement) -> tuple[int, float]:
             return MOVED.index(wording.outcome(judgement)), -abs((judgement.ratio or 1.0) - 1)
 
         moved = [judgement for judgement in self.site.verdicts if wording.outcome(judgement) in MOVED]
-        return sorted(moved, key=weight)
+        return sorted(moved, key=rank)
 
     @property
     def failed(self) -> list[tuple[SeriesView, RunPoint]]:
@@ -170,18 +170,19 @@ class Views:
 
     @property
     def skipped(self) -> int:
-        """How many series a GPU cannot run."""
+        """The number of series that tonight's run skipped because their GPU cannot run them."""
         return sum(point.status is Status.SKIPPED for _, point in self._tonight)
 
     @property
     def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
+        """The series that tonight's run measured, each with its point of that run; excluded points are ignored."""
         run = self.site.tonight.id if self.site.tonight else None
         newest = ((view, view.points[-1]) for view in self.site.series)
         return ((view, point) for view, point in newest if point.run == run and not point.excluded)
 
     @property
     def inconclusive(self) -> int:
-        """How many series are inconclusive tonight."""
+        """The number of inconclusive verdicts tonight."""
         return sum(judgement.verdict is Verdict.INCONCLUSIVE for judgement in self.site.verdicts)
 
     @property
@@ -199,7 +200,7 @@ class Views:
         return ", ".join(text for text, applies in parts if applies)
 
     def peak(self, device: DevicePanel) -> tuple[str, str, Markup]:
-        """Return a GPU's measured peak tonight, its change from the usual peak, and its history."""
+        """Return a GPU's measured peak tonight, its change from the median peak, and a sparkline of all its peaks."""
         best = [peak.best_bytes_per_s for peak in device.peaks]
         if not best:
             return "", "", Markup("")
@@ -210,16 +211,16 @@ class Views:
     # --- series ----------------------------------------------------------------------------------------------------
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
-        """Return the sparkline of a series, with a vertical rule at its first run numbered ``since`` or above."""
+        """Return the sparkline of a series, with a vertical line at its first run from number ``since`` on."""
         view = self.by_series.get(series)
         if view is None:
             return Markup("")
-        rule = next((at for at, point in enumerate(view.points) if since is not None and point.run >= since), None)
+        rule = next((index for index, point in enumerate(view.points) if since and point.run >= since), None)
         label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
         return spark([None if point.excluded else point.level for point in view.points], rule, label=label)
 
     def levels(self, view: SeriesView) -> list[LevelRow]:
-        """Return the levels of a series, newest first; none if it never had a correct result."""
+        """Return the levels of a series as rows of a table, newest first; an empty list without a correct result."""
 
         def row(old: LevelRange | None, new: LevelRange) -> LevelRow:
             changed = change(new.level / old.level) if old and old.level else ""
@@ -230,14 +231,20 @@ class Views:
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""
         changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
-        known = self.site.environments
+        environments = self.site.environments
         return [
-            EnvironmentChange(_letter(index), new.run, differences(known[old.segment], known[new.segment]))
+            EnvironmentChange(
+                _letter(index), new.run, differences(environments[old.segment], environments[new.segment])
+            )
             for index, (old, new) in enumerate(changes)
         ]
 
     def data(self, view: SeriesView) -> dict[str, Any]:
-        """Return what the charts of a series draw, as JSON values: columns by run, in the unit that is shown."""
+        """Return the data of a series' charts as JSON values.
+
+        A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
+        Levels and samples are in ``unit``.
+        """
         factor, unit = _scale(view)
         index = {point.run: at for at, point in enumerate(view.points)}
         runs = [self.site.runs[point.run] for point in view.points]
@@ -271,7 +278,7 @@ class Views:
 
 
 def change(ratio: float | None) -> str:
-    """Return the change of a ratio, or a dash for None."""
+    """Return a ratio as a change in per cent: ``+2.1 %`` for 1.021; a dash for None."""
     return wording.or_dash(ratio, units.percent)
 
 
@@ -298,7 +305,7 @@ def commit(run: RunRow) -> str:
 
 
 def run_facts(run: RunRow) -> list[tuple[str, str]]:
-    """Return where a run comes from: label, commit, wall time, host, suite, cases, and how it ended early."""
+    """Return the name and the value of each known fact about a run, such as its label, commit, wall time and host."""
     provenance = run.provenance
     wall_s = None if run.finished is None else (run.finished - provenance.started).total_seconds()
     facts = (
@@ -314,18 +321,21 @@ def run_facts(run: RunRow) -> list[tuple[str, str]]:
 
 
 def newest_level(view: SeriesView) -> str:
-    """Return the newest level of a series, or its status if that is not ok."""
+    """Return the level of a series in its newest run as text; the status if that run has no correct result."""
     point = view.points[-1]
     return wording.level(point.level, view.series.metric) if point.status is Status.OK else point.status.value
 
 
 def has_failed(view: SeriesView) -> bool:
-    """Return True if a run failed or got a wrong result."""
+    """Return True if the series failed or gave a wrong result in any run."""
     return any(point.status in BAD for point in view.points)
 
 
 def _event(point: RunPoint) -> str:
-    """Return why a run is excluded, else the status and reason of one not ok, else the verdict that marks an event."""
+    """Return the text of an event in the chart; an empty text if the run is no event.
+
+    An event is an excluded run, a run whose status is not ok, or a run with a verdict that the chart marks.
+    """
     if point.excluded:
         return f"excluded: {point.excluded}"
     if point.status is not Status.OK:
@@ -336,7 +346,7 @@ def _event(point: RunPoint) -> str:
 def _scale(view: SeriesView) -> tuple[float, str]:
     """Return the factor and the unit in which the levels of a series are drawn.
 
-    The unit has the largest prefix that leaves the usual level at 1 or above.
+    The unit has the largest prefix (ms, µs, ns) with which the median level is at least 1.
     """
     levels = [abs(point.level) for point in view.points if point.level]
     unit = {TIME: "s", ENERGY: "J"}.get(view.series.metric)
@@ -348,12 +358,12 @@ def _scale(view: SeriesView) -> tuple[float, str]:
 
 
 def _digits(number: float | None, factor: float) -> float | None:
-    """Return a number in the unit of the chart to six digits, more than a chart resolves; None if it is not finite."""
+    """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _column(times: Sequence[float], factor: float) -> list[float]:
-    """Return times in the unit of the chart, rounded to six digits of the longest time."""
+    """Return the times multiplied by the factor, rounded to the six leading digits of the longest time."""
     scaled = np.asarray(times) * factor
     decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
     column: list[float] = np.round(scaled, decimals).tolist()
@@ -361,6 +371,6 @@ def _column(times: Sequence[float], factor: float) -> list[float]:
 
 
 def _letter(index: int) -> str:
-    """Return A, B, … Z, then A2, B2 and so on."""
-    round_, letter = divmod(index, 26)
-    return chr(ord("A") + letter) + (str(round_ + 1) if round_ else "")
+    """Return the letter of the change with this index: A to Z, then A2 to Z2 and so on."""
+    completed_alphabets, letter = divmod(index, 26)
+    return chr(ord("A") + letter) + (str(completed_alphabets + 1) if completed_alphabets else "")

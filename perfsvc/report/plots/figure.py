@@ -42,7 +42,12 @@ def require_matplotlib() -> None:
 
 
 def require_suffix(destination: Path, example: str) -> None:
-    """Raise ``UsageError`` if the name of a file does not end like a kind of picture."""
+    """Raise ``UsageError`` unless the file's name ends with ``.svg``, ``.pdf`` or ``.png``.
+
+    Args:
+        destination: the file.
+        example: a correct name for the error's cure.
+    """
     if destination.suffix.lower() not in METADATA:
         raise UsageError(
             f"{destination.name!r} does not say what to draw", cure=f"name it like {example} ({', '.join(METADATA)})"
@@ -53,9 +58,9 @@ def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, suffix: str
     """Write a figure.
 
     Args:
-        draw: makes the figure.
-        destination: the file, which is replaced, or an open file.
-        suffix: the kind of picture, for an open file.
+        draw: returns the figure; it is called with the fonts and colours of all pictures.
+        destination: the path of a file, which is replaced, or an open file.
+        suffix: the kind of picture (``.svg``), required for an open file.
 
     Raises:
         UsageError: the file cannot be written.

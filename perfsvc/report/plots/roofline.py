@@ -58,10 +58,10 @@ class Roofline:
 
 
 def roofline(before: Profile, after: Profile) -> Roofline:
-    """Return both launches under the ceilings of the second launch's device.
+    """Return the roofline with the points of both launches, under the peaks of the device of ``after``.
 
     Raises:
-        ReportError: the profile has no ceilings.
+        ReportError: the profile ``after`` does not contain the device's peaks.
     """
     bandwidth = after.metrics.get("dram_peak_bytes_per_s")
     peaks = {name: after.metrics.get(f"{kind}_peak_flops_per_s") for kind, (name, _) in PRECISIONS.items()}
@@ -75,10 +75,11 @@ def roofline(before: Profile, after: Profile) -> Roofline:
 
 
 def _points(profile: Profile, *, after: bool) -> Sequence[LaunchPoint]:
+    """Return a point for each precision in which the launch counted operations."""
     names = ("duration_s", "dram_read_bytes", "dram_write_bytes")
     duration_s, read_bytes, written_bytes = (profile.metrics.get(name) for name in names)
     moved_bytes = (read_bytes or 0.0) + (written_bytes or 0.0)
-    operations = {look: profile.metrics.get(f"{kind}_flops") for kind, look in PRECISIONS.items()}
+    operations = {name_and_mark: profile.metrics.get(f"{kind}_flops") for kind, name_and_mark in PRECISIONS.items()}
     side = "after" if after else "before"
     return [
         LaunchPoint(f"{side}: {profile.kernel}, {name}", flops / moved_bytes, flops / duration_s, after, mark)
@@ -111,6 +112,7 @@ def svg(launches: Roofline, title: str) -> str:
 
 
 def _draw(launches: Roofline, title: str) -> "Figure":
+    """Return the figure of a roofline."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white", layout="constrained")
@@ -142,7 +144,10 @@ def _draw_ticks(axes: "Axes") -> None:
 
 
 def _draw_ceilings(axes: "Axes", launches: Roofline) -> None:
-    """Draw DRAM's slope up to the highest ceiling, and each ceiling from the slope on."""
+    """Draw the roofline and set the limits of the axes.
+
+    DRAM's bandwidth is a slope up to the highest ceiling. Each ceiling is a horizontal line that begins at the slope.
+    """
     ridges = [peak / launches.bandwidth for peak in launches.ceilings.values()]
     intensities = [point.flops_per_byte for point in launches.points]
     left, right = min([*intensities, *ridges]) / ROOM, max([*intensities, *ridges]) * ROOM
@@ -156,7 +161,7 @@ def _draw_ceilings(axes: "Axes", launches: Roofline) -> None:
 
 
 def _draw_bandwidth(axes: "Axes", launches: Roofline) -> None:
-    """Label the slope along its direction, in the middle of the part below the lowest ceiling."""
+    """Write DRAM's bandwidth along the slope, in the middle of the slope's part below the lowest ceiling."""
     first, last = axes.get_xlim()[0], min(launches.ceilings.values()) / launches.bandwidth
     ends = axes.transData.transform([(x, x * launches.bandwidth) for x in (first, last)])
     angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
@@ -166,6 +171,7 @@ def _draw_bandwidth(axes: "Axes", launches: Roofline) -> None:
 
 
 def _draw_points(axes: "Axes", launches: Roofline) -> None:
+    """Draw the points of both launches with a legend, or a note if no launch counted operations."""
     for point in launches.points:
         colour = ORANGE if point.after else BLUE
         label = f"{point.name}: {units.flop_rate(point.flops_per_s)}"
@@ -181,7 +187,7 @@ def _draw_points(axes: "Axes", launches: Roofline) -> None:
         _label(axes, nothing, (1, 0), (-8, 8), ha="right", va="bottom", xycoords="axes fraction")
 
 
-def _label(axes: "Axes", text: str, at: tuple[float, float], moved: tuple[float, float], **look: Any) -> None:
-    """Write a text at a point of the axes, moved by some points."""
+def _label(axes: "Axes", text: str, at: tuple[float, float], offset: tuple[float, float], **look: Any) -> None:
+    """Write a text at a position in the axes, with an offset in typographic points; ``look`` overrides its style."""
     style = {"xycoords": "data", "textcoords": "offset points", "size": SMALL, "color": FAINT, **look}
-    axes.annotate(text, at, moved, **style)
+    axes.annotate(text, at, offset, **style)

@@ -90,10 +90,10 @@ class PlotPanel:
 
 
 def panels(summary: pd.DataFrame) -> list[PlotPanel]:
-    """Return the panels of one run on one device, without panels that have no rate.
+    """Return the panels of one run on one device; a panel without any rate is dropped.
 
     Args:
-        summary: rows of what ``frames.summary`` returns.
+        summary: the rows of this run and device in the result of ``frames.summary``.
     """
     groups = summary.groupby(["benchmark", "version", "point", "cache"], sort=False)
     caches = {name: set(rows["cache"]) for name, rows in summary.groupby("benchmark")}
@@ -105,10 +105,16 @@ def panels(summary: pd.DataFrame) -> list[PlotPanel]:
 
 
 def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
-    known: list[dict[Any, Any]] = [
+    """Return the panel of a benchmark at a point.
+
+    Args:
+        records: a row of the summary for each variant.
+        show_cache: whether the heading names the cache state.
+    """
+    rows: list[dict[Any, Any]] = [
         {name: None if pd.isna(value) else value for name, value in record.items()} for record in records
     ]
-    arithmetic = any((row["flops_per_s"] or 0) > RIDGE * (row["bandwidth_bytes_per_s"] or 0) for row in known)
+    arithmetic = any((row["flops_per_s"] or 0) > RIDGE * (row["bandwidth_bytes_per_s"] or 0) for row in rows)
     rate = "flops_per_s" if arithmetic else "bandwidth_bytes_per_s"
     variants = tuple(
         VariantRate(
@@ -118,9 +124,10 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
             row.get("relative_speed"),
             None if arithmetic else row["peak_share"],
         )
-        for row in known
+        for row in rows
     )
-    first = known[0]
+    first = rows[0]
+    # The reference may be a variant of another panel: its rate follows from any variant's relative speed.
     reference_rates = [row.rate / row.relative_speed for row in variants if row.rate and row.relative_speed]
     return PlotPanel(
         benchmark=first["benchmark"],
@@ -135,6 +142,7 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
 
 
 def _peak(record: Mapping[Any, Any], variants: Sequence[VariantRate]) -> float | None:
+    """Return the GPU's measured peak in bytes a second; None if it is unknown or far above all bars."""
     if record["copy_bytes_per_s"] is None or not any((row.peak_share or 0) > PEAK_IN_SIGHT for row in variants):
         return None
     return float(max(record["copy_bytes_per_s"], record["read_bytes_per_s"]))
@@ -161,6 +169,7 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
 
 
 def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":
+    """Return the figure; its size, in inches, follows from the texts and the number of bars."""
     from matplotlib.figure import Figure
 
     columns = max(len(_columns(panel)) for panel in panels)
@@ -194,6 +203,7 @@ def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":
 
 
 def _draw_bars(axes: "Axes", panel: PlotPanel) -> None:
+    """Draw a horizontal bar for each variant, the first variant on top, with its name on the left."""
     rows = range(len(panel.variants))
     colours = [ORANGE if variant.variant == panel.relative_to else BLUE for variant in panel.variants]
     axes.barh(rows, [variant.rate or 0.0 for variant in panel.variants], height=BAR_SHARE, color=colours, zorder=2)
@@ -206,9 +216,10 @@ def _draw_bars(axes: "Axes", panel: PlotPanel) -> None:
 
 
 def _draw_ticks(axes: "Axes", panel: PlotPanel) -> None:
-    """Draw the scale below the bars in round numbers, with the unit in front."""
+    """Draw the scale below the bars in round numbers, with the unit on its left."""
     from matplotlib.ticker import MaxNLocator
 
+    # The unit's SI prefix is 10 ** power, with a power divisible by three: G for rates from 1e9 on.
     power = min(max(3 * floor(log10(panel.top) / 3), min(units.LARGE)), max(units.LARGE))
     scaled = MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]).tick_values(0, panel.top / 10.0**power)
     ticks = [tick for tick in scaled if tick * 10.0**power <= panel.top]
@@ -285,14 +296,25 @@ def _draw_numbers(axes: "Axes", panel: PlotPanel) -> None:
 
 
 def _write_above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **look: Any) -> None:
-    """Write a text above the bars, at a share of their width and moved by some points."""
+    """Write a text above the bars.
+
+    Args:
+        axes: of the panel.
+        at: the horizontal position, as a share of the axes' width.
+        text: the text.
+        start: a further horizontal offset, in typographic points.
+        look: the style of the text, for Matplotlib.
+    """
     axes.annotate(
         text, (at, 1), (start, ABOVE), xycoords="axes fraction", textcoords="offset points", parse_math=False, **look
     )
 
 
 def _columns(panel: PlotPanel) -> dict[str, list[str]]:
-    """Return the numbers beside the bars by heading: the rates, and the shares if a variant has any."""
+    """Return the columns of numbers beside the bars, by heading, with a cell for each variant.
+
+    The rates have no heading. The share of the peak and the relative speed have a column if a variant has a value.
+    """
     columns = {"": [_rate(variant, panel) for variant in panel.variants]}
     if any(variant.peak_share is not None for variant in panel.variants):
         shares = (variant.peak_share for variant in panel.variants)
@@ -304,6 +326,7 @@ def _columns(panel: PlotPanel) -> dict[str, list[str]]:
 
 
 def _rate(variant: VariantRate, panel: PlotPanel) -> str:
+    """Return a variant's rate as text, or its status if it is not ok."""
     if variant.status is not Status.OK:
         return variant.status.value
     return wording.or_dash(variant.rate, units.rate if panel.unit == "B/s" else units.flop_rate)

@@ -17,7 +17,7 @@ NAMED = 12
 
 
 def bisection_text(bisection: Bisection) -> RenderableType:
-    """Return the commit, what was measured, which commits were skipped, and the cost."""
+    """Return the answer of a bisection, the table of its comparisons, the skipped commits, and the counts."""
     device = Text.assemble((bisection.device.model, "bold"), f"  {bisection.device.uuid}")
     parts: list[RenderableType] = [device, Text(), *_answer(bisection)]
     if bisection.trials:
@@ -37,8 +37,9 @@ def counts(bisection: Bisection) -> str:
 
 
 def _answer(bisection: Bisection) -> Iterator[Text]:
-    """Yield the culprit, or the culprits that could not be told apart, or why there is none."""
-    slower = wording.direction_word(bisection.metric, 0 if bisection.verdict is Verdict.IMPROVEMENT else 2)
+    """Yield the lines of the answer: the commit at fault, or several possible commits, or why there is none."""
+    ratio = 0 if bisection.verdict is Verdict.IMPROVEMENT else 2  # only its side of 1 matters: slower or faster
+    slower = wording.direction_word(bisection.metric, ratio)
     case = bisection.case.id
     subject = case if bisection.metric == TIME else f"{bisection.metric} of {case}"
     match bisection.culprits:
@@ -60,6 +61,7 @@ def _answer(bisection: Bisection) -> Iterator[Text]:
 
 
 def _commit_lines(commit: Commit) -> Iterator[Text]:
+    """Yield the subject, the author with the date, and the hash of a commit."""
     merge = f", a merge of {len(commit.parents)}" if len(commit.parents) > 1 else ""
     yield Text(f"  {commit.subject}")
     yield Text(f"  {commit.author}, {wording.moment(commit.date)}", "dim")
@@ -67,11 +69,12 @@ def _commit_lines(commit: Commit) -> Iterator[Text]:
 
 
 def _proof_lines(bisection: Bisection) -> Iterator[Text]:
+    """Yield the interval of the change, its total from good to bad, and what the commit changed; nothing unproven."""
     proof = bisection.proof
     if proof is None:
         return
-    ends = (bisection.good, bisection.bad)
-    total = next((trial.ratio for trial in bisection.trials if (trial.before, trial.after) == ends), None)
+    good_and_bad = (bisection.good, bisection.bad)
+    total = next((trial.ratio for trial in bisection.trials if (trial.before, trial.after) == good_and_bad), None)
     span = wording.interval(proof.low, proof.high) or DASH
     yield Text(f"interval {span}; from good to bad {or_dash(total, units.percent)}")
     files = f" ({wording.some(bisection.files)})" if bisection.files else ""
@@ -81,6 +84,7 @@ def _proof_lines(bisection: Bisection) -> Iterator[Text]:
 
 
 def _trials_table(bisection: Bisection) -> Table:
+    """Return a table with a row for each comparison of two commits."""
     table = grid()
     table.add_column("measured", no_wrap=True)
     table.add_column("against", no_wrap=True)
@@ -101,6 +105,7 @@ def _trials_table(bisection: Bisection) -> Table:
 
 
 def _skipped_lines(bisection: Bisection) -> Iterator[Text]:
+    """Yield a line for each skipped commit with its reason; from ``NAMED`` commits on only their number."""
     for skipped in bisection.skipped[:NAMED]:
         first_lines = " ".join(skipped.reason.splitlines()[:2])
         yield Text.assemble(("skipped", "yellow"), f" {skipped.commit}: {first_lines}")

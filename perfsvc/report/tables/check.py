@@ -37,7 +37,7 @@ INDENT = 2
 
 
 def check_table(check: StaticCheck, *, everything: bool = False) -> RenderableType:
-    """Return a heading, what changed, what uses local memory, what was skipped, and the number of each verdict.
+    """Return the heading, the changes, the notes on local memory and skipped kernels, and the verdict counts.
 
     Args:
         check: the check.
@@ -78,33 +78,40 @@ def _changes(lines: Sequence[CheckLine], check: StaticCheck) -> RenderableType:
 
 
 def _all_facts(check: StaticCheck) -> RenderableType:
-    """Return all kernels; the points of a variant that have the same facts share a row."""
+    """Return a table of all kernels with their facts; points of a kernel with the same facts share a row."""
     names = kernel_names(check.checked)
-    kernels = {}
+    distinct = {}
     for kernel in check.checked:
         if kernel.facts:
             facts = kernel.facts, kernel.occupancy, kernel.threads, kernel.dynamic_shared_bytes
-            kernels[names[kernel.case, kernel.kernel], kernel.architecture, facts] = kernel
-    rows = [(name, architecture, kernel) for (name, architecture, _), kernel in kernels.items()]
+            distinct[names[kernel.case, kernel.kernel], kernel.architecture, facts] = kernel
+    rows = [(name, architecture, kernel) for (name, architecture, _), kernel in distinct.items()]
     rows.sort(key=lambda row: (row[0], architecture_number(row[1])))
     return Responsive(*(_facts_table(rows, columns) for columns in LAYOUTS))
 
 
 def _facts_table(rows: Sequence[tuple[str, str, CheckedKernel]], columns: Sequence[str]) -> Table:
+    """Return a table with the given facts of kernels; a name is shown only in its first row.
+
+    Args:
+        rows: the name, the architecture and the kernel, sorted by name.
+        columns: the facts to show.
+    """
     table = grid()
     table.add_column("variant", overflow="fold", min_width=16)
     table.add_column("", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
-    before = ""
+    name_above = ""
     for name, architecture, kernel in rows:
         cells = (Text(_cell(kernel, kernel.facts, column)) for column in columns if kernel.facts)
-        table.add_row(Text("" if name == before else name), Text(architecture), *cells)
-        before = name
+        table.add_row(Text("" if name == name_above else name), Text(architecture), *cells)
+        name_above = name
     return table
 
 
 def _cell(kernel: CheckedKernel, facts: StaticFacts, column: str) -> str:
+    """Return the text of a kernel's cell in a column of ``LAYOUTS``."""
     occupancy = kernel.occupancy
     cells = {
         "registers": facts.registers,
@@ -121,7 +128,7 @@ def _cell(kernel: CheckedKernel, facts: StaticFacts, column: str) -> str:
 
 
 def _notes(check: StaticCheck) -> list[Text]:
-    """Return the kernels that use local memory, the skipped variants, and the broken and wrong ones."""
+    """Return a line for each kernel in local memory, each reason to skip, each broken benchmark, each wrong case."""
     return [
         *(
             Text.assemble(("local memory", "yellow"), " ", (name, "bold"), f" ({check.on(architectures)}): {text}")
@@ -140,7 +147,7 @@ def _notes(check: StaticCheck) -> list[Text]:
 
 
 def _irrelevant_changes(check: StaticCheck) -> list[Text]:
-    """Return how many variants changed too little to affect a launch."""
+    """Return a line with the number of variants whose facts changed too little to matter; none without such."""
     changed = {
         variant_of(verdict.checked.case)
         for verdict in check.verdicts

@@ -26,13 +26,13 @@ LIMIT = "--select, --exclude and --device limit what is compared"
 def comparison_table(
     base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
 ) -> RenderableType:
-    """Return the verdicts in the judge's order, the reasons of series that are not unchanged, and the counts.
+    """Return the table of verdicts, then the reason of each verdict other than unchanged, then the counts.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
-        over_budget: what the new run lacks because its budget was used up.
+        over_budget: the series that the new run did not measure because its budget was used up.
     """
     against = base.description if base else "the baseline of each series"
     heading = Text(f"{new.description}\nagainst {against}", "bold")
@@ -45,6 +45,7 @@ def comparison_table(
 
 
 def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:
+    """Return the table of verdicts with the given columns, a row for each series."""
     cases = wording.series_cells([judgement.series for judgement in judgements])
     table = grid()
     table.add_column("verdict", no_wrap=True)

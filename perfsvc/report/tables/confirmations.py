@@ -13,7 +13,12 @@ from perfsvc.report.wording import DASH, or_dash
 
 
 def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str = "") -> RenderableType:
-    """Return a row and a reason for each suspect, how many were confirmed and cleared, and why there is no finding."""
+    """Return a table with a row for each suspect, then their reasons, and the counts of confirmed and cleared ones.
+
+    Args:
+        confirmations: the suspects after their A/B pairs.
+        no_finding: why a confirmed change raised no finding; printed last.
+    """
     every_series = [confirmation.suspect.series for confirmation in confirmations]
     names = wording.series_names(every_series)
     table = grid()
@@ -41,7 +46,7 @@ def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str =
 
 
 def counts(confirmations: Sequence[Confirmation]) -> str:
-    """Return ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed``, and how many earlier ones still hold."""
+    """Return ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed; 3 were confirmed in an earlier run``."""
     carried_over = sum(confirmation.carried_over for confirmation in confirmations)
     confirmed = sum(confirmation.confirmed for confirmation in confirmations) - carried_over
     cleared = sum(confirmation.cleared for confirmation in confirmations)
@@ -54,6 +59,7 @@ def counts(confirmations: Sequence[Confirmation]) -> str:
 
 
 def _cause(confirmation: Confirmation) -> Text:
+    """Return the cause that the A/B pairs found, in the colour of the decision."""
     cause = confirmation.cause.value
     if confirmation.confirmed:
         return Text(cause, wording.OUTCOME_STYLES[confirmation.verdict or Verdict.REGRESSION])

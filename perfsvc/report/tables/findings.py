@@ -45,6 +45,7 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
 
 
 def _heading(finding: Finding) -> RenderableType:
+    """Return a finding's number, state, cause, changes and runs on a line, and its further facts indented below."""
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
     moved = f", {' and '.join(finding.changes)}, {finding.direction}, {runs}" if finding.moved else ""
@@ -53,17 +54,17 @@ def _heading(finding: Finding) -> RenderableType:
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
-    """Yield the root cause, the devices, the evidence, the explanation, the owner and the state."""
+    """Yield the facts below a finding's heading: root cause, devices, evidence, later steps, reason, owner, state."""
     if finding.root_cause and finding.root_cause not in {f"GPU {device}" for device in finding.devices}:
         yield Text(finding.root_cause)
     for device, model in finding.devices.items():
         yield Text(f"on {model}  {device}", "dim")
     if finding.evidence:
         yield Text(f"in run {finding.first_run}: {finding.evidence}" if finding.moved else finding.evidence)
-    further = dict.fromkeys(
+    later_steps = dict.fromkeys(
         (moved.step, moved.first_run, moved.root_cause) for moved in finding.moved if moved.step > 1
     )
-    for step, run, root_cause in sorted(further, key=lambda each: (each[0], each[1] or 0)):
+    for step, run, root_cause in sorted(later_steps, key=lambda each: (each[0], each[1] or 0)):
         yield Text(f"step {step} in run {run}{f': {root_cause}' if root_cause else ''}")
     if finding.why:
         yield Text(f"why: {wording.why(finding)}")
@@ -77,6 +78,7 @@ def _lines(finding: Finding) -> Iterator[Text]:
 
 
 def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
+    """Return a table of some of a finding's moved series, as wide as the terminal allows."""
     every_series = list(dict.fromkeys(moved.series for moved in finding.moved))
     cells = dict(zip(every_series, wording.series_cells(every_series), strict=True))
     cases = [_with_step(cells[moved.series], moved) for moved in shown]
@@ -89,6 +91,7 @@ def _with_step(case: Text, moved: MovedSeries) -> Text:
 
 
 def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequence[str]) -> Table:
+    """Return the table of moved series with the given columns; ``cases`` are the cells of their names."""
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
     for column in columns:
@@ -102,6 +105,7 @@ def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequen
 
 
 def _cell(moved: MovedSeries, column: str) -> str:
+    """Return the text of a moved series' cell in a column of ``LAYOUTS``."""
     match column:
         case "change":
             return or_dash(moved.ratio, units.percent)
@@ -114,7 +118,7 @@ def _cell(moved: MovedSeries, column: str) -> str:
 
 
 def _history(events: Sequence[FindingEvent]) -> RenderableType:
-    """Return a row for each event: when, by which user, run or night, what kind, and its text."""
+    """Return a table with a row for each event: its time, its author (a user, run or night), its kind and its text."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(3):
         table.add_column(no_wrap=True)

@@ -19,7 +19,7 @@ GAP = " "
 
 
 def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
-    """Return a case's history, oldest first, by device and cache state, each with a sparkline of its medians."""
+    """Return a table for each device, cache state and metric of a case, oldest run first, each with a sparkline."""
     caches = wording.cache_words((row.device, case, row.cache) for row in rows)
     histories: dict[tuple[str, CacheState], list[HistoryRow]] = {}
     for row in rows:
@@ -31,12 +31,18 @@ def history_table(case: str, rows: Sequence[HistoryRow]) -> RenderableType:
         is_timed = not metrics or any(row.median_s is not None for row in history)
         for metric in [*([TIME] if is_timed else []), *metrics]:
             parts += _history(name, metric, history)
-        parts += _below(history)
+        parts += _notes(history)
     return Group(*parts)
 
 
 def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[RenderableType]:
-    """Return the heading, the sparkline and the table of one metric."""
+    """Return the heading, the sparkline and the table of one metric.
+
+    Args:
+        name: the case, with its cache state if it has several.
+        metric: the metric.
+        rows: the case's runs on one device in one cache state.
+    """
     newest = rows[-1]
     shown = name if metric == TIME else f"{name} {metric}"
     levels = [row.median_s if metric == TIME else row.metrics.get(metric) for row in rows]
@@ -68,8 +74,12 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[Rendera
     return [heading, line, table, Text()]
 
 
-def _below(rows: Sequence[HistoryRow]) -> list[RenderableType]:
-    """Return what stands below the tables of a case: why runs are not ok or excluded, details, and the explanation."""
+def _notes(rows: Sequence[HistoryRow]) -> list[RenderableType]:
+    """Return the notes below a case's tables.
+
+    They are the reasons of runs that are not ok, the excluded runs, the details of the newest run, and the newest
+    explanation.
+    """
     newest = rows[-1]
     reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
     reasons += [Text(f"run {row.run} is excluded from judging: {row.excluded}") for row in rows if row.excluded]
@@ -78,22 +88,22 @@ def _below(rows: Sequence[HistoryRow]) -> list[RenderableType]:
 
 
 def _changes(levels: Sequence[float | None]) -> list[str]:
-    """Return the change of each level from the one before it."""
+    """Return the change of each level from the level before it, in per cent; a dash where one of them is unknown."""
     ratios = [after / before if before and after else None for before, after in pairwise(levels)]
     return [DASH, *(or_dash(ratio, units.percent) for ratio in ratios)]
 
 
 def _details(row: HistoryRow) -> list[RenderableType]:
-    """Return the details of a run's row below its number, one value a line; nothing if there are none."""
+    """Return the run's number and below it each detail on a line; an empty list if the row has no details."""
     if row.details is None or not (values := wording.details(row.details)):
         return []
     return [Text(f"run {row.run}", "bold"), properties(values), Text()]
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Return a block for each value, from the lowest to the highest; a space for a value that is None or not finite.
+    """Return a line of blocks (``▁▄█``), one for each value: the lowest value gets ``▁``, the highest ``█``.
 
-    Equal values all get the shortest block.
+    A value that is None or not finite gets a space. If all values are equal, all get ``▁``.
     """
     known = [value for value in values if value is not None and isfinite(value)]
     if not known:
@@ -103,6 +113,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 def _block(value: float | None, low: float, span: float) -> str:
+    """Return the block of a value in the range from ``low`` to ``low + span``."""
     if value is None or not isfinite(value):
         return GAP
     return BLOCKS[round((value - low) / span * (len(BLOCKS) - 1))] if span else BLOCKS[0]

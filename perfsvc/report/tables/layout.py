@@ -29,7 +29,7 @@ UNBOUNDED = 10_000
 
 
 class Responsive:
-    """Renders the first of several tables that fits the console, or the last if none does, and names what it lacks.
+    """Renders the widest of several tables that fits the console, or the narrowest, and names the dropped columns.
 
     Args:
         tables: from the widest to the narrowest.
@@ -39,15 +39,16 @@ class Responsive:
         self._tables = tables
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the first table that fits, and a line that names the columns it lacks (called by rich)."""
         unbounded = options.update(width=UNBOUNDED)
         fitting = (
             table for table in self._tables if table.__rich_measure__(console, unbounded).maximum <= options.max_width
         )
         shown = next(fitting, self._tables[-1])
         yield shown
-        left_out = [name for name in _headers(self._tables[0]) if name not in _headers(shown)]
-        if left_out:
-            yield Text(f"too narrow for {', '.join(left_out)}: widen the terminal, or use --format json", "dim")
+        dropped = [name for name in _headers(self._tables[0]) if name not in _headers(shown)]
+        if dropped:
+            yield Text(f"too narrow for {', '.join(dropped)}: widen the terminal, or use --format json", "dim")
 
 
 def _headers(table: Table) -> list[str]:

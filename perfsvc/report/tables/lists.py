@@ -116,22 +116,22 @@ def runs_table(runs: Sequence[RunRow]) -> RenderableType:
 
 
 def exclusions_table(exclusions: Sequence[Exclusion]) -> RenderableType:
-    """Return a row for each time that a person excluded data, included it again, or deleted a run, in time's order."""
+    """Return a table with a row for each exclusion, inclusion and deletion of data, oldest first."""
     table = grid()
     table.add_column("when (UTC)", no_wrap=True)
     table.add_column("by", overflow="fold")
     table.add_column("what", overflow="fold")
     table.add_column("reason", overflow="fold")
-    acts = [
+    actions = [
         (exclusion.at, exclusion.by, "deleted" if exclusion.deleted else "excluded", exclusion)
         for exclusion in exclusions
     ]
-    acts += [
+    actions += [
         (exclusion.included_at, exclusion.included_by, "included", exclusion)
         for exclusion in exclusions
         if exclusion.included_at
     ]
-    for at, by, word, exclusion in sorted(acts, key=lambda act: act[0]):
+    for at, by, word, exclusion in sorted(actions, key=lambda action: action[0]):
         what = f"{word} {exclusion.case} in run {exclusion.run}" if exclusion.case else f"{word} run {exclusion.run}"
         table.add_row(moment(at), Text(by), Text(what), Text("" if word == "included" else exclusion.reason))
     return table
@@ -153,7 +153,12 @@ def pins_table(pins: Sequence[Pin]) -> RenderableType:
 
 
 def expected_table(expected: Sequence[Expected], *, every: bool = False) -> RenderableType:
-    """Return a row for each host, GPU and benchmark that nights are expected to have; ``every`` adds each case."""
+    """Return a table with a row for each host, GPU and benchmark that nights are expected to have.
+
+    Args:
+        expected: the hosts, GPUs and cases.
+        every: show a row for each case instead of each benchmark.
+    """
     table = grid()
     table.add_column("expected", overflow="fold", min_width=16)
     table.add_column("on host", overflow="fold")
@@ -161,21 +166,21 @@ def expected_table(expected: Sequence[Expected], *, every: bool = False) -> Rend
     table.add_column("last seen (UTC)", no_wrap=True)
     table.add_column("")
     groups: dict[tuple[str, str, str], list[Expected]] = {}
-    for one in expected:
-        name = one.name.partition("/")[0] if one.kind is ExpectedKind.CASE and not every else one.name
-        groups.setdefault((one.kind, one.host, name), []).append(one)
+    for item in expected:
+        name = item.name.partition("/")[0] if item.kind is ExpectedKind.CASE and not every else item.name
+        groups.setdefault((item.kind, item.host, name), []).append(item)
     for (kind, host, name), members in groups.items():
-        last = max(members, key=lambda one: one.seen)
-        missing = [one for one in members if one.finding is not None]
-        findings = ", ".join(map(str, sorted({one.finding for one in missing if one.finding is not None})))
-        of_group = f"benchmark {name}, {units.count(len(members), 'case')}"
+        last = max(members, key=lambda item: item.seen)
+        missing = [item for item in members if item.finding is not None]
+        findings = ", ".join(map(str, sorted({item.finding for item in missing if item.finding is not None})))
+        benchmark = f"benchmark {name}, {units.count(len(members), 'case')}"
         words = {ExpectedKind.HOST: f"host {name}", ExpectedKind.GPU: f"{name} ({last.model})"}
-        text = words.get(last.kind, name if every else of_group)
+        text = words.get(last.kind, name if every else benchmark)
         count = f"{units.count(len(missing), 'case')} " if last.kind is ExpectedKind.CASE and not every else ""
         finding = f"{count}missing: finding {findings}" if missing else ""
         on = "" if kind == ExpectedKind.HOST else host
         table.add_row(Text(text), Text(on), str(last.night), moment(last.seen), Text(finding, "yellow"))
-    is_missing = any(one.finding is not None for one in expected)
+    is_missing = any(item.finding is not None for item in expected)
     return Group(table, *([Text(), Text("gone for good? perfsvc expect forget NAME")] if is_missing else []))
 
 
@@ -225,6 +230,7 @@ def night_table(night: NightRow) -> RenderableType:
 
 
 def _stage_text(stage: StageRow, style: str) -> Text:
+    """Return a stage's message, after its state as a word unless it is done, and the cure of its failure."""
     done = stage.state is StageState.DONE
     text = Text(stage.message if done else ": ".join(filter(None, [stage.state, stage.message])), "" if done else style)
     return text.append(f"\ncure: {stage.cure}", "default") if stage.cure else text

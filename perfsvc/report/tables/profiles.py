@@ -52,7 +52,7 @@ def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType
 
 
 def explanation_table(before: Profile, after: Profile, explanation: Explanation) -> RenderableType:
-    """Return the sentence, the share of each reason, the evidence of the independent reasons, and the rules.
+    """Return the explanation's sentence, its reasons with their shares, the metrics behind them, and profiler rules.
 
     Args:
         before: the baseline's profile.
@@ -84,7 +84,7 @@ def heading_lines(before: Profile, after: Profile) -> list[str]:
 
 
 def evidence_of(explanation: Explanation) -> list[Evidence]:
-    """Return the metrics of the independent reasons, each once."""
+    """Return the metrics behind the independent reasons, each once; a reason that follows from another adds none."""
     independent = (reason for reason in explanation.reasons if reason.follows is None)
     return list({evidence.metric: evidence for reason in independent for evidence in reason.evidence}.values())
 
@@ -121,6 +121,7 @@ def rule_line(rule: ProfilerRule) -> Text:
 
 
 def _reasons(reasons: Sequence[Reason]) -> Table:
+    """Return a table with a row for each reason; a reason that follows from another one is dim."""
     table = grid()
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("reason", no_wrap=True)
@@ -132,6 +133,7 @@ def _reasons(reasons: Sequence[Reason]) -> Table:
 
 
 def _evidence(every_evidence: Sequence[Evidence]) -> Table:
+    """Return a table of metrics with their values before and after."""
     table = grid()
     table.add_column("metric", overflow="fold")
     for column in ("before", "after", "change"):
@@ -142,7 +144,10 @@ def _evidence(every_evidence: Sequence[Evidence]) -> Table:
 
 
 def _change(evidence: Evidence) -> str:
-    """Return ``+97.3 %``, ``× 503`` or ``÷ 503``; a dash if a value is zero or unknown."""
+    """Return the change of a metric: ``+97.3 %``, or ``× 503`` or ``÷ 503`` from a factor of ten on.
+
+    It is ``0.0 %`` if both values are zero, and a dash if only one is zero or one is unknown.
+    """
     if not evidence.before or not evidence.after:
         return "0.0 %" if evidence.before == evidence.after == 0 else DASH
     ratio = evidence.after / evidence.before

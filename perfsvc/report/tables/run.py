@@ -70,6 +70,7 @@ def doubt_text(doubt: Doubt) -> str:
 
 
 def _device(rows: Sequence[ResultRow], peak: Peak | None) -> list[RenderableType]:
+    """Return the heading, the table of results and the notes of one device."""
     first = rows[0]
     heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
     if peak:
@@ -126,6 +127,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
 
 
 def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
+    """Return True if the column is worth showing for these rows."""
     if column == "FLOP/s":
         return any(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0) for row in rows)
     if column == "relative speed":
@@ -134,22 +136,27 @@ def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
 
 
 def _relative_header(rows: Iterable[ResultRow]) -> str:
+    """Return the header of the relative speed: ``vs cublas``, or ``vs reference`` if the rows have several."""
     variants = {row.relative_to for row in rows if row.relative_to}
     return f"vs {variants.pop() if len(variants) == 1 else 'reference'}"
 
 
 def _verdict_header(rows: Sequence[ResultRow]) -> str:
+    """Return the header of the verdicts: ``against run 6`` if all have this baseline run, else ``against baseline``."""
     bases = {judgement.baseline_run for judgement in _judgements(rows) if judgement.baseline_run is not None}
     return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
 
 
 def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:
     """Return the verdicts on the times and metrics of some cases."""
-    every = (judgement for row in rows for judgement in (row.judgement, *(metric.judgement for metric in row.metrics)))
-    return [judgement for judgement in every if judgement]
+    judgements = []
+    for row in rows:
+        judgements += [row.judgement, *(metric.judgement for metric in row.metrics)]
+    return [judgement for judgement in judgements if judgement]
 
 
 def _case_cell(row: ResultRow, cache: str, room: float) -> Text:
+    """Return a case's id with its cache state; an id of more than ``room`` characters breaks before its point."""
     case = row.case
     breaks = case.point and len(case.id) > room
     cell = Text(f"{case.benchmark}/{case.variant}\n[{case.point_text}]" if breaks else case.id)
@@ -157,6 +164,7 @@ def _case_cell(row: ResultRow, cache: str, room: float) -> Text:
 
 
 def _cell(row: ResultRow, column: str) -> Text:
+    """Return the cell of a case in a column of ``LAYOUTS``; the median's cell shows a status that is not ok."""
     if column == "median" and row.status not in {None, Status.OK}:
         return Text(str(row.status), "dim" if row.status is Status.SKIPPED else "bold red")
     if column == "spread":
@@ -174,6 +182,7 @@ def _cell(row: ResultRow, column: str) -> Text:
 
 
 def _metric_cell(row: MetricRow, column: str) -> Text:
+    """Return the cell of a named metric; only the columns ``median`` and ``spread`` have one."""
     match column:
         case "median":
             return Text(wording.level(row.value, row.metric))
@@ -184,6 +193,7 @@ def _metric_cell(row: MetricRow, column: str) -> Text:
 
 
 def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
+    """Return a verdict with the change in per cent, beside it or above it (``stacked``); a dash without a verdict."""
     if judgement is None:
         return Text(DASH)
     word = wording.outcome_word(wording.outcome(judgement))
@@ -196,26 +206,33 @@ def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
 
 
 def _notes(rows: Sequence[ResultRow]) -> list[Text]:
-    """Return the failures, the skips, the notes, the missing cases and the evidence of what changed."""
+    """Return the lines below a device's table.
+
+    They name failed, skipped, excluded and missing cases, repeat the notes on times, and give the evidence of changes.
+    """
     lines = [_status_line(row, row.case.id) for row in rows if row.status in {Status.FAILED, Status.WRONG}]
-    skips = _sharing(rows, lambda row: [_reason(row)] if row.status is Status.SKIPPED else [])
+    skips = _cases_by_text(rows, lambda row: [_reason(row)] if row.status is Status.SKIPPED else [])
     lines += [
         Text.assemble(mark(Status.SKIPPED), " ", (some(cases), "bold"), f" skipped: {reason}")
         for reason, cases in skips.items()
     ]
-    excluded = _sharing(rows, lambda row: [row.excluded] if row.excluded else [])
+    excluded = _cases_by_text(rows, lambda row: [row.excluded] if row.excluded else [])
     lines += [
         Text.assemble(mark(None), " ", (some(cases), "bold"), f" excluded from judging: {reason}")
         for reason, cases in excluded.items()
     ]
     if rows[0].device_kind == "cpu":
         lines.append(Text(CPU_NOTE, "italic"))
-    notes = _sharing(rows, lambda row: row.notes)
+    notes = _cases_by_text(rows, lambda row: row.notes)
     lines += [Text.assemble("! ", (some(cases), "bold"), f": {note}") for note, cases in notes.items()]
     lines += [_status_line(row, row.case.id) for row in rows if row.status is None]
     judgements = _judgements(rows)
-    shown = [one for one in judgements if one.verdict in wording.CHANGED or wording.possible_change(one)]
-    return lines + wording.verdict_lines(shown)
+    changed = [
+        judgement
+        for judgement in judgements
+        if judgement.verdict in wording.CHANGED or wording.possible_change(judgement)
+    ]
+    return lines + wording.verdict_lines(changed)
 
 
 def _status_line(row: ResultRow, name: str) -> Text:
@@ -226,8 +243,8 @@ def _reason(row: ResultRow) -> str:
     return f"{row.reason}\n  cure: {row.cure}" if row.cure else row.reason
 
 
-def _sharing(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[str]]) -> Mapping[str, list[str]]:
-    """Return each text with the names of all cases that have it."""
+def _cases_by_text(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[str]]) -> Mapping[str, list[str]]:
+    """Return the names of the cases by text, for a function that returns the texts of a row."""
     caches = cache_words(row.key for row in rows)
     cases: dict[str, list[str]] = {}
     for row in rows:
@@ -237,7 +254,7 @@ def _sharing(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[st
 
 
 def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
-    """Return each over-budget case with its reason; if there are many, only the first names."""
+    """Return a line with the reason for each over-budget case; for many cases one line with the first names."""
     if not over_budget:
         return []
     several = len({case.device for case in over_budget}) > 1
@@ -255,10 +272,11 @@ def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
 
 
 def _summary(report: RunReport) -> Text:
-    found = Counter(row.status for row in report.rows if row.status)
-    ended = [f"{found[status]} {status.value}" for status in Status if found[status]]
+    """Return the last line of a run: how many cases have each status, how many are over budget, and the verdicts."""
+    numbers = Counter(row.status for row in report.rows if row.status)
+    counts = [f"{numbers[status]} {status.value}" for status in Status if numbers[status]]
     if report.over_budget:
-        ended.append(f"{len(report.over_budget)} over budget")
+        counts.append(f"{len(report.over_budget)} over budget")
     judgements = _judgements(report.rows)
     verdicts = f"; {wording.counts(judgements)}" if judgements else ""
-    return Text(f"run {report.run}: {', '.join(ended) or 'nothing measured'}{verdicts}")
+    return Text(f"run {report.run}: {', '.join(counts) or 'nothing measured'}{verdicts}")
