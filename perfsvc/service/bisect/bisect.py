@@ -102,7 +102,10 @@ def exit_code(bisection: Bisection) -> int:
 
 
 def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, settings: PairSettings) -> Bisection:
-    """Return the bisection before any measurement; raise if the good or the bad commit has no build of the case."""
+    """Return the bisection as it is before any measurement.
+
+    Raises ``UsageError`` or ``CaseError`` if the case could not be built at the good or the bad commit.
+    """
     good, bad = commits[0], commits[-1]
     spec = _built(bad, "bad", builds).spec
     _built(good, "good", builds)

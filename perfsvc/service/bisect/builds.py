@@ -103,7 +103,7 @@ class CaseBuilder:
         self._compiled = 0
 
     def build(self, commits: Sequence[str]) -> Builds:
-        """Build the case at each of some commits, the newest last; if the newest fails, return only its failure.
+        """Build the case at each commit; if the newest, which is the last one, fails, return only its failure.
 
         Raises:
             UsageError: a commit cannot be checked out, or the newest one lacks the suite's folder.
@@ -117,12 +117,12 @@ class CaseBuilder:
             if isinstance(newest_build, BuildFailure):
                 return Builds(self._at, self._builds, self._compiled)
             self._follow(newest_build.spec)
-            while left := [commit for commit in commits if commit not in self._at]:
-                batch = self._distinct(left, newest_build.paths)
+            while remaining := [commit for commit in commits if commit not in self._at]:
+                batch = self._distinct(remaining, newest_build.paths)
                 more = range(len(trees), len(batch))
                 trees += [stack.enter_context(checked_out(self._folder, newest)) for _ in more]
                 with ThreadPoolExecutor(len(batch), thread_name_prefix="checkout") as threads:
-                    self._build_trees(list(threads.map(move_to, trees, batch)), left)
+                    self._build_trees(list(threads.map(move_to, trees, batch)), remaining)
         return Builds(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
@@ -138,7 +138,7 @@ class CaseBuilder:
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]
 
     def _build_trees(self, trees: Sequence[Worktree], commits: Sequence[str]) -> None:
-        """Build the case in each worktree; the result holds for every commit with the same files."""
+        """Build the case in each worktree, and store the result for every commit with the same files."""
         specs = {tree.commit: self._resolve(tree) for tree in trees}
         target = replace(self._target, specs=tuple(spec for spec in specs.values() if isinstance(spec, CaseSpec)))
         binaries = compile_units([target], self._progress)
@@ -154,13 +154,14 @@ class CaseBuilder:
                 self._at |= dict.fromkeys(same, result)
 
     def _resolve(self, tree: Worktree) -> CaseSpec | BuildFailure:
-        """Return the case as the suite has it in a worktree, fully resolved."""
+        """Return the resolved case of the suite in a worktree, or why the suite has no such case."""
         try:
             return self._find(suite.discover(tree.suite))
         except (SuiteError, UsageError) as error:
             return BuildFailure(error, _reason(error, tree), (self._inside,))
 
     def _find(self, discovered: suite.Suite) -> CaseSpec:
+        """Return the resolved case of a suite, under any of its names; raises ``SuiteError`` or ``UsageError``."""
         listed = next((case for name in self._names for case in discovered.cases if case.case.id == name), None)
         if listed is None:
             raise self._missing(discovered)
@@ -207,7 +208,7 @@ def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[s
 
     Empty if a source comes from a folder that only a compiler option names: then the deciding files are unknown.
     """
-    home = spec.bench.parent
+    bench_folder = spec.bench.parent
     sources = [
         (name, Path(os.path.normpath(unit.source.parent / name)))
         for unit, module in zip(spec.units, modules, strict=True)
@@ -215,7 +216,7 @@ def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[s
     ]
     if any(name.startswith(_ELSEWHERE) for name, _ in sources):
         return ()
-    outside_home = {path for _, path in sources if not path.is_relative_to(home)}
+    elsewhere = sorted({path for _, path in sources if not path.is_relative_to(bench_folder)})
     # Files outside the repository are the same at every commit.
-    inside = [path.relative_to(tree.root) for path in (home, *sorted(outside_home)) if path.is_relative_to(tree.root)]
+    inside = [path.relative_to(tree.root) for path in (bench_folder, *elsewhere) if path.is_relative_to(tree.root)]
     return tuple("" if path == Path() else path.as_posix() for path in inside)

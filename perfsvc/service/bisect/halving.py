@@ -36,7 +36,7 @@ class Remaining:
 def narrow(
     history: Mapping[str, Sequence[str]], states: Mapping[str, CommitState], unchanged: Collection[str]
 ) -> Remaining:
-    """Return which commits are still suspects.
+    """Return the commits that are still suspects, and the commit to measure next.
 
     A good commit clears all its ancestors, so if the case moved back and forth, the newest change counts. A bad commit
     clears every commit that is not its ancestor. A commit with the code of one of its parents changed nothing.
@@ -51,6 +51,7 @@ def narrow(
         ``git bisect`` chooses the same way: the commit that has as many suspects among its ancestors as not, so that
         either answer removes half of them (C. Couder, Fighting regressions with git bisect, 2009).
     """
+    # A set of commits is an integer with one bit for each commit.
     bit = {name: 1 << place for place, name in enumerate(history)}
     ancestors: dict[str, int] = {}
     for name, parents in history.items():
@@ -64,6 +65,7 @@ def narrow(
     suspects = tuple(name for name in history if bit[name] & suspected)
 
     def halves(name: str) -> int:
+        """Return how many suspects the less helpful answer about a commit would remove."""
         older = (ancestors[name] & suspected).bit_count()
         return min(older, len(suspects) - older)
 

@@ -86,13 +86,13 @@ class Search:
         unchanged = {
             name for name, parents in history.items() if any(self._same_code(name, parent) for parent in parents)
         }
-        while (left := narrow(history, self._known_states(), unchanged)).ask is not None:
-            commit, suspects = self._commits[left.ask], units.count(len(left.suspects), "suspect")
+        while (remaining := narrow(history, self._known_states(), unchanged)).ask is not None:
+            commit, suspects = self._commits[remaining.ask], units.count(len(remaining.suspects), "suspect")
             self._progress.report(f"{suspects} left: measuring {commit} and the good commit in A/B pairs")
-            self._ask(commit, boundary, threshold)
-        return left
+            self._measure_commit(commit, boundary, threshold)
+        return remaining
 
-    def _ask(self, commit: Commit, boundary: float, threshold: float) -> None:
+    def _measure_commit(self, commit: Commit, boundary: float, threshold: float) -> None:
         """Measure a commit against the good one in A/B pairs, and note whether it is good, bad or skipped.
 
         If a change came in two steps, a commit between them may be neither clearly beyond the boundary nor clearly
@@ -133,20 +133,24 @@ class Search:
             self._progress.step(after.short)
         return self._trials[codes]
 
-    def _named(self, left: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the answer: the suspects left, and the trial of the first bad commit against the good one below it."""
-        first = self._commits[left.first]
-        below = self._asked.good if left.below is None else self._commits[left.below]
+    def _named(self, remaining: Remaining, threshold: float, total: Trial) -> Bisection:
+        """Return the finished bisection: the remaining suspects are the culprits.
+
+        Its proof is a trial of the oldest bad commit against the newest good commit below it.
+        """
+        first = self._commits[remaining.first]
+        below = self._asked.good if remaining.below is None else self._commits[remaining.below]
         proof = self._trial(below, first, threshold, _is_conclusive)
         proof = replace(proof, before=below, after=first)  # the same codes may have been measured at other commits
         return replace(
-            self._concluded(self._asked.verdict, _reason(proof, total, len(left.suspects), self._asked.metric)),
-            culprits=tuple(self._commits[name] for name in left.suspects),
+            self._concluded(self._asked.verdict, _reason(proof, total, len(remaining.suspects), self._asked.metric)),
+            culprits=tuple(self._commits[name] for name in remaining.suspects),
             proof=proof,
             changed=_changed(self._code(below), self._code(first)),
         )
 
     def _concluded(self, verdict: Verdict, reason: str) -> Bisection:
+        """Return the bisection with a verdict and its reason, and with all trials and skipped commits so far."""
         skipped = [
             SkippedCommit(commit, self._reasons[name])
             for name, commit in self._commits.items()
@@ -204,13 +208,21 @@ def _changed(before: Code, after: Code) -> tuple[str, ...]:
 
 
 def _unmoved(total: Trial) -> str:
+    """Return in words that the case did not move between the good and the bad commit, or that this is unknown."""
     if total.verdict is Verdict.UNCHANGED and total.ratio is not None:
         return f"the case did not move between the two commits: {units.percent(total.ratio)}, {total.reason}"
     return f"it is not known whether the case moved between the two commits: {total.reason}"
 
 
 def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
-    """Return in words how the remaining commits differ from the good one below them."""
+    """Return in words why the remaining commits are the answer, and what they changed.
+
+    Args:
+        proof: the oldest bad commit against the newest good commit below it.
+        total: the bad commit against the good commit of the whole history.
+        suspects: how many commits remain.
+        metric: what was compared.
+    """
     if suspects > 1:
         return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
     if proof.verdict is None or proof.ratio is None:
@@ -224,7 +236,7 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
 
 
 def _is_part(proof: Trial, total: Trial) -> bool:
-    """Return whether a commit moved the case by less than it moved in all, judged by the intervals."""
+    """Return whether one commit (``proof``) moved the case by clearly less than the whole history (``total``) did."""
     if None in {proof.low, proof.high, total.low, total.high} or proof.ratio is None:
         return False
     return proof.high < total.low if proof.ratio > 1 else proof.low > total.high  # type: ignore[operator] # none is None

@@ -79,10 +79,10 @@ def check(request: CheckRequest, progress: Progress) -> CheckOutcome:
     kernels = reader.read(request.suite, request.selection, request.points)
     wrong, not_run = _run(request, kernels, progress) if request.run else ((), ())
     if request.base:
-        number, (against, verdicts, lacking) = None, _against_revision(request, reader, kernels)
+        number, (against, verdicts, not_comparable) = None, _against_revision(request, reader, kernels)
     else:
         number, against, verdicts = _against_stored(request, reader, kernels, progress.report)
-        lacking = ()
+        not_comparable = ()
     return CheckOutcome(
         check=number,
         against=against,
@@ -92,7 +92,7 @@ def check(request: CheckRequest, progress: Progress) -> CheckOutcome:
         verdicts=tuple(verdicts),
         sources=kernels.sources,
         problems=(*kernels.problems, *not_run),
-        warnings=(*kernels.warnings, *lacking),
+        warnings=(*kernels.warnings, *not_comparable),
         wrong=wrong,
         accepted=request.accept,
     )
@@ -107,14 +107,17 @@ def _against_revision(
     """
     with checked_out(request.suite, request.base) as tree:
         base = reader.read_older(tree.suite, request.selection, request.points, kernels.checked)
-    lacking = tuple(_lacking(base, request, tree.suite))
+    not_comparable = tuple(_not_comparable(base, request, tree.suite))
     baseline = _under_present_names(base.checked, kernels.checked, reader.toolkit)
     against = f"{request.base} ({tree.commit[:10]})" if not tree.commit.startswith(request.base) else request.base
-    return against, judge.check_verdicts(baseline, kernels.checked, reader.toolkit), lacking
+    return against, judge.check_verdicts(baseline, kernels.checked, reader.toolkit), not_comparable
 
 
-def _lacking(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
-    """Yield an error, at its file in today's suite, for each benchmark of the base revision that cannot be compared."""
+def _not_comparable(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
+    """Yield an error for each benchmark of the base revision that cannot be compared.
+
+    ``folder`` is the checkout of the base revision. Each error names the benchmark's file in today's suite instead.
+    """
     consequence = "so that nothing is compared with it"
     for problem in base.problems:
         what = f"at {request.base} this could not be used, {consequence}: {problem.what}"
@@ -138,7 +141,7 @@ def _current_path(path: str, request: CheckRequest, folder: Path) -> str:
 def _under_present_names(
     base: Sequence[CheckedKernel], kernels: Sequence[CheckedKernel], toolkit: str
 ) -> list[StaticBaseline]:
-    """Return the kernels of the base revision, each case under its present name."""
+    """Return the base revision's kernels as baselines; a case that was renamed since gets its present name."""
     present = {
         replace(kernel.case, variant=name): kernel.case
         for kernel in kernels

@@ -96,12 +96,13 @@ class KernelReader:
             return SuiteKernels()
         problems, warnings = discovered.split_problems(selection)
         try:
-            older = self._read(discovered, _selection_of_then(discovered, selection, points, kernels), points)
+            older = self._read(discovered, _selection_in_older(discovered, selection, points, kernels), points)
         except UsageError:  # none of the selected cases existed, or none could be used
             older = SuiteKernels()
         return replace(older, problems=problems, warnings=warnings)
 
     def _read(self, discovered: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> SuiteKernels:
+        """Compile the selected cases for every architecture, and return the facts of their kernels."""
         known_shapes = KnownShapes(build.default_folder() / "shapes")
         specs = _one_spec_per_case(
             discovered.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known_shapes))
@@ -122,7 +123,7 @@ class KernelReader:
         return SuiteKernels(tuple(checked), problems, warnings, sources)
 
     def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, UnitFacts]:
-        """Return the facts of each unit; without instruction counts if the disassembler lacks the architecture."""
+        """Return the facts of each unit; they lack instruction counts if the disassembler lacks the architecture."""
         facts_with = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
         try:
             return facts_with(
@@ -133,6 +134,7 @@ class KernelReader:
             return facts_with(None)
 
     def _working_disassembler(self) -> Disassembler | None:
+        """Return the disassembler of this machine; None if there is none, or if it does not work, which is reported."""
         path = find_nvdisasm()
         try:
             return Disassembler(path, self._cache) if path else None
@@ -141,7 +143,7 @@ class KernelReader:
             return None
 
 
-def _selection_of_then(
+def _selection_in_older(
     discovered: suite.Suite, selection: Selection, points: str, kernels: Iterable[CheckedKernel]
 ) -> Selection:
     """Adapt a selection to an older suite: drop patterns that match nothing there, and add former names."""
@@ -162,6 +164,7 @@ def device_of(architecture: str) -> DeviceInfo:
 
 
 def _require_known(architectures: Iterable[str], toolchain: VerboseNvcc) -> None:
+    """Raise ``UsageError`` if the compiler does not build for one of the architectures."""
     unknown = [name for name in architectures if name not in toolchain.targets or not _ARCHITECTURE.fullmatch(name)]
     if unknown:
         plain = [name for name in toolchain.targets if _ARCHITECTURE.fullmatch(name)]
@@ -183,6 +186,7 @@ def _units(specs: Iterable[CaseSpec], device: DeviceInfo) -> tuple[Unit, ...]:
 
 
 def _source_digest(unit: Unit) -> str:
+    """Return the digest of a unit's source; empty if the source cannot be read."""
     try:
         return source_digest(unit)
     except CompileError:  # compiling reports it
@@ -192,7 +196,7 @@ def _source_digest(unit: Unit) -> str:
 def _checked(
     spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
 ) -> Iterator[CheckedKernel]:
-    """Yield the kernels of a case for an architecture, or why there are none."""
+    """Yield the kernels of a case for an architecture; if there are none, one kernel without a name has the reason."""
     units = [unit for unit in spec.units if not is_ptx(unit)]
     if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason)
@@ -214,11 +218,11 @@ def _checked(
 
 
 def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:
-    """Name the kernels of a case's units: by symbol, with the file's name if several units share the symbol.
+    """Return a name for each kernel: its symbol, or file and symbol if several units have the symbol.
 
-    If the files have the same name, or one file is compiled in several ways, they are numbered: ``scale.cu#2:scale``.
+    Files of the same name, or one file that is compiled in several ways, are numbered: ``scale.cu#2:scale``.
     """
-    symbol_counts = Counter(symbol for of_unit in symbols.values() for symbol in of_unit)
+    symbol_counts = Counter(symbol for unit_symbols in symbols.values() for symbol in unit_symbols)
     file_counts = Counter(unit.source.name for unit in symbols)
     seen: Counter[str] = Counter()
     names: dict[tuple[Unit, str], str] = {}
@@ -248,7 +252,7 @@ def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
 
 
 def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
-    """Return a kernel with the launch that has the lowest occupancy; failed if one has too many threads."""
+    """Return a kernel with its launch of lowest occupancy; its status is failed if a launch has too many threads."""
     threads = max(prod(launch.block) for launch in launches)
     if most_threads is not None and threads > most_threads:
         reason = f"no block of it can run: it has {threads} threads, and __launch_bounds__ allow {most_threads}"
@@ -257,6 +261,7 @@ def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: i
 
 
 def _with_launch(kernel: CheckedKernel, launch: Launch) -> CheckedKernel:
+    """Return a kernel with the occupancy of a launch; its source digest then also covers the launch."""
     threads, shared = prod(launch.block), launch.shared_bytes
     facts = kernel.facts
     return replace(

@@ -42,7 +42,7 @@ class RunComparison:
     """The verdicts on the run ``new`` against the run ``base``, which is None if each series has its own baseline.
 
     Attributes:
-        over_budget: what the new run lacks because its budget was used up; that is not missing.
+        over_budget: the series that the new run lacks because its budget was used up; they do not count as missing.
     """
 
     base: ComparedRun | None
@@ -69,7 +69,8 @@ def compare(
 ) -> RunComparison:
     """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
 
-    Suspects that were measured again keep their answers, whatever runs had the same two binaries.
+    A series that was measured again in A/B pairs gets the cause that they showed, even if the pairs were measured for
+    other runs of the same two binaries.
 
     Args:
         store: the database.
@@ -78,8 +79,8 @@ def compare(
         folder: the repository of git revisions.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
         against: with ``@baseline``, the run to compare series without a pin with, or ``@baseline`` for their own.
-        selection: the cases to show and to miss.
-        devices: the UUIDs or models of the devices to show and to miss; empty for all.
+        selection: the cases to compare; other cases are neither shown nor reported as missing.
+        devices: the UUIDs or models of the devices to compare; empty for all.
 
     Raises:
         NotMeasuredError: there is no such run.
@@ -129,7 +130,7 @@ def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
 
 
 def _over_budget(store: Store, run: RunRow, judgements: Iterable[Judgement]) -> set[Series]:
-    """Return the series that a run lacks because it was over budget, on this device or on another one of its model."""
+    """Return the missing series that a run had no budget for, on their own device or on another GPU of its model."""
     models = {uuid: device.model for uuid, device in store.devices.all().items()}
     skipped = {(uuid, case, cache) for uuid, case, cache in store.runs.over_budget(run.id)}
     on_models = {(models.get(uuid, ""), case, cache) for uuid, case, cache in skipped}
@@ -147,9 +148,11 @@ def judge_run(
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
     A baseline is the pin of the series if it has one, else its level in the run ``against``, else its last accepted
-    level, else the levels of other devices of the model (``BaselineStore.get``). A series is missing if the run before
-    has it: the newest earlier run of the same scope on each device (``BaselineStore.expected``). So a case that is
-    removed is missing once, and a smaller selection, or a case over budget, misses nothing.
+    level, else the levels of other devices of the model (``BaselineStore.get``).
+
+    A series is missing if the run lacks it and the previous run of the same scope on the device has it
+    (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller selection
+    has another scope and misses nothing, and neither is a case over budget missing.
     """
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
@@ -189,7 +192,10 @@ def judge_series(
 def judge_against(
     store: Store, run: int, baselines: Mapping[Series, int], *, threshold: judge.ThresholdOption = None
 ) -> list[Judgement]:
-    """Judge the series of a run that it measured, each against its level in another run; auxiliary metrics included."""
+    """Judge series of a run, each against its level in the run that ``baselines`` names for it.
+
+    Auxiliary metrics are judged too. Series that the run did not measure are left out.
+    """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
     if not candidate:
         return []
@@ -207,7 +213,7 @@ def thresholds(settings: Settings, asked: float | None = None) -> judge.Threshol
 
 
 def unmatched_rules(asked: judge.ThresholdOption, cases: Collection[Case]) -> list[str]:
-    """Return the rules that match no case of a suite, which are probably mistyped, as ``config show`` names them."""
+    """Return the threshold rules that match no case of a suite, as ``config show`` names them; probably mistyped."""
     rules = enumerate(judge.without_override(asked).rules, start=1)
     return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
 
@@ -236,12 +242,13 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
 
 
 def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
+    """Return a function that returns the smallest relevant change of a series, as a fraction."""
     devices = store.devices.all()
 
-    def of(series: Series) -> float:
+    def threshold_of(series: Series) -> float:
         return judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
 
-    return of
+    return threshold_of
 
 
 # --- why a series moved ----------------------------------------------------------------------------------------------
@@ -275,7 +282,7 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
 
 
 def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
-    """Return the cycles of each time in its run, if every replica counted them."""
+    """Return the level of clock cycles for each series of a time; absent unless every replica counted them."""
     cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
     return {
         replace(series, metric=TIME): level
@@ -296,7 +303,7 @@ def _with_confirmations(
         for confirmation in store.confirmations.of_run(run)
         if _is_answer(confirmation, threshold_of)
     ]
-    known = {
+    answers = {
         (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run, confirmation.suspect.direction): (
             confirmation
         )
@@ -305,7 +312,7 @@ def _with_confirmations(
 
     def with_confirmation(judgement: Judgement) -> Judgement:
         direction = judge.MOVES.get(judgement.verdict)
-        answer = direction and known.get((judgement.series, judgement.baseline_run, direction))
+        answer = direction and answers.get((judgement.series, judgement.baseline_run, direction))
         if not answer:
             return judgement
         return replace(judgement, cause=answer.cause, reason=f"{judgement.reason}; {answer.reason}")
@@ -314,9 +321,10 @@ def _with_confirmations(
 
 
 def _is_answer(confirmation: Confirmation, threshold_of: Callable[[Series], float]) -> bool:
-    """Return whether a confirmation names a cause.
+    """Return whether a confirmation decides about its series: it names a cause, or clears the change as noise.
 
-    One with a threshold above the series' own clears nothing: the change may be relevant here.
+    A confirmation with a larger threshold than the series has now may have cleared a change that is relevant here. It
+    then decides nothing.
     """
     if confirmation.cause is Cause.UNCONFIRMED:
         return False
@@ -326,10 +334,11 @@ def _is_answer(confirmation: Confirmation, threshold_of: Callable[[Series], floa
 def _with_answers_of_other_runs(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return the judgements; other code that is not confirmed gets the newest answer about the same two binaries.
+    """Return the judgements; an unconfirmed change of code gets the newest confirmation of the same two binaries.
 
-    A/B pairs measure two binaries, not two runs: the answer holds for all runs that had these binaries, or others of
-    the same code. A night asks for its own answers instead, which also depend on its GPU (``_with_confirmations``).
+    A/B pairs compare two binaries, not two runs. A confirmation therefore holds for all runs that had these binaries,
+    or binaries with the same code. A night uses only its own confirmations (``_with_confirmations``), because they also
+    depend on its GPU.
     """
     asked = {judgement.series: judgement for judgement in judgements if judgement.cause in OTHER_CODE}
     answers = [
@@ -338,19 +347,18 @@ def _with_answers_of_other_runs(
         if _is_answer(answer, threshold_of)
         and judge.MOVES.get(asked[answer.suspect.series].verdict) is answer.suspect.direction
     ]
-    binary = _binaries_of(store, [*asked.values(), *(answer.suspect.judgement for answer in answers)])
+    binaries = _binaries_of(store, [*asked.values(), *(answer.suspect.judgement for answer in answers)])
+    answers = [
+        answer for answer in answers if binaries.keys() >= {asked[answer.suspect.series], answer.suspect.judgement}
+    ]
 
     def pairs(answer: Confirmation) -> Iterator[CodeOfPair]:
-        """Yield the binaries that have to be of the same code: the baselines' and the candidates'."""
-        here, there = binary[asked[answer.suspect.series]], binary[answer.suspect.judgement]
-        yield from zip(there, here, strict=True)
+        """Yield two pairs: the confirmed and the judged binary of the baseline, then those of the candidate."""
+        yield from zip(binaries[answer.suspect.judgement], binaries[asked[answer.suspect.series]], strict=True)
 
-    answers = [
-        answer for answer in answers if binary.keys() >= {asked[answer.suspect.series], answer.suspect.judgement}
-    ]
-    others = {pair for answer in answers for pair in pairs(answer) if pair[0] != pair[1]}
-    same_code = {pair for pair, sides in compare_code(store, others).items() if sides.code}
-    newest = {
+    different = {pair for answer in answers for pair in pairs(answer) if pair[0] != pair[1]}
+    same_code = {pair for pair, sides in compare_code(store, different).items() if sides.code}
+    newest = {  # the last one stays if a series has several
         answer.suspect.series: answer
         for answer in answers
         if all(old == new or (old, new) in same_code for old, new in pairs(answer))
@@ -359,7 +367,7 @@ def _with_answers_of_other_runs(
 
 
 def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
-    """Return a judgement with the cause and the reason of an answer that another run may have had measured."""
+    """Return a judgement with the cause and the reason of a confirmation, which may belong to another run."""
     if answer is None or answer.reason in judgement.reason:
         return judgement
     run = answer.suspect.judgement.candidate_run

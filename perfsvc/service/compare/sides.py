@@ -22,10 +22,10 @@ CodeOfPair = tuple[UsedCode, UsedCode]
 
 
 def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
-    """Return what is the same in both runs of each judgement of two levels.
+    """Return what both runs of each judged series have in common: code, source, compiler, environment.
 
-    A series is absent if this cannot be known: its level was borrowed from another device, its case has no binary, or
-    what its Python functions ran with is not stored.
+    A series is absent if this is unknown: its verdict compares no two levels, its baseline comes from another device,
+    its case has no binary, or the store lacks what its Python functions ran with.
 
     Args:
         store: the database, with the runs, all of which have ended.
@@ -64,9 +64,9 @@ def called(record: ReplayRecord) -> frozenset[str]:
 
 
 def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
-    """Return which packages and variables differ, ``triton 3.4.0 → 3.5.0``; empty if none does, or if it is unknown.
+    """Return which packages and variables differ: ``triton 3.4.0 → 3.5.0``; empty if none differs or a side is None.
 
-    Only packages that both sides have can differ: one of them may have loaded more for another case.
+    Only packages that both sides loaded are compared, because a process may have loaded more for another case.
     """
     if before is None or after is None:
         return ""
@@ -80,6 +80,7 @@ FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python"
 
 
 def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]:
+    """Yield each package that differs, those of ``FIRST`` first, then each environment variable that differs."""
     old = {package.name: package for package in before.packages}
     new = {package.name: package for package in after.packages}
     changed = [name for name in old if name in new and old[name] != new[name]]
@@ -130,7 +131,10 @@ class _Code:
 
 
 def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair, SameOnBothSides]:
-    """Compare the code of each pair; toolkit and device are left to the caller. A pair without known code is absent."""
+    """Return what is the same in the code of each pair; absent if the code of a side is unknown.
+
+    ``toolkit`` and ``device`` are always True: only the caller knows them.
+    """
     numbers = {number for pair in pairs for number, _ in pair if number is not None}
     rows = store.binaries.get(numbers) if numbers else {}
     known: dict[CodeOfPair, tuple[_Code, _Code]] = {}
@@ -167,19 +171,19 @@ class _Comparer:
     def compare(self, old: _Code, new: _Code) -> SameOnBothSides:
         """Return what is the same in two sides; see ``SameOnBothSides``.
 
-        The code is the same if the replay records differ in nothing but the case's name, and the modules are equal in
-        all that runs (``elf.code_digest``). The text of the benchmark file is part of a record. If the case calls
-        Python, only the functions that it calls or that make its inputs have to be equal, with all that they use.
+        The code is the same if the replay records differ in nothing but the case's name, and the modules have equal
+        code (``elf.code_digest``). A record includes the text of the benchmark file. If the case calls Python, only the
+        functions that it calls or that make its inputs must be equal, with everything that they use.
         """
         same_launch = _without_text(old.record) == _without_text(new.record)
         same_text, same_kernels, same_options, packages = self._same_text(old, new), True, True, ""
         if old.python and new.python:
             packages = changed_packages(old.python, new.python)
             same_kernels = _behaviour(old.python.kernels) == _behaviour(new.python.kernels)
-            # Another Triton knows other options, or has other defaults: these are no choice of the author.
+            # With other packages, options are not compared: another Triton may have other options and defaults.
             same_options = bool(packages) or _options(old.python.kernels) == _options(new.python.kernels)
         same_modules = self._same_modules(old.record, new.record)
-        launch = ""
+        launch = ""  # stays empty unless the two sides differ only in the options of launches
         same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)
         differs_in_options = not (same_launch and same_options and (same_text or not called(new.record)))
         if same_but_options and differs_in_options and self._same_text(old, new, outline=True):
@@ -194,15 +198,19 @@ class _Comparer:
         )
 
     def _same_modules(self, old: ReplayRecord, new: ReplayRecord) -> bool:
+        """Return whether two records have the same modules, or modules with equal code."""
         if old.modules == new.modules:
             return True
         digests = self._digests
-        return all(name in digests for name in (*old.modules, *new.modules)) and (
-            [digests[name] for name in old.modules] == [digests[name] for name in new.modules]
-        )
+        if not all(name in digests for name in (*old.modules, *new.modules)):
+            return False
+        return [digests[name] for name in old.modules] == [digests[name] for name in new.modules]
 
     def _same_text(self, old: _Code, new: _Code, *, outline: bool = False) -> bool:
-        """Return whether what a case uses of its benchmark file, and of modules that it imports, is the same source."""
+        """Return whether both sides use equal source of the benchmark file and of the Python modules that it imports.
+
+        With ``outline``, the options and numbers of launches in the source may differ.
+        """
         if old.record.bench != new.record.bench:
             if not (outline or called(new.record)):
                 return False
@@ -226,8 +234,8 @@ class _Comparer:
         """Return the digest of the code in each module."""
         digests: dict[str, str] = {}
         names = iter(modules)
-        while some := list(islice(names, MODULES_AT_ONCE)):
-            digests |= {name: code_digest(code) for name, code in self._store.binaries.modules(some).items()}
+        while batch := list(islice(names, MODULES_AT_ONCE)):
+            digests |= {name: code_digest(code) for name, code in self._store.binaries.modules(batch).items()}
         return digests
 
 
@@ -264,10 +272,9 @@ def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
             )
             changes |= {f"{name} {was} → {now}": None for name, was, now in pairs if was != now}
     if old.python and new.python:
-        first = _unique(old.python.kernels)
-        second = _unique(new.python.kernels)
-        for name in sorted(first.keys() & second.keys()):
-            was, now = dict(first[name].options), dict(second[name].options)
+        old_kernels, new_kernels = _unique(old.python.kernels), _unique(new.python.kernels)
+        for name in sorted(old_kernels.keys() & new_kernels.keys()):
+            was, now = dict(old_kernels[name].options), dict(new_kernels[name].options)
             for option in dict.fromkeys(chain(was, now)):
                 if was.get(option) != now.get(option):
                     changes[f"{option} {was.get(option, 'unset')} → {now.get(option, 'unset')}"] = None
@@ -275,7 +282,7 @@ def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
 
 
 def _unique(kernels: Iterable[TritonKernel]) -> Mapping[str, TritonKernel]:
-    """Return the kernels, by name, of which there is only one of that name."""
+    """Return the kernels by name, without names that several kernels share."""
     by_name: dict[str, list[TritonKernel]] = {}
     for kernel in kernels:
         by_name.setdefault(kernel.name, []).append(kernel)

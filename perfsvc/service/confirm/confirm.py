@@ -47,26 +47,26 @@ def confirm_all(
     progress.begin("confirming", len(suspects))
     confirmer = Confirmer(store, settings)
     confirmations: list[Confirmation] = []
-    lost: set[str] = set()
+    lost_devices: set[str] = set()
     for suspect in suspects:
         if stopping():
             break
-        if suspect.series.device not in lost:
+        if suspect.series.device not in lost_devices:
             try:
                 confirmations.append(confirmer.confirm(suspect))
                 store.confirmations.put(confirmations[-1])
             except NoDeviceError as error:
-                lost.add(suspect.series.device)
+                lost_devices.add(suspect.series.device)
                 progress.report(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
         progress.step(suspect.series.case.id)
     return confirmations
 
 
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
-    """Return the judgements with the causes that confirmations found, and how these are known.
+    """Return the judgements, each with the cause and the reason that the confirmation of its series found.
 
-    A judgement without a cause stays so. The cause of a further step of a finding is not that of the whole change.
-    Doing it again changes nothing.
+    A judgement without a cause stays as it is. A confirmation of a further step of a finding is not used, because the
+    whole change may have another cause. A second call changes nothing.
     """
     answers = {
         confirmation.suspect.series: confirmation
@@ -78,8 +78,8 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
         answer = answers.get(judgement.series)
         if answer is None or judgement.cause is None:
             return judgement
-        known = answer.reason in judgement.reason
-        reason = judgement.reason if known else "; ".join(filter(None, [judgement.reason, answer.reason]))
+        has_reason = answer.reason in judgement.reason
+        reason = judgement.reason if has_reason else "; ".join(filter(None, [judgement.reason, answer.reason]))
         return replace(judgement, cause=answer.cause, reason=reason)
 
     return [with_cause(judgement) for judgement in judgements]
@@ -88,9 +88,9 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
 def relevant_change(suspect: Suspect, device_kind: str, asked: judge.ThresholdOption) -> float:
     """Return the smallest change of a suspect that matters, as a fraction.
 
-    It is the requested threshold, or the default of the kind of device. An alert may be about a change too small to
-    show against a baseline. Then half of the alert's change matters, because requiring all of it would miss every other
-    real one; but no less than a rule sets for the series.
+    This is the requested threshold, or the default of the kind of device. An alert may report a smaller change. Then
+    half of that change already matters: if all of it were required, noise would hide every second real change. A rule
+    of the settings for the series is always a lower limit.
     """
     series = suspect.series
     threshold = judge.threshold_of(series.case, series.metric, device_kind, asked)
@@ -150,7 +150,7 @@ class Confirmer:
         return concluded
 
     def _tasks(self, suspect: Suspect) -> tuple[Task, Task]:
-        """Return two tasks, which replay the baseline's stored case and the candidate's."""
+        """Return two tasks: the first replays the stored case of the baseline's run, the second the candidate's."""
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
@@ -205,7 +205,7 @@ class Confirmer:
         elif cause is Cause.KERNEL and suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
         elif cause is Cause.ENVIRONMENT and code and code.packages and drift:
-            comparison = drift  # both sides ran with the packages of today, so only the stored level shows the others
+            comparison = drift  # both sides ran with today's packages, so only the stored level shows the old ones
             cause, reason = self._by_packages(suspect, code, drift)
         settled = judge.is_decided(comparison, suspect.direction, measured.threshold)
         if cause is Cause.UNCONFIRMED and not settled and results.pairs < judge.LOOKS[-1]:
@@ -222,7 +222,10 @@ class Confirmer:
         )
 
     def _by_packages(self, suspect: Suspect, code: SameOnBothSides, drift: Comparison) -> tuple[Cause, str]:
-        """Return the cause of a change that the baseline's source shows too with the packages of today, and why."""
+        """Return the cause of a change for which new packages may be to blame, and why.
+
+        ``drift`` compares the baseline's source, measured with today's packages, with the baseline's stored level.
+        """
         moved = f"with the packages of today the baseline's source is {units.percent(drift.ratio)} against its level"
         if not code.device:
             return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or the driver or the power limit"
@@ -261,9 +264,9 @@ class Confirmer:
 def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSettings) -> list[Confirmation]:
     """Return the confirmations of earlier nights that still hold for tonight's suspects.
 
-    A confirmation holds if its suspect stands in a finding whose cause is the code or the compiler, both sides still
-    have the code, compiler, driver and power limit they had then, and tonight's interval overlaps the confirmed one. So
-    a regression that stays for weeks is measured again only on its first night.
+    A confirmation holds if its suspect is in a standing finding, its cause is the code or the compiler, both sides
+    still have the same code, compiler, driver and power limit, and tonight's interval overlaps the confirmed one. A
+    regression that lasts for weeks is therefore measured again only on its first night.
 
     Args:
         store: holds the findings and confirmations.
@@ -307,7 +310,7 @@ def _overlap(answer: Confirmation, suspect: Suspect) -> bool:
 
 
 def _is_unchanged(store: Store, answer: Confirmation, suspect: Suspect) -> bool:
-    """Return whether both sides have the same code and environment now as when the suspect was confirmed."""
+    """Return whether tonight's two sides have the same code and environment as the two sides that were confirmed."""
     then, now = answer.suspect.judgement, suspect.judgement
     runs = ((then.baseline_run, now.baseline_run), (then.candidate_run, now.candidate_run))
     for before, after in runs:
@@ -321,7 +324,7 @@ def _is_unchanged(store: Store, answer: Confirmation, suspect: Suspect) -> bool:
 
 
 def _carried_over(answer: Confirmation, suspect: Suspect) -> Confirmation:
-    """Return an earlier night's confirmation as the one of tonight's suspect, without its measurements."""
+    """Return a copy of an earlier night's confirmation for tonight's suspect, without the measurements."""
     run = answer.suspect.judgement.candidate_run
     reason = answer.reason if answer.carried_over else f"{answer.reason}, as run {run} had it measured"
     return replace(answer, suspect=suspect, reason=reason, looks=0, drift=None, wall_s=0.0, baseline=(), candidate=())

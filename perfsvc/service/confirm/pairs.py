@@ -114,7 +114,8 @@ def measure_pairs(
             side.append(measurement)
             if measurement.status is not Status.OK or not measurement.values_of(metric):
                 return results
-            if results.pairs == judge.LOOKS[results.looks] and enough(_look(results, threshold, metric)):
+            is_due = results.pairs == judge.LOOKS[results.looks]  # a comparison is due at this number of pairs
+            if is_due and enough(_look(results, threshold, metric)):
                 return results
     if results.looks and results.pairs > judge.LOOKS[results.looks - 1]:
         _look(results, threshold, metric)  # the budget ended between two looks
@@ -154,7 +155,7 @@ class StoredCase:
 
 
 def stored_case(store: Store, series: Series, run: int, device: str | None) -> StoredCase:
-    """Return the case of a series as it ran in a run. Its Python functions will find the packages of today.
+    """Return the case of a series as it ran in a run. Its Python functions will run with today's packages.
 
     Args:
         store: holds the run.

@@ -53,7 +53,7 @@ def user_name() -> str:
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:
-    """Return the selected series of a finding; None, which means all of them, without a selection."""
+    """Return the selected series of a finding; None, which stands for all of its series, if nothing is selected."""
     if selection is None or selection == Selection():
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]

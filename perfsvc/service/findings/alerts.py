@@ -58,13 +58,13 @@ def alerts(
         f"{judgement.series.device} {judgement.series.case.benchmark} {judgement.series.metric}"
         for judgement in watched
     ]
-    found = judge.detect_changes_together(values, groups, segments)
+    detected = judge.detect_changes_together(values, groups, segments)
     reported = _runs_with_findings(store)
-    suspects, before = {}, {}
-    for judgement, series_alerts, levels, of_segment in zip(watched, found, values, segments, strict=True):
+    suspects, runs_before = {}, {}
+    for judgement, series_alerts, levels, segment_of_run in zip(watched, detected, values, segments, strict=True):
         if not series_alerts or series_alerts[-1].raised < len(numbers) - 1 - UNANSWERED_RUNS:
             continue
-        change = SeriesChange.of(series_alerts, levels, of_segment)
+        change = SeriesChange.of(series_alerts, levels, segment_of_run)
         if not change or _is_accepted(judgement, change, numbers):
             continue
         direction, since = change.alert.direction, numbers[change.alert.raised :]
@@ -73,8 +73,8 @@ def alerts(
         suspect = _suspect(judgement, change, numbers)
         if _is_relevant(suspect, thresholds):
             suspects[judgement.series] = suspect
-            before[judgement.series] = [numbers[position] for position in change.last_before]
-    baselines = _last_runs_with_other_code(store, run, suspects, before)
+            runs_before[judgement.series] = [numbers[position] for position in change.last_before]
+    baselines = _last_runs_with_other_code(store, run, suspects, runs_before)
     return {
         series: replace(suspect, judgement=replace(suspect.judgement, baseline_run=baselines[series]))
         for series, suspect in suspects.items()
@@ -86,8 +86,8 @@ def _watched(
 ) -> Iterator[tuple[Judgement, SeriesHistory]]:
     """Yield each judgement whose verdict reports no move, with the history of its series.
 
-    A history that never varied is skipped: nothing changed in it, and it must not count among the many series over
-    which the share of false alerts is limited.
+    A history whose values are all equal is skipped. It holds no change, and it must not count as one of the series
+    among which the detector limits the share of false alerts.
     """
     for series, history in histories.items():
         unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if series.metric in AUXILIARY else None
@@ -104,7 +104,8 @@ def _varies(values: Floats) -> bool:
 def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Ints]:
     """Return the levels and the segments of each series, shape (series, runs).
 
-    The level is NaN in a run that did not measure the series. Such a run is in the segment of the last run that did.
+    The level is NaN in a run that did not measure the series. The segment of such a run is that of the last run that
+    measured the series.
     """
     levels = np.full((len(histories), runs.size), np.nan)
     segments = np.zeros(levels.shape, np.intp)
@@ -118,9 +119,9 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
 
 
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
-    """Return, by series, the last run in which each finding saw it moved, and the run in which it recovered.
+    """Return, for each series, the last run in which a finding saw it moved, and the run in which it recovered.
 
-    A finding without a known cause answers nothing: its series is to be measured again.
+    The last run of a finding without a known cause is left out, because its series must be measured again.
     """
     runs: dict[Series, set[int | None]] = defaultdict(set)
     for finding in store.findings.all():
@@ -144,11 +145,17 @@ def _is_answered(
     since: Sequence[int],
     reported: Mapping[Series, set[int | None]],
 ) -> bool:
-    """Return whether an alert was answered in one of the runs ``since``: from the run that raised it to the newest.
+    """Return whether a confirmation or a finding has answered an alert since it was raised.
 
-    A slower series needs a conclusive answer: if measuring it again told nothing, the second night that shows the
-    change makes it a finding. A finding that the newest run has updated counts: if the findings are updated once more,
-    the alert is not new.
+    A slower series needs a conclusive confirmation. After an inconclusive one, the next night that shows the change
+    raises a finding.
+
+    Args:
+        store: holds the confirmations.
+        moved: the series, and the direction in which it moved.
+        since: the runs from the one that raised the alert to the newest. A confirmation by the newest does not count.
+        reported: the runs in which findings saw series moved or recovered. The newest run counts: it has a finding if
+            the findings are updated for a second time.
     """
     series, direction = moved
     earlier = since[:-1]
@@ -159,7 +166,7 @@ def _is_answered(
 
 
 def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
-    """Return an alert as a suspect, still against the baseline run of its verdict."""
+    """Return an alert as a suspect; its judgement still names the baseline run of the verdict."""
     since = runs[change.alert.start]
     kind, direction = change.alert.kind, change.alert.direction
     moved = replace(
@@ -180,26 +187,28 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
 def _last_runs_with_other_code(
     store: Store, run: int, suspects: Mapping[Series, Suspect], before: Mapping[Series, Sequence[int]]
 ) -> dict[Series, int]:
-    """Return the latest of the runs ``before`` of each series with other code than the newest run; else the latest.
+    """Return, for each series, the last run ``before`` the change whose code differs from the newest run's.
 
-    An alert may see a change some runs late. The run before the alert then has the new code already. The runs of a
-    series are listed latest first. All series are compared at once, each with its next run until the code differs.
+    An alert may see a change some runs late, and the run before it then has the new code already. ``before`` lists the
+    runs of a series latest first; the latest is returned if no code differs. Each round of the loop compares the next
+    run of every series whose code did not differ so far.
     """
     baselines = {series: runs[0] for series, runs in before.items()}
     keys = {series: (series.device, series.case, series.cache) for series in before}
     binaries = store.binaries.used(keys.values(), {run, *chain.from_iterable(before.values())}) if before else {}
     candidates = {}
     for series, key in keys.items():
-        used = binaries[key]
-        candidates[series] = iter([each for each in before[series] if run not in used or used.get(each) != used[run]])
-    while latest := {series: each for series, runs in candidates.items() if (each := next(runs, None)) is not None}:
+        used = binaries[key]  # a run with the newest run's own binary cannot have other code
+        candidates[series] = iter([old for old in before[series] if run not in used or used.get(old) != used[run]])
+    while latest := {series: old for series, runs in candidates.items() if (old := next(runs, None)) is not None}:
         sides = sides_of(store, [replace(suspects[series].judgement, baseline_run=latest[series]) for series in latest])
         candidates = {series: candidates[series] for series in latest if series in sides and sides[series].code}
-        baselines |= {series: each for series, each in latest.items() if series not in candidates}
+        baselines |= {series: old for series, old in latest.items() if series not in candidates}
     return baselines
 
 
 def _is_relevant(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
+    """Return whether an alert exceeds its rule in the settings; without a rule, only errors have a threshold."""
     series, ratio = suspect.series, suspect.judgement.ratio or 1.0
     threshold = thresholds.configured(series.case, series.metric)
     if threshold is None:
@@ -239,15 +248,21 @@ class SeriesChange:
     def of(cls, alerts: Sequence[judge.Alert], values: Floats, segments: Ints) -> Self | None:
         """Return the change that the newest run shows; None without an alert in its segment, or if the change is gone.
 
-        A trend may begin with the first run of a segment; that run is then the level before. A step that was taken back
-        before the detector has seen it is gone.
+        A trend may begin with the first run of a segment; that run is then the level before. A step is gone if it was
+        undone before the detector saw it.
+
+        Args:
+            alerts: the alerts of the series, oldest first.
+            values: the level of each run, NaN if it did not measure the series.
+            segments: the segment of each run.
         """
+        # The first run of the newest segment. The level before the change begins there, or after an earlier alert.
         begin = int(np.flatnonzero(np.diff(segments, prepend=segments[0] - 1))[-1])
         if not alerts or alerts[-1].start < begin or np.isnan(values[-1]):
             return None
         *earlier, alert = alerts
-        ends = (end for before in earlier for end in _possible_ends(before) if end < alert.start)
-        first = max([begin, *ends])
+        starts = (start for before in earlier for start in _possible_starts(before) if start < alert.start)
+        first = max([begin, *starts])
         measured = np.flatnonzero(np.isfinite(values))
         measured = measured[measured >= first]
         old_runs = max(int((measured < alert.start).sum()), 1)
@@ -291,9 +306,10 @@ class SeriesChange:
         return is_nearer(level, self.after, self.before)
 
     def contains(self, run: int, level: float | None) -> bool:
-        """Return whether a run with this level is after the change, which may have begun before its alert says.
+        """Return whether a run with this level lies after the change.
 
-        If the segment has no run before the change, its first run stands for the level before.
+        The change may have begun before the start that its alert names; such a run counts if its level is nearer to the
+        level after the change. The first run of ``old`` always lies before the change.
         """
         if run <= self.old[0]:
             return False
@@ -301,6 +317,6 @@ class SeriesChange:
         return run >= self.alert.start or bool(run >= earliest and is_nearer(level, self.after, self.before))
 
 
-def _possible_ends(alert: judge.Alert) -> tuple[int, ...]:
-    """Return the runs with which the level after an alert may begin: for a trend also the run that raised it."""
+def _possible_starts(alert: judge.Alert) -> tuple[int, ...]:
+    """Return the runs at which the level after an alert may begin; a trend may end with the run that raised it."""
     return (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)

@@ -36,7 +36,7 @@ class Steps:
 
     Attributes:
         moved: the series that seem to have moved again, each with its cause as far as the stored facts show it.
-        together: those that moved at once on a GPU whose slowness they already report.
+        together: those that moved at once on one GPU, and whose findings already name the environment as the cause.
         rebased: the series whose next step is judged against this run, because it is faster than the last step left it,
             or because the driver or the power limit changed.
         current: the series whose last step is the second or a later one, judged against the level before that step.
@@ -54,9 +54,9 @@ class Steps:
 
 
 def last_steps(findings: Iterable[Finding], run: int) -> dict[Series, tuple[Finding, MovedSeries]]:
-    """Return the last slower step of each series that stood before a run, and its finding; no ignored ones.
+    """Return the finding and the last step of each series that was slower before a run and has not recovered.
 
-    A mixture of two levels has no steps: each run shows one of the two.
+    Ignored findings are left out. So are mixtures of two levels: each run shows one of the two, which is no step.
     """
     last: dict[Series, tuple[Finding, MovedSeries]] = {}
     for finding in findings:
@@ -104,8 +104,8 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
             evidence = f"{_change(judged)} against run {judged.baseline_run}, the level of step {last[series][1].step}"
             moved.append(Suspect(judged, ChangeKind.AGAIN, Direction.SLOWER, evidence))
     baselines = {series: step.baseline_run for series, (_, step) in last.items() if step.step > 1}
-    known = {series: baseline for series, baseline in baselines.items() if baseline is not None}
-    current = judge_against(store, run, known, threshold=threshold)
+    with_baseline = {series: baseline for series, baseline in baselines.items() if baseline is not None}
+    current = judge_against(store, run, with_baseline, threshold=threshold)
     return Steps(
         tuple(moved),
         tuple(_by_environment(suspect, "the code is unchanged") for suspect in moved if suspect.series in together),
@@ -120,11 +120,11 @@ def steps_of_run(store: Store, run: int, *, threshold: judge.ThresholdOption = N
 def agreed(
     store: Store, run: int, suspects: Sequence[Suspect], *, threshold: judge.ThresholdOption = None
 ) -> list[Suspect]:
-    """Return the suspects that the run before agrees with, each with the number of that run (``since``).
+    """Return the suspects that the previous run shows too, each with the number of that run (``since``).
 
-    The run before is the newest earlier run of the scope, without uncommitted changes, that measured the series. Both
-    runs agree if both moved in the same direction, significantly and by more than the threshold, from the same level,
-    and no A/B pairs have cleared the earlier one. An alert is agreed on if a run before has raised it already.
+    The previous run is the newest earlier run of the scope, without uncommitted changes, that measured the series. It
+    shows a suspect too if the series moved there in the same direction from the same level, significantly and by more
+    than the threshold, and no A/B pairs have cleared that change. An alert needs an earlier run that raised it already.
     """
     alerts = [suspect for suspect in suspects if suspect.since is not None]
     others = {suspect.series: suspect for suspect in suspects if suspect.since is None}
@@ -153,10 +153,10 @@ def agreed(
 def unchanged_code_agreed(
     store: Store, run: int, suspects: Sequence[Suspect], *, threshold: judge.ThresholdOption = None
 ) -> list[Suspect]:
-    """Return the suspects with unchanged code that the run before agrees with, as due to the environment.
+    """Return the suspects that two runs show with the baseline's code; their cause becomes the environment.
 
-    Noise that lasts is no noise. But the baseline may be a lucky run, so the series also has to be slower than in most
-    of the ``RUNS_BEFORE`` runs before the two. Both runs have to have the baseline's code.
+    A change in two runs is more than noise. But the baseline may be a lucky run, so the series must also be slower than
+    in most of the ``RUNS_BEFORE`` runs before the two.
     """
     lasting = {suspect.series: suspect for suspect in agreed(store, run, suspects, threshold=threshold)}
     before = [replace(suspect.judgement, candidate_run=suspect.since) for suspect in lasting.values()]
@@ -182,24 +182,25 @@ def unchanged_code_agreed(
 
 
 def in_both_runs(suspect: Suspect) -> str:
-    """Return what two runs agree on: ``+300.0 % against run 1 in runs 2 and 3``."""
+    """Return in words the change that two runs show: ``+300.0 % against run 1 in runs 2 and 3``."""
     judged = suspect.judgement
     return f"{_change(judged)} against run {judged.baseline_run} in runs {suspect.since} and {judged.candidate_run}"
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:
-    """Return the first of some runs that measured each series."""
+    """Return, for each series, the first of the runs that measured it."""
     missing, measured = set(series), dict[Series, int]()
     for run in runs:
         if not missing:
             break
-        found = store.series.levels_of(dict.fromkeys(missing, run)).keys()
-        measured |= dict.fromkeys(found, run)
-        missing -= found
+        in_run = store.series.levels_of(dict.fromkeys(missing, run)).keys()
+        measured |= dict.fromkeys(in_run, run)
+        missing -= in_run
     return measured
 
 
 def _by_environment(suspect: Suspect, why: str) -> Suspect:
+    """Return a suspect with the environment as its cause; ``why`` ends its evidence."""
     evidence = f"{in_both_runs(suspect) if suspect.since is not None else suspect.evidence}, and {why}"
     return replace(suspect, judgement=replace(suspect.judgement, cause=Cause.ENVIRONMENT), evidence=evidence)
 

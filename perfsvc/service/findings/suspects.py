@@ -43,7 +43,7 @@ TO_CONFIRM = frozenset({Cause.UNCONFIRMED, Cause.TOOLCHAIN})
 NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
 
 Recovered = tuple[int, Series, int]
-"""The number of a finding, one of its series, and the step before which the series is back."""
+"""A finding's number, one of its series, and the step from which the series has recovered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,10 @@ class RunChanges:
 def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
     """Return the suspects of a judged run that have to be measured again, the largest change first; nothing is stored.
 
-    Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. These
-    are suspects twice: against their baseline, and against the level that the last step left. Excluded are suspects
-    that this run has a confirmation of, that a user ignores, or that only recover from a finding.
+    Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. A
+    series that moved again is a suspect twice: against its baseline, and against the level after the last step of its
+    finding. A suspect is left out if this run has a confirmation of it, if a user ignores it, or if it only recovers
+    from a finding.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -83,11 +84,11 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
     if not to_confirm:
         return []
     confirmed, unwanted = store.confirmations.of_run(run), ignored(store.findings.active())
-    known = {(answer.suspect.series, answer.suspect.change is ChangeKind.AGAIN) for answer in confirmed}
+    answered = {(answer.suspect.series, answer.suspect.change is ChangeKind.AGAIN) for answer in confirmed}
     suspects = [
         suspect
         for suspect in to_confirm
-        if (suspect.series, suspect.change is ChangeKind.AGAIN) not in known
+        if (suspect.series, suspect.change is ChangeKind.AGAIN) not in answered
         and (suspect.series, suspect.direction) not in unwanted
     ]
     suspects.sort(key=size_of_change, reverse=True)
@@ -117,8 +118,8 @@ def changes_of_run(
 ) -> RunChanges:
     """Return the series that moved in a run, by its verdicts and by the alerts of their histories.
 
-    A series with the same code on both sides is no suspect: the environment changed, or it is noise. Neither is an
-    improvement that the verdict reports already.
+    A series with the same code on both sides is not measured again: its environment changed, or the change is noise.
+    Neither is an improvement, unless an alert reports it.
     """
     judged = {judgement.series: judgement for judgement in judgements}
     raised = alerts(store, run, judged, judge.without_override(threshold))
@@ -138,11 +139,11 @@ def changes_of_run(
     groups = judge.moved_together(current.values(), sides).values()
     together = {judgement.series for group in groups for judgement in group}
     return RunChanges(
-        tuple(
+        to_confirm=tuple(
             suspect for series, suspect in suspects.items() if _has_to_be_confirmed(suspect, is_alert=series in raised)
         ),
-        tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
-        tuple(
+        together=tuple(tuple(_by_environment(suspects[judgement.series]) for judgement in group) for group in groups),
+        unchanged_code=tuple(
             suspect
             for series, suspect in suspects.items()
             if suspect.direction is Direction.SLOWER
@@ -151,12 +152,13 @@ def changes_of_run(
             and series not in together
             and series not in raised
         ),
-        tuple(current.values()),
-        frozenset(raised),
+        judgements=tuple(current.values()),
+        alerted=frozenset(raised),
     )
 
 
 def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
+    """Return the suspect of a judgement that moved: its alert if there is one, else a regression or improvement."""
     if alert:
         return replace(alert, judgement=judgement)
     change = "" if judgement.ratio is None else f"{units.percent(judgement.ratio)} "
@@ -183,7 +185,7 @@ def recovered_series(
     alerted: AbstractSet[Series],
     threshold: judge.ThresholdOption,
 ) -> list[Recovered]:
-    """Return the steps of standing findings before which a run shows their series again.
+    """Return the steps of standing findings whose series have recovered in a run, back to the level before the step.
 
     Args:
         store: the database, with the run's verdicts.
@@ -225,9 +227,13 @@ def recovered(
     alerted: AbstractSet[Series] = frozenset(),
     by_step: Mapping[tuple[Series, int], Judgement] = NO_STEPS,
 ) -> list[Recovered]:
-    """Return the steps of findings before which their series are again, by the judgements of a run.
+    """Return the steps of findings whose series have recovered, back to the level before the step.
 
-    ``by_step`` has the judgements against the levels before further steps; the others are against the baselines.
+    Args:
+        findings: the findings.
+        judgements: the judgements of a run against the baselines, which are the levels before first steps.
+        alerted: the series with an alert.
+        by_step: by series and step, the judgements against the levels before later steps.
     """
     current = {judgement.series: judgement for judgement in judgements}
     back = []
@@ -244,16 +250,15 @@ def recovered(
 def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted: bool) -> bool:
     """Return whether a series of a finding is back at its old level; ``cause`` is that of the finding.
 
-    The verdict alone does not tell: ``unchanged`` includes everything within a threshold, which may be wide, and the
-    baseline (of a new segment, say) may be the level that the series had moved to. So the level has to be nearer to the
-    old level than to the new one, and its interval must not contain the new one. In addition, one of these holds:
+    The verdict alone is not enough. ``unchanged`` includes everything within a threshold, which may be wide. And the
+    baseline, of a new segment for example, may be the level that the series had moved to. So the level must be nearer
+    to the old level than to the new one, and its interval must not contain the new one. One of these must hold as well:
 
     - the verdict is unchanged or goes back,
     - it is inconclusive, and all of its interval is nearer to the old level,
-    - what is left of the change has another cause than the finding, and no code is to blame for it.
+    - the rest of the change has a cause other than the finding's, and this cause is not the code.
 
-    A series that mixes two states shows one of them in each run, so a single run tells nothing: its history has to
-    report the way back.
+    A mixture shows one of its two states in each run, so a single run proves nothing: an alert must report the return.
     """
     if moved.change is ChangeKind.MIXTURE and not alerted:
         return False
@@ -275,23 +280,27 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
 def without_recoveries(
     store: Store, run: int, suspects: Sequence[Suspect], recovered: Collection[Recovered]
 ) -> list[Suspect]:
-    """Return the suspects that are not just the recovery of a finding, which a history may show some runs late.
+    """Return the suspects without those that only show the recovery of a finding.
+
+    The history of a series may show a recovery some runs late, as an alert.
 
     Args:
         store: the database.
         run: the run of the suspects.
         suspects: the suspects.
-        recovered: the series that the run shows at their old level, which is not stored yet.
+        recovered: the steps from which series have recovered in this run; the store does not hold them yet.
     """
-    excluded = {(each.run, each.case) for each in store.exclusions.all() if each.included_at is None}
+    excluded = {
+        (exclusion.run, exclusion.case) for exclusion in store.exclusions.all() if exclusion.included_at is None
+    }
     recovered_in: dict[tuple[Series, Direction], int] = {}
     for finding in reversed(store.findings.all()):
         for moved in finding.moved:
             is_back = (finding.id, moved.series, moved.step) in recovered
             recovered_run = run if is_back else moved.recovered_run
             # A series that left its finding because its data was excluded has not recovered.
-            left = not excluded.isdisjoint({(recovered_run, ""), (recovered_run, moved.series.case.id)})
-            if recovered_run is not None and not left:
+            is_excluded = not excluded.isdisjoint({(recovered_run, ""), (recovered_run, moved.series.case.id)})
+            if recovered_run is not None and not is_excluded:
                 recovered_in[moved.series, moved.direction] = recovered_run
 
     def is_recovery(suspect: Suspect) -> bool:

@@ -183,7 +183,7 @@ def _made_pair(
     before, after = sides
     same_case = before.case == after.case
     first, last = maker.stored_profile(before), maker.stored_profile(after)
-    if last is None or first:
+    if last is None or first:  # if both have stored profiles, these cannot be compared (``_stored_pair``)
         last = maker.new_profile(after, first if same_case else None)
     if first is None or not _comparable(first, last, same_case=same_case):
         first = maker.new_profile(before, last if same_case else None)
@@ -211,6 +211,7 @@ class _Maker:
         return profiler.profile(subject, like)
 
     def _ready(self, side: RunCase) -> tuple[Subject, CaseProfiler]:
+        """Return what to profile for a side, and the profiler; the first call chooses the device of both sides."""
         subject = subject_of(self._store, side.case, side.run, self._devices)
         if self._profiler is None:
             self._devices = {subject.device.uuid: subject.device}

@@ -139,21 +139,22 @@ def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceIn
         NotMeasuredError: the run has no binary of the case, or none that runs on any of these devices.
     """
     built = {
-        uuid: (found, build.binary)
-        for (uuid, found, _), build in store.binaries.of_run(run).items()
-        if found.id == case and build.binary is not None
+        uuid: (measured, build.binary)
+        for (uuid, measured, _), build in store.binaries.of_run(run).items()
+        if measured.id == case and build.binary is not None
     }
     if not built:
         raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
-    known = store.devices.all()
-    same = [(device, device.uuid) for device in devices.values() if device.uuid in built]
+    ran_on = store.devices.all()
+    same_device = [(device, device.uuid) for device in devices.values() if device.uuid in built]
     same_target = [
-        (device, uuid) for device in devices.values() for uuid in built if known[uuid].target == device.target
+        (device, uuid) for device in devices.values() for uuid in built if ran_on[uuid].target == device.target
     ]
-    for device, uuid in (*same, *same_target):
-        found, binary = built[uuid]
-        return Subject(found, run, binary, uuid, device)
-    where = ", ".join(f"{known[uuid].model} ({uuid})" for uuid in built)
+    if usable := [*same_device, *same_target]:
+        device, uuid = usable[0]
+        subject_case, binary = built[uuid]
+        return Subject(subject_case, run, binary, uuid, device)
+    where = ", ".join(f"{ran_on[uuid].model} ({uuid})" for uuid in built)
     raise NotMeasuredError(
         f"run {run} has a binary of {case} for {where}, and none of the devices asked for can run it",
         cure="profile it where it was measured: --device",
@@ -258,6 +259,7 @@ class CaseProfiler:
             yield Path(name)
 
     def _inputs(self, case: StoredCase) -> Arrays:
+        """Return the inputs of a case; the last inputs are kept, because both sides of a pair have the same."""
         record = case.record
         key = (record.bench, record.case.point, record.seed)
         if self._last_inputs is None or self._last_inputs[0] != key:
@@ -301,6 +303,7 @@ def run_profiler(folder: Path, run: Callable[[], None]) -> None:
 
 
 def _no_room(error: OSError) -> ProfileError:
+    """Return the error for a file that a profiler needs and that cannot be written."""
     return ProfileError(
         f"what a profiler needs cannot be written: {error.strerror or error}",
         cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more room",
@@ -337,6 +340,7 @@ def _require_writable(output: Path) -> None:
 
 
 def _write(output: Path, report: bytes) -> None:
+    """Write a profiler's report to a file; raise ``UsageError`` if that fails."""
     try:
         output.write_bytes(report)
     except OSError as error:

@@ -48,10 +48,10 @@ DAY = timedelta(days=1)
 
 
 def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last moment, ``now`` included, at which a night was due, in UTC.
+    """Return the time at which the last night was due, in UTC; it is ``now`` if a night is due now.
 
-    On a day that skips the time of day (summer time begins), a night is due as many hours after midnight as on other
-    days. On a day that has the time of day twice, the first occurrence counts.
+    If a day skips the time of day because summer time begins, the night is due as many hours after midnight as on other
+    days. If a day has the time of day twice, the first one counts.
 
     Args:
         at: the time of day.
@@ -118,7 +118,7 @@ def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None,
 
 
 def missed(database: str, host: str, due: datetime, now: datetime, late_s: float) -> CatchUp:
-    """Return what ``catch_up`` decides from the nights of a host in a database; raises ``DatabaseError``."""
+    """Read the nights of a host from a database, and return what ``catch_up`` decides; raises ``DatabaseError``."""
     with Store.open(database) as store:
         last = next((night for night in store.nights.list() if night.host == host), None)
         return catch_up(due, now, late_s, last, store.nights.unfinished(host))
@@ -147,7 +147,7 @@ class NightRunner:
         self._stopping = threading.Event()
 
     def run(self, *, resume: bool = False) -> None:
-        """Run a night, or resume one, and wait for its end. Do nothing if the previous night still runs."""
+        """Run a night, or resume one, and wait for its end; only report it as skipped if another night still runs."""
         if not self._running.acquire(blocking=False):
             self._report("the previous night is still running: this night is skipped")
             return
@@ -158,7 +158,7 @@ class NightRunner:
             self._running.release()
 
     def stop(self) -> None:
-        """Let the night finish the current case, commit it and exit; start no other night."""
+        """Ask the night to exit after its current case, by SIGTERM; start no other night."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
 
@@ -181,6 +181,7 @@ class NightRunner:
             self.wait(KILL_S)
 
     def _run(self, command: Sequence[str]) -> None:
+        """Start a night as a child process and wait for its end; report its start and its exit code."""
         try:
             # The night has a session of its own, because the daemon passes on the signals of a terminal.
             process = subprocess.Popen(command, cwd=self._folder, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -188,7 +189,7 @@ class NightRunner:
             self._report(f"the night could not be started: {error}")
             return
         self._process = process
-        if self._stopping.is_set():  # stop came before the process was known
+        if self._stopping.is_set():  # ``stop`` was called when there was no process to signal yet
             self._signal(signal.SIGTERM)
         self._report(f"a night begins (pid {process.pid})")
         status = self._exit_status(process)
@@ -228,9 +229,9 @@ def serve(
     report: Callable[[str], object],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> None:
-    """Start nights until ``stopping``; then let the current night finish its case, and wait for it.
+    """Start a night every day until ``stopping`` returns True; then wait for the current night to finish its case.
 
-    An exception, such as a second signal raises, ends the night at once.
+    An exception, such as the one that a second signal raises, ends the night at once.
 
     Args:
         nights: starts the nights.
@@ -253,8 +254,8 @@ def serve(
             to_catch_up = CatchUp.NOTHING
         if to_catch_up is not CatchUp.NOTHING:
             resumes = to_catch_up is CatchUp.RESUME
-            done = "was stopped, and is resumed" if resumes else "was missed, and begins now"
-            report(f"the night of {due:%Y-%m-%d %H:%M} UTC {done}")
+            what = "was stopped, and is resumed" if resumes else "was missed, and begins now"
+            report(f"the night of {due:%Y-%m-%d %H:%M} UTC {what}")
             scheduler.add_job(nights.run, kwargs={"resume": resumes})
         scheduler.start()
         report(f"the next night begins at {planned.next_run_time.astimezone(zone):%Y-%m-%d %H:%M %Z}")
@@ -274,7 +275,7 @@ def serve(
 
 
 def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
-    """Return an APScheduler scheduler that reports a night skipped because it is too late, and logs nothing."""
+    """Return an APScheduler scheduler that skips and reports a night that would begin too late; it logs nothing."""
     logging.getLogger("apscheduler").addHandler(logging.NullHandler())
     scheduler = BackgroundScheduler(
         executors={"default": ThreadPoolExecutor(2)},  # one thread runs a night, the other finds that it still runs
@@ -290,7 +291,7 @@ def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
 
 
 def _follow_the_clock(scheduler: Any, planned: Job, at: time, zone: tzinfo | None, now: datetime) -> None:
-    """Wake the scheduler, or plan anew, if the clock was set while the scheduler slept."""
+    """Wake the scheduler if the planned night is due; plan it anew if the clock was set back meanwhile."""
     if planned.next_run_time <= now:
         scheduler.wakeup()
     elif planned.next_run_time - now > FARTHEST:

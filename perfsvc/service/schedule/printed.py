@@ -45,7 +45,7 @@ def printed(kind: str, night: ScheduledNight, *, image: str = "", claim: str = "
         UsageError: the crontab line is too long for cron.
     """
     zone = night.zone.key if night.zone else ""
-    given = {
+    variables = {
         "night": night,
         "name": NAME,
         "zone": zone,
@@ -62,13 +62,14 @@ def printed(kind: str, night: ScheduledNight, *, image: str = "", claim: str = "
         "image": image,
         "claim": claim,
     }
-    files = {file: _TEMPLATES.get_template(template).render(given) for file, template in FILES[kind].items()}
+    files = {file: _TEMPLATES.get_template(template).render(variables) for file, template in FILES[kind].items()}
     if kind == "cron":
         _require_short_lines(files)
     return files
 
 
 def _require_short_lines(files: Mapping[str, str]) -> None:
+    """Raise ``UsageError`` if a crontab line is longer than cron accepts."""
     longest = max(len(line.encode()) for text in files.values() for line in text.splitlines())
     if longest > LONGEST_CRON_LINE:
         raise UsageError(

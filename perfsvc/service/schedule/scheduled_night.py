@@ -69,7 +69,7 @@ def scheduled_night(
 ) -> ScheduledNight:
     """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    Its secret variables are those that set a value here, and those that hold the addresses of
+    Its secret variables are those from which this process takes settings, and those that hold the addresses of
     notification targets and of the heartbeat.
 
     Args:
@@ -109,6 +109,6 @@ def scheduled_night(
 
 
 def _gpus(devices: tuple[str, ...]) -> int:
-    """Count the GPUs that devices name; ``auto`` and ``cuda`` count as one."""
+    """Return how many GPUs the specifications of devices name; ``auto`` and ``cuda`` stand for one GPU."""
     named = [name for device in devices if device.startswith("cuda:") for name in device[5:].split(",")]
     return max(len(set(named)), int(any(device in {"auto", "cuda"} for device in devices)))
