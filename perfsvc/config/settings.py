@@ -328,7 +328,7 @@ class NotifySettings(SettingsTable):
     """Whether a target that has received nothing for a week receives a summary of the week."""
     route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
     """Which news some targets receive, one table for each route. A target receives what any of its routes takes, and
-    everything if no route names it."""
+    everything if no route names it. If every target has a route, all receive the alarms that no route takes."""
 
     @model_validator(mode="after")
     def _require_known_targets(self) -> Self:

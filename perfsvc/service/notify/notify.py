@@ -15,7 +15,7 @@ from perfsvc.notify.notifier import AppriseNotifier, Notifier
 from perfsvc.service.notify import weekly, words
 from perfsvc.service.notify.background import Backgrounds
 from perfsvc.service.notify.news import News, hosts_news, missing_cases, news_of
-from perfsvc.service.notify.routes import news_for
+from perfsvc.service.notify.routes import news_by_target
 from perfsvc.store import DeliveryRow, NightRow, Store
 
 PAUSES_S = (0.0, 2.0, 8.0)
@@ -94,10 +94,9 @@ def notify_of_hosts(
         return "no messages are sent: notify.targets is empty"
     news = hosts_news(store, settings.notify.about)
     texts = {}
-    for target in targets:
-        if own := news_for([route for route in settings.notify.route if target in route.targets], news):
-            body = words.body(own, settings.notify.page, begin=f"perfsvc watchdog on {host}")
-            texts[target] = MessageText(words.title(own), body)
+    for target, own in news_by_target(targets, settings.notify.route, news).items():
+        body = words.body(own, settings.notify.page, begin=f"perfsvc watchdog on {host}")
+        texts[target] = MessageText(words.title(own), body)
     if texts and news.event is not None:
         store.messages.put_of_watchdog(news.event, texts)
     deliveries = [delivery for delivery in store.messages.undelivered_of_watchdog() if delivery.target in targets]
@@ -130,11 +129,10 @@ def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now
     backgrounds = cache(Backgrounds(store, night).of)
     texts: dict[str, MessageText] = {}
     reminded: set[int] = set()
-    for target in settings.targets:
-        if own := news_for([route for route in settings.route if target in route.targets], news):
-            body = words.body(own, settings.page, backgrounds)
-            texts[target] = MessageText(words.title(own), body)
-            reminded.update(reminder.finding.id for reminder in own.reminders)
+    for target, own in news_by_target(settings.targets, settings.route, news).items():
+        body = words.body(own, settings.page, backgrounds)
+        texts[target] = MessageText(words.title(own), body)
+        reminded.update(reminder.finding.id for reminder in own.reminders)
     if settings.digest != NEVER:
         quiet = weekly.quiet_targets(store, night, settings.targets.keys() - texts.keys(), now)
         for target, since in quiet.items():

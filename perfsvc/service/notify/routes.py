@@ -1,6 +1,6 @@
 """Choose which news each target receives, by the routes of the settings."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.config.settings import RouteSettings, Severity
@@ -8,21 +8,48 @@ from perfsvc.model import Case, Direction, Finding, MovedSeries
 from perfsvc.service.notify.news import News
 from perfsvc.suite.selection import Glob, parse
 
+ALARMS: Collection[Severity] = ("regression", "failed", "missing")
+"""The kinds of news that have to reach a person."""
 
-def news_for(routes: Sequence[RouteSettings], news: News) -> News:
+
+def news_by_target(targets: Iterable[str], routes: Sequence[RouteSettings], news: News) -> dict[str, News]:
+    """Return what each target receives; a target that receives nothing is absent.
+
+    If every target has a route, an alarm that concerns no route at all goes to every target.
+    """
+    of_target = {target: [route for route in routes if target in route.targets] for target in targets}
+    every = [route.model_copy(update={"at_least": None}) for route in routes] if all(of_target.values()) else []
+    received = {target: news_for(own, news, every) for target, own in of_target.items()}
+    return {target: own for target, own in received.items() if own}
+
+
+def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteSettings] = ()) -> News:
     """Return the part of the news that any of a target's routes takes; all of it without routes.
 
     A finding is taken as a whole. A failed stage concerns every case, so it goes to every route that takes failures.
+
+    Args:
+        routes: the routes of the target.
+        news: what is new.
+        every: the routes of all targets. The target also receives the alarms that none of them takes, and learns when
+            such a finding is resolved.
     """
     if not routes:
         return news
 
     def takes(finding: Finding, severity: Severity | None = None) -> bool:
-        return any(_takes(route, finding, severity or _severity(finding), news.missing) for route in routes)
+        alarm = _severity(finding)
+        if any(_takes(route, finding, severity or alarm, news.missing) for route in routes):
+            return True
+        is_known = any(_takes(route, finding, alarm, news.missing) for route in every)
+        return bool(every) and alarm in ALARMS and not is_known
 
     def takes_failure(case: Case) -> bool:
-        return any("failed" in route.severity and not route.owner and _glob(route).matches(case) for route in routes)
+        known = any(_takes_failure(route, case) for route in every)
+        return any(_takes_failure(route, case) for route in routes) or (bool(every) and not known)
 
+    takes_stages = any("failed" in route.severity for route in routes)
+    nobody_takes_stages = bool(every) and not any("failed" in route.severity for route in every)
     return replace(
         news,
         raised=tuple(filter(takes, news.raised)),
@@ -32,8 +59,12 @@ def news_for(routes: Sequence[RouteSettings], news: News) -> News:
         reminders=tuple(reminder for reminder in news.reminders if takes(reminder.finding)),
         resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),
         broken=tuple(judgement for judgement in news.broken if takes_failure(judgement.series.case)),
-        stages=news.stages if any("failed" in route.severity for route in routes) else (),
+        stages=news.stages if takes_stages or nobody_takes_stages else (),
     )
+
+
+def _takes_failure(route: RouteSettings, case: Case) -> bool:
+    return "failed" in route.severity and not route.owner and _glob(route).matches(case)
 
 
 def _severity(finding: Finding) -> Severity:

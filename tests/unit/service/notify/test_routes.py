@@ -7,7 +7,7 @@ import pytest
 from perfsvc.config.settings import RouteSettings
 from perfsvc.model import Case, Cause, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
 from perfsvc.service.notify.news import ExtendedFinding, News
-from perfsvc.service.notify.routes import news_for
+from perfsvc.service.notify.routes import news_by_target, news_for
 from perfsvc.service.notify.weekly import Reminder
 from perfsvc.store import NightRow, RunState, StageRow, StageState
 
@@ -112,3 +112,38 @@ def test_the_size_of_a_further_step_counts_not_that_of_the_finding():
     news = News(NIGHT, stepped=(small,))
     assert not news_for([RouteSettings(targets="team", at_least="10%")], news)
     assert news_for([RouteSettings(targets="team", at_least="2%")], news)
+
+
+def shared(*routes, news=NEWS, targets=("alice", "ops")):
+    """The findings that each target receives, and whether it receives failed cases and stages."""
+    received = news_by_target(targets, [RouteSettings(**route) for route in routes], news)
+    return {
+        target: ([one.id for one in own.raised], bool(own.broken), bool(own.stages)) for target, own in received.items()
+    }
+
+
+def test_an_alarm_that_no_route_takes_goes_to_every_target():
+    alice, ops = {"targets": "alice", "cases": "matmul*"}, {"targets": "ops", "severity": ["failed", "missing"]}
+    assert shared(alice, ops) == {"alice": ([1, 2, 3, 4, 5, 6, 7], True, True), "ops": ([1, 5, 6, 7], True, True)}
+    owned = {"targets": ["alice", "ops"], "owner": "jane"}
+    everything = ([1, 2, 4, 5, 6, 7], True, True)  # without the faster finding, which is no alarm
+    assert shared(owned) == {"alice": everything, "ops": everything}
+    assert shared(alice, ops, targets=("alice", "ops", "team"))["ops"] == ([6, 7], True, True)
+
+
+def test_stages_that_no_route_takes_go_to_every_target():
+    routes = ({"targets": "alice", "severity": "regression"}, {"targets": "ops", "severity": "missing"})
+    assert shared(*routes) == {"alice": ([1, 2, 4, 5], True, True), "ops": ([6, 7], True, True)}
+
+
+def test_a_change_below_the_size_of_its_route_is_not_sent():
+    routes = ({"targets": "alice", "at_least": "10%"}, {"targets": "ops", "severity": "missing"})
+    assert shared(*routes, news=News(NIGHT, raised=(DOT,))) == {}
+
+
+def test_a_finding_that_no_route_took_is_resolved_for_every_target():
+    routes = ({"targets": "alice", "cases": "matmul"}, {"targets": "ops", "cases": "matmul"})
+    received = news_by_target(
+        ("alice", "ops"), [RouteSettings(**route) for route in routes], News(NIGHT, resolved=(DOT,))
+    )
+    assert [own.resolved for own in received.values()] == [(DOT,), (DOT,)]

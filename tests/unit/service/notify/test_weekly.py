@@ -163,7 +163,7 @@ def test_a_reminder_goes_the_routes_of_its_finding(nights):
 
 def test_a_reminder_that_no_target_receives_is_not_recorded(nights):
     nights.night(0, slow=CASES[:1])
-    nothing = [{"targets": ["me", "team"], "severity": "resolved"}]
+    nothing = [{"targets": ["me", "team"], "at_least": "50%"}]
     assert nights.night(7, route=nothing) == []
     assert len(nights.night(8)) == 2
 
