@@ -130,14 +130,18 @@ def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
 
     ``tomllib`` reports no positions, so each statement is parsed alone. A statement that does not parse continues in
     the next line. An unfinished array is also parsed line by line, to learn the lines of its elements. An element that
-    spans several lines gets the line that it begins on.
+    spans several lines gets the line that it begins on. Elements that were parsed once are cut off, so that the time
+    grows with the length of an array and not with its square.
     """
     table: KeyPath = ()
     tables: Counter[KeyPath] = Counter()
     statement, first, element, lines = "", 0, 0, dict[KeyPath, int]()
+    array: KeyPath = ()
+    cut = 0
     for number, row in enumerate(text.split("\n"), start=1):
         if not statement:
             first, element, lines = number, 0, {}
+            array, cut = (), 0
         statement += f"{row}\n"
         complete = _parsed(statement)
         if complete and row.lstrip().startswith("[") and first == number:
@@ -146,15 +150,37 @@ def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
             element = element or number
             values = complete if complete is not None else _parsed(f"{statement}]")
             for key in _key_paths(values or {}):
-                inside_array = any(isinstance(part, int) for part in key)
-                lines.setdefault((*table, *key), element if inside_array else first)
+                path = _uncut(key, array, cut) if array else key
+                inside_array = any(isinstance(part, int) for part in path)
+                lines.setdefault((*table, *path), element if inside_array else first)
             element = element if values is None else 0
+            if complete is None and values is not None:
+                path, elements = _array_in(values)
+                array = array or path
+                ends_with_comma = _parsed(f"{statement}0]") is not None
+                statement = "array = [" if ends_with_comma else "array = [0\n"
+                cut += elements if ends_with_comma else elements - 1
         if complete is not None:
             statement = ""
             if lines:
                 yield first, lines
     if statement:
         yield first, lines
+
+
+def _array_in(parsed: dict[str, Any]) -> tuple[KeyPath, int]:
+    """Return the path of the array that is the value of a parsed statement, and the number of its elements."""
+    path: KeyPath = ()
+    value: Any = parsed
+    while isinstance(value, dict):
+        ((key, value),) = value.items()
+        path = (*path, key)
+    return path, len(value)
+
+
+def _uncut(key: KeyPath, array: KeyPath, cut: int) -> KeyPath:
+    """Return the path of a value in the file; ``key`` is its path after the array's first elements were cut off."""
+    return (*array, *(int(index) + cut for index in key[1:2]), *key[2:])
 
 
 def _parsed(statement: str) -> dict[str, Any] | None:

@@ -80,6 +80,20 @@ def test_an_element_of_several_lines_has_the_line_that_it_begins_with():
     assert [lines["run", "select", element] for element in range(4)] == [3, 4, 6, 8]
 
 
+def test_each_element_of_a_long_array_has_its_line():
+    elements = [f'"x{number}"' if number % 3 else f'[{number}, "[,"]' for number in range(1000)]
+    with_comments = "".join(f"  {element}, # {element}\n\n" for element in elements)
+    commas_first = "".join(f"  , {element}\n" for element in elements[1:])
+    text = f"[run]\na.'b]' = [\n{with_comments}]\nlast = [ {elements[0]}\n{commas_first}]\nend = 1\n"
+    lines = lines_of(text)
+    assert key_paths(tomllib.loads(text)) == set(lines)
+    for number in range(1000):
+        assert lines["run", "a", "b]", number] == 3 + 2 * number
+        assert lines["run", "last", number] == 2004 + number
+    assert lines["run", "a", "b]", 999, 1] == 2001
+    assert lines["run", "end"] == 3005
+
+
 def test_text_that_is_not_toml_raises_nothing():
     for text in ("", "x", "= 3", "x = [1,", "]]]", "a = }", "a = {,\n]", "x = [ }", '"'):
         assert len(lines_of(text)) < 4
