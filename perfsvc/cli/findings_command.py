@@ -133,7 +133,7 @@ def accept(
     A pinned case is still compared with its pin. With --step 1, the level that the first step left becomes that level.
     What the finding reports as missing is no longer expected.
     """
-    from perfsvc import units
+    from perfsvc.report.wording import names_on_devices, some
 
     finding = _set_state(database, number, "accepted", select, reason=reason, step=step)
     if not finding.moved:
@@ -143,9 +143,10 @@ def accept(
     for moved in finding.standing:
         newest[moved.series] = max(moved.last_run, newest.get(moved.series, 0))
     runs = sorted(set(newest.values()))
-    series = units.count(len(newest), "series", "series")
-    level = f"run {runs[0]} is" if len(runs) == 1 else f"the newest of runs {', '.join(map(str, runs))} is"
-    _report(finding, number, f"accepted: {level} the level of {series}", output_format)
+    level = f"run {runs[0]}" if len(runs) == 1 else f"the newest of runs {', '.join(map(str, runs))} that has it"
+    names = some(names_on_devices(list(newest)))
+    what = f"accepted: later runs are compared with {names} in {level}"
+    _report(finding, number, what, output_format, up_to_step=step)
 
 
 @command.command("resolve", short_help="Resolve finding ID.")
@@ -236,23 +237,24 @@ def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Sel
         return action(store, Selection(select))
 
 
-def _report(finding: "Finding", number: int, what: str, output_format: str) -> None:
-    """Print the new state of a finding.
+def _report(finding: "Finding", number: int, what: str, output_format: str, *, up_to_step: int | None = None) -> None:
+    """Print the new state of a finding; before it, the number and the series of a finding that was split off.
 
     Args:
         finding: the changed finding; a new one if the user selected only some cases of the finding ``number``.
         number: the finding that the user named.
         what: the new state, in words.
         output_format: ``table`` or ``json``.
+        up_to_step: the last step that the new finding takes; None for all.
     """
-    from perfsvc import units
     from perfsvc.report.export.objects import plain
+    from perfsvc.report.wording import names_on_devices, some
 
     if output_format == "json":
         output.show_json(plain(finding))
         return
-    origin = ""
     if finding.id != number:
-        series = units.count(len({moved.series for moved in finding.moved}), "series", "series")
-        origin = f" ({series} of finding {number})"
-    click.echo(f"finding {finding.id}{origin} is {what}")
+        names = some(names_on_devices(list(dict.fromkeys(moved.series for moved in finding.moved))))
+        steps = f" up to step {up_to_step}" if up_to_step is not None else ""
+        click.echo(f"finding {finding.id} is new: it takes {names}{steps} out of finding {number}")
+    click.echo(f"finding {finding.id} is {what}")

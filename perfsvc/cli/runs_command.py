@@ -1,5 +1,6 @@
 """``perfsvc runs``."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,9 @@ from perfsvc.errors import UsageError
 
 if TYPE_CHECKING:
     from perfsvc.service.exclusions import Changed
+    from perfsvc.store import Store
 
+any_run = click.argument("run", metavar="RUN")
 number = click.argument("run", type=int, metavar="RUN")
 cases = click.argument("cases", nargs=-1, metavar="[CASE]...")
 
@@ -41,13 +44,16 @@ def list_(last: int, database: str, output_format: str) -> None:
 
 
 @command.command("exclude", short_help="Keep RUN, or CASEs of it, out of judging.")
-@number
+@any_run
 @cases
 @click.option("--reason", required=True, metavar="TEXT", help="Why the data is bad.")
+@options.suite
 @options.database
 @options.formats
-def exclude(run: int, cases: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Keep RUN, a number, out of judging, or only its CASEs: ids or globs such as 'transpose/tiled*'.
+def exclude(run: str, cases: tuple[str, ...], reason: str, suite: Path, database: str, output_format: str) -> None:
+    """Keep RUN out of judging, or only its CASEs: ids or globs such as 'transpose/tiled*'.
+
+    RUN is a run's number, a label, latest, latest~1, or a git revision of the suite's repository.
 
     The data stays. Later runs that were compared with it are judged again. A finding that only this data shows is
     resolved.
@@ -56,8 +62,9 @@ def exclude(run: int, cases: tuple[str, ...], reason: str, database: str, output
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        changed = exclusions.exclude(store, run, cases, reason=reason, threshold=configuration.thresholds(None))
-    _report(changed, "excluded from judging", output_format)
+        chosen, named = _chosen(store, run, suite)
+        changed = exclusions.exclude(store, chosen, cases, reason=reason, threshold=configuration.thresholds(None))
+    _report(changed, "excluded from judging", output_format, named)
 
 
 @command.command("include", short_help="Judge RUN, or CASEs of it, again.")
@@ -66,7 +73,10 @@ def exclude(run: int, cases: tuple[str, ...], reason: str, database: str, output
 @options.database
 @options.formats
 def include(run: int, cases: tuple[str, ...], database: str, output_format: str) -> None:
-    """Judge the excluded cases of RUN again, or only CASEs. Findings that the exclusion resolved are reopened."""
+    """Judge the excluded cases of RUN again, or only CASEs. Findings that the exclusion resolved are reopened.
+
+    RUN is a number: latest, a label and a revision never mean an excluded run.
+    """
     from perfsvc.service import exclusions
     from perfsvc.store import Store
 
@@ -82,7 +92,7 @@ def include(run: int, cases: tuple[str, ...], database: str, output_format: str)
 @options.database
 @options.formats
 def delete(run: int, reason: str, yes: bool, database: str, output_format: str) -> None:
-    """Delete RUN with everything that it measured. Only the record of who deleted it, when and why is left.
+    """Delete RUN, a number, with everything that it measured. Who deleted it, when and why stays on record.
 
     A run that a pin or a finding needs is not deleted; the error names the cure.
     """
@@ -129,13 +139,22 @@ def _require_consent(run: int, question: str) -> None:
     raise UsageError(f"run {run} is not deleted", cure="answer y, or give --yes")
 
 
-def _report(changed: "Changed", what: str, output_format: str) -> None:
+def _chosen(store: "Store", text: str, suite: Path) -> tuple[int, str]:
+    """Return the number of the run that the user names, and how it was named unless by its number."""
+    from perfsvc.service.revisions import choose
+
+    run, why = choose(text, store, suite)
+    return run.id, "" if text == str(run.id) else ", ".join(filter(None, [text, why]))
+
+
+def _report(changed: "Changed", what: str, output_format: str, named: str = "") -> None:
     """Print which cases were excluded, included or deleted, which findings changed, and which runs were judged again.
 
     Args:
         changed: the result of the command.
         what: what happened to the cases, in words, such as ``excluded from judging``.
         output_format: ``table`` or ``json``.
+        named: how the user named the run, unless by its number.
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
@@ -144,7 +163,8 @@ def _report(changed: "Changed", what: str, output_format: str) -> None:
         output.show_json(plain(changed))
         return
     cases = f"{units.count(len(changed.cases), 'case')} of " if changed.cases else ""
-    click.echo(f"{cases}run {changed.run} {'are' if len(changed.cases) > 1 else 'is'} {what}")
+    run = f"run {changed.run}{f' ({named})' if named else ''}"
+    click.echo(f"{cases}{run} {'are' if len(changed.cases) > 1 else 'is'} {what}")
     findings = (
         ("resolved", changed.findings.resolved),
         ("reopened", changed.findings.reopened),

@@ -307,8 +307,8 @@ class RouteSettings(SettingsTable):
     owner: str = Field(default="", examples=["jane"])
     """Findings of this owner; by default of any owner, or none."""
     severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
-    """The kinds of news: findings that are slower, or only faster; failed cases and stages; what is missing; what is
-    resolved."""
+    """The severities to send: regression (findings with a slower case), improvement (findings with only faster cases),
+    failed (cases and stages), missing (GPUs, hosts, benchmarks, cases), resolved (findings that are over)."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
     """Findings with a change of at least this size, where the size is known; by default of any size."""
 

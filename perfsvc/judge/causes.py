@@ -201,7 +201,7 @@ def cause_of(
     moved, subject = _describe(comparison.ratio, metric), "it" if metric == TIME else f"its {metric}"
     if MOVES.get(comparison.verdict) is direction and not same_code:
         code = "its code" if metric == TIME else f"its code's {metric}"
-        return Cause.KERNEL, f"measured in turn, {code} is {moved} than the baseline's"
+        return Cause.KERNEL, f"measured in A/B pairs, {code} is {moved} than the baseline's"
     gone = _is_gone(comparison, direction, threshold)
     if same_code or (gone and _is_negligible(comparison, direction, threshold if usual is None else usual)):
         now = "the same" if abs(comparison.ratio - 1) < SAME else moved
@@ -211,8 +211,8 @@ def cause_of(
             return Cause.ENVIRONMENT, f"{evidence}, {which} now {_describe(drift.ratio, metric)} than its stored level"
         return Cause.NOISE, f"{evidence}: the difference did not stay"
     if gone:
-        return Cause.UNCONFIRMED, f"measured in turn {subject} is {moved}, which is below the threshold"
-    return Cause.UNCONFIRMED, f"inconclusive: measured in turn {subject} seems {moved}, and noise could be why"
+        return Cause.UNCONFIRMED, f"measured in A/B pairs, {subject} is {moved}, which is below the threshold"
+    return Cause.UNCONFIRMED, f"inconclusive: measured in A/B pairs, {subject} seems {moved}, and noise could be why"
 
 
 def midpoint(ratio: float) -> float:

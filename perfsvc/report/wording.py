@@ -45,6 +45,12 @@ OUTCOME_STYLES: Mapping[Outcome, str] = {
     Cause.ENVIRONMENT: "magenta",
 }
 
+NEW_NOUNS: Mapping[Outcome, tuple[str, str]] = {
+    Verdict.REGRESSION: ("new regression", "new regressions"),
+    Verdict.IMPROVEMENT: ("new improvement", "new improvements"),
+}
+"""Singular and plural where known changes are counted apart."""
+
 OUTCOME_NOUNS: Mapping[Outcome, tuple[str, str]] = {
     Verdict.REGRESSION: ("regression", "regressions"),
     Cause.NOISE: ("moved by noise", "moved by noise"),
@@ -61,7 +67,7 @@ ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
 
 CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 
-NO_FINDING = "the run has uncommitted changes, so it raises no finding: commit and run again"
+NO_FINDING = "the run has uncommitted changes, so it does not count: no finding, no new baseline; commit and run again"
 
 TWICE = 1.995
 """The smallest ratio that rounds to twice as much; from here on a bound is a multiple, not a percentage."""
@@ -257,10 +263,14 @@ def tally(judgements: Iterable[Judged]) -> dict[Outcome, int]:
     return {word: found[word] for word in OUTCOME_NOUNS}
 
 
-def counts(judgements: Iterable[Judged]) -> str:
-    """Return ``1 regression, 2 moved by noise, 0 improvements, 8 unchanged``, then the other verdicts that occur."""
+def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]] | None = None) -> str:
+    """Return ``1 regression, 2 moved by noise, 0 improvements, 8 unchanged``, then the other verdicts that occur.
+
+    ``nouns`` replaces some of the words, as ``NEW_NOUNS`` does.
+    """
+    words = {**OUTCOME_NOUNS, **(nouns or {})}
     return ", ".join(
-        units.count(number, *OUTCOME_NOUNS[word])
+        units.count(number, *words[word])
         for word, number in tally(judgements).items()
         if number or word in ALWAYS_COUNTED
     )
@@ -424,6 +434,18 @@ def finding_title(finding: Finding) -> str:
     cases = [moved.series.case for moved in (finding.worst, *finding.standing, *finding.moved)]
     variants = list(dict.fromkeys(f"{case.benchmark}/{case.variant}" for case in cases))
     return variants[0] + (f" and {len(variants) - 1} more" if len(variants) > 1 else "")
+
+
+def since_first_step(finding: Finding, step: MovedSeries) -> str:
+    """Return how far a step and those before it moved a series together; empty without an earlier step in the finding.
+
+    ``+1500.0 % since run 1: 100.0 µs → 1.600 ms``
+    """
+    first = next((moved for moved in finding.moved if moved.series == step.series and moved.step == 1), None)
+    if step.step == 1 or first is None or not first.baseline_s or not step.candidate_s:
+        return ""
+    levels = (level(value, step.series.metric) for value in (first.baseline_s, step.candidate_s))
+    return f"{units.percent(step.candidate_s / first.baseline_s)} since run {first.baseline_run}: {' → '.join(levels)}"
 
 
 def explanations(finding: Finding) -> list[str]:

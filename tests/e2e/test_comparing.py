@@ -176,9 +176,9 @@ def beta(ended):
 def test_a_confirmed_regression_is_confirmed_against_every_run_of_the_same_code(confirmed, pair):
     row = beta(confirmed("compare", *pair, "--format", "json", code=1))
     assert (row["verdict"], row["cause"]) == ("regression", "kernel")
-    assert "measured in turn, its code is 5.0 % slower than the baseline's" in row["reason"]
+    assert "measured in A/B pairs, its code is 5.0 % slower than the baseline's" in row["reason"]
     assert row["reason"].endswith(", as run 3 had it measured") is (pair[1] == "4")
-    assert row["reason"].count("measured in turn") == 1
+    assert row["reason"].count("measured in A/B pairs") == 1
 
 
 def test_an_answer_about_other_code_is_not_taken_over(confirmed):

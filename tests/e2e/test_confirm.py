@@ -73,7 +73,7 @@ def test_a_table_shows_the_decision_and_its_evidence(nights):
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW, old_binary(perfsvc): USUAL})
     out = perfsvc.fake("--confirm", suite=suite, code=1).out
-    assert f"kernel {CASE}: measured in turn, its code is 5.0 % slower than the baseline's" in out
+    assert f"kernel {CASE}: measured in A/B pairs, its code is 5.0 % slower than the baseline's" in out
     assert "measured again: 1 confirmed, 0 cleared, 0 unconfirmed" in out
 
 
@@ -223,7 +223,7 @@ def test_a_suspect_of_energy_is_measured_again_with_energy(nights):
     ended = perfsvc.fake("--energy", "--confirm", "--format", "json", suite=suite, code=1)
     (found,) = ended.json["confirmations"]
     assert (found["case"], found["metric"], found["cause"]) == (CASE, "energy_j", "kernel")
-    assert found["reason"] == "measured in turn, its code's energy_j is 20.0 % higher than the baseline's"
+    assert found["reason"] == "measured in A/B pairs, its code's energy_j is 20.0 % higher than the baseline's"
     assert {turn["value"] for turn in found["candidate"]} == {0.3}
     assert perfsvc.rows("select side, value, count(*) from confirmation_runs group by side") == [
         ("baseline", 0.25, 3),

@@ -53,6 +53,15 @@ def test_a_run_is_excluded_shown_struck_through_and_included_again(measured):
     assert "included run 3" in measured("runs", "history", code=0).out
 
 
+def test_a_run_to_exclude_is_named_as_in_other_commands(measured):
+    out = measured("runs", "exclude", "latest", "--reason", WHY, code=0).out
+    assert out.splitlines() == ["run 3 (latest) is excluded from judging", "finding 1 is resolved"]
+    out = measured("runs", "exclude", "latest~1", CASE, "--reason", WHY, code=0).out
+    assert out.startswith("1 case of run 1 (latest~1) is excluded from judging")
+    unknown = measured("runs", "exclude", "nightly", "--reason", WHY, code=2)
+    assert "'nightly' is no run, label or git revision" in unknown.err
+
+
 def test_an_excluded_run_is_compared_with_nothing(measured):
     measured("runs", "exclude", "3", "--reason", WHY, code=0)
     refused = measured("compare", "1", "3", code=2)

@@ -84,16 +84,23 @@ def test_two_slowdowns_are_two_messages_and_two_steps_each_with_its_commits(twic
     assert second["title"] == f"{CASE} slower again by a factor of 4"
     assert f"Finding 1 (moved again): kernel, {four}..{sixteen}" in second["message"]
     assert f"{one}..{four}" not in second["message"]
+    lines = second["message"].splitlines()
+    assert lines[1] == "1 new regression, 0 new improvements, 2 unchanged"
+    assert f"- all steps of {CASE}: +1500.0 % since run 1: 100.0 µs → 1.600 ms" in lines
+    assert lines[lines.index("on Fake GPU") + 1] == (
+        f"{CASE}: measured in A/B pairs, its code is 300.0 % slower than run 2's"
+    )
     (found,) = nights.findings()
     steps = [(moved["step"], moved["root_cause"], moved["baseline_run"], moved["last_run"]) for moved in found["moved"]]
     assert steps == [(1, f"{one}..{four}", 1, 2), (2, f"{four}..{sixteen}", 2, 3)]
     assert [moved["ratio"] for moved in found["moved"]] == pytest.approx([4, 4])
     assert [moved["change"] for moved in found["moved"]] == ["regression", "again"]
     shown = nights.perfsvc("findings", code=0).out
-    assert f"step 2 in run 3: {four}..{sixteen}" in shown
+    assert f"slower again (step 2) in run 3: {four}..{sixteen}" in shown
+    assert f"all steps of {CASE}: +1500.0 % since run 1: 100.0 µs → 1.600 ms" in shown
     assert shown.count("+300.0 %  +300.0 % to +300.0 %") == 2  # a row for each step
     *_, step = nights.findings("show", "1")["events"]
-    assert step["text"].endswith(f"{CASE}: measured in turn, its code is 300.0 % slower than run 2's")
+    assert step["text"].endswith(f"{CASE}: measured in A/B pairs, its code is 300.0 % slower than run 2's")
     assert nights.night(code=1) == []
     (found,) = nights.findings()
     assert [(moved["step"], moved["last_run"]) for moved in found["moved"]] == [(1, 2), (2, 4)]
@@ -104,7 +111,10 @@ def test_two_slowdowns_are_two_messages_and_two_steps_each_with_its_commits(twic
 def test_the_first_step_is_accepted_alone_and_the_second_stays_open(twice):
     nights, (_, four, sixteen), _, _ = twice
     ended = nights.perfsvc("findings", "accept", "1", "--step", "1", "--reason", "exact results cost that", code=0)
-    assert ended.out.strip() == "finding 2 (1 series of finding 1) is accepted: run 2 is the level of 1 series"
+    assert ended.out.splitlines() == [
+        f"finding 2 is new: it takes {CASE} up to step 1 out of finding 1",
+        f"finding 2 is accepted: later runs are compared with {CASE} in run 2",
+    ]
     (left,) = nights.findings()
     assert (left["id"], left["state"], left["root_cause"]) == (1, "open", f"{four}..{sixteen}")
     assert [(moved["step"], moved["baseline_run"]) for moved in left["moved"]] == [(2, 2)]
@@ -121,7 +131,7 @@ def test_the_first_step_is_accepted_alone_and_the_second_stays_open(twice):
 def test_all_steps_are_accepted_together(twice):
     nights, *_ = twice
     ended = nights.perfsvc("findings", "accept", "1", "--reason", "it is right now", code=0)
-    assert ended.out.strip() == "finding 1 is accepted: run 3 is the level of 1 series"
+    assert ended.out.strip() == f"finding 1 is accepted: later runs are compared with {CASE} in run 3"
     assert nights.night(code=0) == []
 
 

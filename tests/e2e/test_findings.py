@@ -1,5 +1,7 @@
 """A GPU that got slower is one finding, which a person accepts or the GPU resolves."""
 
+import re
+
 import pytest
 
 USUAL = {"*": {"seconds": 1e-4}}
@@ -32,14 +34,17 @@ def test_one_finding_names_the_board_and_all_that_it_moved(slow):
     assert len(found["moved"]) == 6
     assert {round(one["ratio"], 4) for one in found["moved"]} == {1.05}
     out = slow("findings", code=0).out
-    assert "1 open  environment, regression, slower, run 2" in out
+    assert "1 open  slower, in run 2, cause: environment" in out
     assert "6 cases with unchanged code moved at once" in out
     assert "scale/alpha[n=1000]" in out
 
 
 def test_an_accepted_finding_is_the_level_from_then_on(slow, night):
     ended = slow("findings", "accept", "1", "--reason", "the GPU was moved to the other rack", code=0)
-    assert ended.out.strip() == "finding 1 is accepted: run 2 is the level of 6 series"
+    assert re.fullmatch(
+        r"finding 1 is accepted: later runs are compared with scale/\S+, scale/\S+, scale/\S+ and 3 more in run 2",
+        ended.out.strip(),
+    )
     night(SLOW, 0)
     assert "no finding is open" in slow("findings", code=0).out
     assert "the GPU was moved to the other rack" in slow("findings", "--all", code=0).out
@@ -83,7 +88,9 @@ def test_a_finding_is_looked_after(slow):
 
 def test_some_cases_are_ignored_for_a_while(slow):
     ended = slow("findings", "ignore", "1", "--select", "scale/alpha[n=1000]", "--until", "2w", code=0)
-    assert ended.out.startswith("finding 2 (1 series of finding 1) is ignored until ")
+    new, ignored = ended.out.splitlines()
+    assert new == "finding 2 is new: it takes scale/alpha[n=1000] out of finding 1"
+    assert ignored.startswith("finding 2 is ignored until ")
     states = {one["id"]: (one["state"], len(one["moved"])) for one in slow("findings", "--format", "json").json}
     assert states == {1: ("open", 5), 2: ("ignored", 1)}
     assert slow("findings", "reopen", "2", code=0).out.strip() == "finding 2 is open again"

@@ -127,7 +127,7 @@ def test_a_python_variant_that_gets_slower_is_confirmed_in_pairs_and_reported_th
     assert "kernel" in message["message"]
     ((cause, reason, same_code),) = nights.confirmations()
     assert (cause, same_code) == ("kernel", 0)
-    assert "measured in turn, its code is" in reason
+    assert "measured in A/B pairs, its code is" in reason
     assert [(cause, state) for cause, _, state in nights.findings()] == [("kernel", "open")]
     assert nights(1) == []  # it stands, and is reported once
     nights.change("REPEAT = 300", "REPEAT = 50")
@@ -155,7 +155,7 @@ def test_a_package_that_got_slower_is_the_toolchain(nights):
     assert nights.findings() == [("toolchain", "twofold 3.4.0 → 3.5.0", "open")]
     ((cause, reason, same_code),) = nights.confirmations()
     assert (cause, same_code) == ("toolchain", 0)
-    assert "the packages of then are not here, so the two cannot be measured in turn" in reason
+    assert "the packages of then are not here, so the two cannot be measured in A/B pairs" in reason
     assert nights(1) == []
 
 

@@ -176,7 +176,7 @@ def planted(nights: Nights) -> None:
         baseline_run=1,
         cause=Cause.KERNEL,
     )
-    nights.find(run, [TILED, HOSTILE], evidence=f"measured in turn: {REASON}")
+    nights.find(run, [TILED, HOSTILE], evidence=f"measured in A/B pairs: {REASON}")
 
 
 @pytest.fixture(scope="session")

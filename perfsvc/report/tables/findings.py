@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import Finding, FindingEvent, FindingState, MovedSeries
+from perfsvc.model import ChangeKind, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import Responsive, grid
 from perfsvc.report.wording import moment, or_dash
@@ -17,7 +17,7 @@ MOST_SERIES = 10
 """How many series of a finding the list shows: first those that have not recovered, by how far they moved."""
 
 LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"), ("change", "in"))
-"""The columns from the widest terminal to the narrowest."""
+"""The columns from the widest terminal to the narrowest; ``step`` stands before them if a series moved again."""
 
 
 def findings_table(findings: Sequence[Finding]) -> RenderableType:
@@ -48,9 +48,17 @@ def _heading(finding: Finding) -> RenderableType:
     """Return a finding's number, state, cause, changes and runs on a line, and its further facts indented below."""
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
-    moved = f", {' and '.join(finding.changes)}, {finding.direction}, {runs}" if finding.moved else ""
-    heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), f"  {finding.cause}{moved}")
+    moved = f"{_moved(finding)}, in {runs}, " if finding.moved else ""
+    heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), f"  {moved}cause: {finding.cause}")
     return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding)))
+
+
+def _moved(finding: Finding) -> str:
+    """Return ``slower``, ``slower again``, or ``slower, by the trend and the step of a history``."""
+    kinds = [kind for kind in finding.changes if kind not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}]
+    again = " again" if finding.changes == (ChangeKind.AGAIN,) else ""
+    history = f", by the {' and the '.join(kinds)} of its history" if kinds else ""
+    return f"{finding.direction}{again}{history}"
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
@@ -65,7 +73,11 @@ def _lines(finding: Finding) -> Iterator[Text]:
         (moved.step, moved.first_run, moved.root_cause) for moved in finding.moved if moved.step > 1
     )
     for step, run, root_cause in sorted(later_steps, key=lambda each: (each[0], each[1] or 0)):
-        yield Text(f"step {step} in run {run}{f': {root_cause}' if root_cause else ''}")
+        yield Text(f"slower again (step {step}) in run {run}{f': {root_cause}' if root_cause else ''}")
+    last = {moved.series: moved for moved in sorted(finding.standing, key=lambda moved: moved.step)}
+    for series, moved in last.items():
+        if total := wording.since_first_step(finding, moved):
+            yield Text(f"all steps of {wording.series_name(series)}: {total}")
     if finding.why:
         yield Text(f"why: {wording.why(finding)}")
     if finding.owner:
@@ -81,26 +93,25 @@ def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
     """Return a table of some of a finding's moved series, as wide as the terminal allows."""
     every_series = list(dict.fromkeys(moved.series for moved in finding.moved))
     cells = dict(zip(every_series, wording.series_cells(every_series), strict=True))
-    cases = [_with_step(cells[moved.series], moved) for moved in shown]
+    cases = [cells[moved.series] for moved in shown]
     return Responsive(*(_layout(shown, cases, columns) for columns in LAYOUTS))
-
-
-def _with_step(case: Text, moved: MovedSeries) -> Text:
-    """Return the cell of a case, with the number of the step if it is not the first."""
-    return case if moved.step == 1 else Text.assemble(case, (f"\nstep {moved.step}", "dim"))
 
 
 def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequence[str]) -> Table:
     """Return the table of moved series with the given columns; ``cases`` are the cells of their names."""
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
+    has_steps = any(moved.step > 1 for moved in shown)
+    if has_steps:
+        table.add_column("step", justify="right", no_wrap=True)
     for column in columns:
         table.add_column(column, justify="right" if column == "change" else "left", no_wrap=True)
     if any(moved.recovered_run is not None for moved in shown):
         table.add_column("", no_wrap=True)
     for moved, case in zip(shown, cases, strict=True):
         back = [] if moved.recovered_run is None else [Text(f"back in run {moved.recovered_run}", "green")]
-        table.add_row(case, *(Text(_cell(moved, column)) for column in columns), *back)
+        step = [Text(str(moved.step))] if has_steps else []
+        table.add_row(case, *step, *(Text(_cell(moved, column)) for column in columns), *back)
     return table
 
 

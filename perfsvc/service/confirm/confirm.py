@@ -237,8 +237,8 @@ class Confirmer:
             for judgement in self._verdicts(run)
         ):
             return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or what moved other cases of the GPU"
-        not_in_turn = "the packages of then are not here, so the two cannot be measured in turn"
-        return Cause.TOOLCHAIN, f"{moved}: {code.packages} ({not_in_turn})"
+        no_pairs = "the packages of then are not here, so the two cannot be measured in A/B pairs"
+        return Cause.TOOLCHAIN, f"{moved}: {code.packages} ({no_pairs})"
 
     def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:
         """Return which packages differ between the candidate's run and today; empty if none does."""

@@ -57,6 +57,8 @@ class StageResult:
 
 DISABLED = StageResult("disabled in the settings", skipped=True)
 
+UNCOMMITTED = ", with uncommitted changes: this night raises and resolves no finding, and moves no baseline"
+
 
 class NightStoppedError(Exception):
     """A stage was stopped before its end, on request; a resumed night does it again."""
@@ -133,7 +135,7 @@ def revision(night: Night) -> StageResult:
     )
     if not current.commit:
         return StageResult(f"{suite}, outside any repository")
-    return StageResult(f"{suite} at {current.commit[:10]}" + (", with uncommitted changes" if current.dirty else ""))
+    return StageResult(f"{suite} at {current.commit[:10]}" + (UNCOMMITTED if current.dirty else ""))
 
 
 def doctor(night: Night) -> StageResult:

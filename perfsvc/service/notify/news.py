@@ -30,6 +30,9 @@ HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
 NOTIFY = "notify"
 """The stage that notifies people."""
 
+_OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
+"""The events that are about all cases of a finding."""
+
 LATE = timedelta(hours=1)
 """A night reports what a watchdog found that long ago and did not report: it may have no target."""
 
@@ -42,13 +45,17 @@ class ExtendedFinding:
     """A standing finding that got more cases or further steps.
 
     Attributes:
-        text: that of the event.
+        text: that of the event about more cases; empty without more cases.
         steps: its series that moved again, if any.
+        evidence: how the steps are known; empty without steps.
+        joined: its series that are new in it.
     """
 
     finding: Finding
     text: str
     steps: tuple[MovedSeries, ...] = ()
+    evidence: str = ""
+    joined: tuple[MovedSeries, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class News:
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
         event: the newest event of ``perfsvc watchdog`` among the news; None without one.
         judgements: all verdicts of the night's run.
+        known: the series that stand in findings of earlier nights and did nothing new, each with its finding.
     """
 
     night: NightRow | None
@@ -82,6 +90,7 @@ class News:
     missing: Mapping[int, Collection[Case]] = field(default_factory=dict)
     event: int | None = None
     judgements: tuple[Judgement, ...] = ()
+    known: Mapping[Series, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
@@ -103,7 +112,8 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
     news = _news(store, night, [*_events(store, [*pending, night]), *late], about)
     if "failed" in about:
         news = replace(news, broken=_newly_broken(store, night, notified), stages=_newly_failed(night, notified))
-    return replace(news, judgements=tuple(_verdicts(store, night)))
+    runs = {other.run for other in [*pending, night] if other.run is not None}
+    return replace(news, judgements=tuple(_verdicts(store, night)), known=_known(store, runs))
 
 
 def hosts_news(store: Store, about: Collection[str]) -> News:
@@ -135,7 +145,8 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
             reopened=tuple(changed[EventKind.REOPENED]),
             stepped=tuple(_stepped(finding, texts[finding.id], runs) for finding in changed[EventKind.STEP]),
             extended=tuple(
-                ExtendedFinding(finding, texts[finding.id][EventKind.JOINED]) for finding in changed[EventKind.JOINED]
+                ExtendedFinding(finding, texts[finding.id][EventKind.JOINED], joined=_begun_in(finding, runs))
+                for finding in changed[EventKind.JOINED]
             ),
         )
     if "resolved" in about:
@@ -265,8 +276,32 @@ def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:
     """Return a finding with its series that moved again in some runs, and the text of the event about more cases."""
-    steps = tuple(moved for moved in finding.moved if moved.step > 1 and moved.first_run in runs)
-    return ExtendedFinding(finding, events.get(EventKind.JOINED, ""), steps)
+    begun = _begun_in(finding, runs)
+    steps = tuple(moved for moved in begun if moved.step > 1)
+    evidence = events.get(EventKind.STEP, "")
+    for moved in steps:  # the paragraph names step and commits anyway
+        evidence = evidence.removeprefix(f"step {moved.step}, {moved.root_cause}: ")
+    joined = tuple(moved for moved in begun if moved.step == 1)
+    return ExtendedFinding(finding, events.get(EventKind.JOINED, ""), steps, evidence, joined)
+
+
+def _begun_in(finding: Finding, runs: Collection[int | None]) -> tuple[MovedSeries, ...]:
+    """Return the series and the steps that some runs brought into a finding."""
+    return tuple(moved for moved in finding.moved if moved.first_run in runs)
+
+
+def _known(store: Store, runs: Collection[int]) -> dict[Series, int]:
+    """Return the series that stand in active findings and that no event of some runs is about, with their findings."""
+    about = {event.finding for run in runs for event in store.findings.events(run=run) if event.kind in _OF_ALL_CASES}
+    active = store.findings.active()
+    begun = {moved.series for finding in active for moved in _begun_in(finding, runs)}
+    return {
+        moved.series: finding.id
+        for finding in active
+        if finding.id not in about
+        for moved in finding.standing
+        if moved.series not in begun
+    }
 
 
 # --- failures --------------------------------------------------------------------------------------------------------

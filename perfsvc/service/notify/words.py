@@ -13,7 +13,17 @@ from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Ver
 from perfsvc.report.export.markup import inert
 from perfsvc.report.pages.site import finding_page
 from perfsvc.report.tables.history import GAP, sparkline
-from perfsvc.report.wording import counts, direction_word, finding_title, moved_sentence, series_name, some
+from perfsvc.report.wording import (
+    CHANGED,
+    NEW_NOUNS,
+    counts,
+    direction_word,
+    finding_title,
+    moved_sentence,
+    series_name,
+    since_first_step,
+    some,
+)
 from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder
@@ -50,7 +60,7 @@ def title(news: News) -> str:
             "findings that moved again",
         ),
         (
-            [_moved(extended.finding) for extended in news.extended],
+            [_joined(extended) for extended in news.extended],
             "finding with more cases",
             "findings with more cases",
         ),
@@ -94,7 +104,7 @@ def body(
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
     parts = [
-        "\n".join([_night(night), *([counts(news.judgements)] if news.judgements else [])]) if night else begin,
+        "\n".join([_night(night), *_uncommitted(night), *_counted(news)]) if night else begin,
         *_paragraphs(news.raised, "new", site, background),
         *_paragraphs(news.reopened, "shows again", site, background),
         *(_step_paragraph(stepped, site, background) for stepped in news.stepped[:IN_FULL]),
@@ -147,6 +157,31 @@ def _night(night: NightRow) -> str:
     return f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}"
 
 
+def _uncommitted(night: NightRow) -> Iterator[str]:
+    """Yield why a night with uncommitted changes does not count."""
+    if night.dirty:
+        yield (
+            "This night does not count, because its changes are not committed: it raises and resolves no finding "
+            "and moves no baseline."
+        )
+
+
+def _counted(news: News) -> Iterator[str]:
+    """Yield the counts of what is new in the night's run, and in another line how much is known already."""
+    known = [judgement for judgement in news.judgements if _is_known(judgement, news)]
+    if news.judgements:
+        yield counts((judgement for judgement in news.judgements if not _is_known(judgement, news)), NEW_NOUNS)
+    if known:
+        numbers = sorted({news.known[judgement.series] for judgement in known})
+        findings = f"{'finding' if len(numbers) == 1 else 'findings'} {some(list(map(str, numbers)))}"
+        series = units.count(len(known), "series is", "series are")
+        yield f"{series} known to have moved, from earlier nights: {findings} (perfsvc findings)"
+
+
+def _is_known(judgement: Judgement, news: News) -> bool:
+    return judgement.series in news.known and judgement.verdict in CHANGED
+
+
 def _all_of_it(site: str) -> Iterator[str]:
     if site:
         yield f"All of it: {site}/"
@@ -179,7 +214,14 @@ def _step_paragraph(stepped: ExtendedFinding, site: str, background: Callable[[F
     lines = [
         *(f"- {moved_sentence(of_steps, moved)}, step {moved.step}" for moved in steps[:WORST]),
         *([f"- and {len(steps) - WORST} more"] if len(steps) > WORST else []),
-        *([f"more cases: {stepped.text}"] if stepped.text else []),
+        *(
+            f"- all steps of {series_name(moved.series)}: {total}"
+            for moved in steps[:WORST]
+            if (total := since_first_step(stepped.finding, moved))
+        ),
+        *([f"- more cases: {stepped.text}"] if stepped.text else []),
+        *([f"on {_devices(of_steps)}"] if of_steps.devices else []),
+        *([stepped.evidence] if stepped.evidence else []),
         *_background(of_steps, background(of_steps)),
         *([f"{of_steps.owner} looks after it"] if of_steps.owner else []),
     ]
@@ -275,6 +317,12 @@ def _moved_again(stepped: ExtendedFinding) -> str:
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
     more = f", and {len(stepped.steps) - 1} more" if len(stepped.steps) > 1 else ""
     return f"{series_name(worst.series)} {direction} again by {size}{more}"
+
+
+def _joined(extended: ExtendedFinding) -> str:
+    """Return how far the worst case that a finding got in addition moved, and the finding."""
+    moved = _moved(replace(extended.finding, moved=extended.joined or extended.finding.moved))
+    return f"{moved}, in finding {extended.finding.id} too"
 
 
 def _is(finding: Finding) -> str:

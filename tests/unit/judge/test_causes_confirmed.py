@@ -58,7 +58,7 @@ def test_the_reason_names_what_moved():
 def test_another_metric_is_higher_and_not_slower():
     how = {"direction": SLOWER, "threshold": 0.03, "same_code": False, "metric": "energy_j"}
     assert judge.cause_of(REGRESSED, None, **how)[1] == (
-        "measured in turn, its code's energy_j is 5.0 % higher than the baseline's"
+        "measured in A/B pairs, its code's energy_j is 5.0 % higher than the baseline's"
     )
     assert judge.cause_of(EQUAL, REGRESSED, **how)[1] == (
         "beside the baseline's code its energy_j is the same, "
@@ -93,7 +93,7 @@ def test_the_reason_names_a_significant_difference_below_the_threshold():
     options = {"direction": SLOWER, "threshold": 0.1, "usual": 0.01, "same_code": False}
     assert judge.cause_of(between(1.04, 1.06), REGRESSED, **options) == (
         Cause.UNCONFIRMED,
-        "measured in turn it is 5.0 % slower, which is below the threshold",
+        "measured in A/B pairs, it is 5.0 % slower, which is below the threshold",
     )
 
 

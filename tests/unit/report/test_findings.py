@@ -39,7 +39,7 @@ def drawn(renderable, width=120):
 def test_every_number_names_its_runs():
     lines = drawn(findings_table([FOUND]))
     assert lines[:4] == [
-        "7 open  kernel, regression, slower, runs 5 to 9",
+        "7 open  slower, in runs 5 to 9, cause: kernel",
         "  1a2b3c4d5..6e7f8a9b0",
         f"  on NVIDIA H100 80GB HBM3  {GPU}",
         "  in run 5: it stayed",
@@ -52,12 +52,57 @@ def test_every_number_names_its_runs():
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal_and_no_change_is_lost(width):
     long = replace(MOVED, series=replace(TILED, metric="energy_j", cache=CacheState.WARM), recovered_run=11)
-    found = replace(FOUND, moved=(MOVED, long), evidence="measured again in turn, " * 6, owner="ann")
+    found = replace(FOUND, moved=(MOVED, long), evidence="measured again in A/B pairs, " * 6, owner="ann")
     events = [FindingEvent(1, 7, EventKind.COMMENTED, None, "ann", AT, "the new tiling spills " * 5)]
     for shown in (findings_table([found]), finding_table(found, events)):
         lines = drawn(shown, width)
         assert max(map(len, lines)) <= width
         assert sum("+20.0 %" in line for line in lines) == 2
+
+
+TWICE = replace(
+    FOUND,
+    moved=(
+        replace(MOVED, last_run=8),
+        replace(
+            MOVED,
+            step=2,
+            change=ChangeKind.AGAIN,
+            baseline_run=8,
+            baseline_s=1.2e-4,
+            candidate_s=1.5e-4,
+            ratio=1.25,
+            low=1.24,
+            high=1.26,
+            first_run=9,
+            root_cause="6e7f8a9b0..7f8a9b0c1",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 160])
+def test_each_row_of_a_series_that_moved_again_names_its_step(width):
+    lines = drawn(finding_table(TWICE, []), width)
+    assert max(map(len, lines)) <= width
+    changes = {step: next(line for line in lines if f"  {step}  " in line and " %" in line) for step in (1, 2)}
+    assert ("+20.0 %" in changes[1], "+25.0 %" in changes[2]) == (True, True)
+    text = " ".join(" ".join(lines).split())
+    assert "slower again (step 2) in run 9: 6e7f8a9b0..7f8a9b0c1" in text
+    assert "+50.0 % since run 3: 100.0 µs → 150.0 µs" in text
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ((ChangeKind.REGRESSION, ChangeKind.AGAIN), "slower, in runs 5 to 9"),
+        ((ChangeKind.AGAIN,), "slower again, in runs 5 to 9"),
+        ((ChangeKind.REGRESSION, ChangeKind.TREND), "slower, by the trend of its history, in runs 5 to 9"),
+    ],
+)
+def test_the_heading_says_how_the_series_moved(kinds, words):
+    found = replace(FOUND, moved=tuple(replace(MOVED, change=kind) for kind in kinds))
+    assert drawn(findings_table([found]))[0] == f"7 open  {words}, cause: kernel"
 
 
 def test_the_list_shows_the_largest_changes_and_how_to_see_the_rest():

@@ -144,9 +144,9 @@ class World:
         slower = suspect.direction is Direction.SLOWER
         change = f"{100 * abs(ratio - 1):.1f} % {'slower' if slower else 'faster'}"
         reasons = {
-            Cause.KERNEL: f"measured in turn, its code is {change} than the baseline's",
+            Cause.KERNEL: f"measured in A/B pairs, its code is {change} than the baseline's",
             Cause.NOISE: "beside the baseline's code it is the same: the difference did not stay",
-            Cause.UNCONFIRMED: f"inconclusive: measured in turn it seems {change}, and noise could be why",
+            Cause.UNCONFIRMED: f"inconclusive: measured in A/B pairs, it seems {change}, and noise could be why",
         }
         measured = {"ratio": ratio, "low": ratio * 0.99, "high": ratio * 1.01, "verdict": suspect.judgement.verdict}
         self.store.confirmations.put(

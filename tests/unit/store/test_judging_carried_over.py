@@ -50,7 +50,7 @@ def slowed(story, night):
     (suspect,) = suspects_of(story.store, run, threshold=THRESHOLD)
     old, new = (Measurement(story.tiled, story.gpu.uuid, place, Status.OK, samples_s=(1e-4,)) for place in (0, 1))
     measured = {"verdict": Verdict.REGRESSION, "ratio": 1.1, "low": 1.095, "high": 1.105, "looks": 1, "drift": 1.0}
-    why = "measured in turn, its code is 10.0 % slower than the baseline's"
+    why = "measured in A/B pairs, its code is 10.0 % slower than the baseline's"
     answer = Confirmation(suspect, Cause.KERNEL, why, THRESHOLD, 1, 20.0, **measured, baseline=(old,), candidate=(new,))
     story.store.confirmations.put(answer)
     update.update_findings(story.store, run, threshold=THRESHOLD)
@@ -74,7 +74,7 @@ def test_a_confirmation_holds_for_the_next_runs(story, slowed, night, carried_ov
         (answer,) = carried_over(run)
         assert (answer.cause, answer.ratio, answer.suspect.judgement.candidate_run) == (Cause.KERNEL, 1.1, run)
         assert answer.reason == (
-            "measured in turn, its code is 10.0 % slower than the baseline's, as run 2 had it measured"
+            "measured in A/B pairs, its code is 10.0 % slower than the baseline's, as run 2 had it measured"
         )
         assert (answer.carried_over, answer.regressed, answer.pairs, answer.looks) == (True, True, 0, 0)
         story.store.confirmations.put(answer)

@@ -282,7 +282,7 @@ def test_a_confirmation_with_a_larger_threshold_clears_no_smaller_change(
 ):
     night(times(cases))
     _, (suspect,) = night(times(cases, "v0"), **EDITED)
-    again = Confirmation(suspect, cause, "measured in turn", threshold=confirmed_with, seed=1, budget_s=60.0)
+    again = Confirmation(suspect, cause, "measured in A/B pairs", threshold=confirmed_with, seed=1, budget_s=60.0)
     story.store.confirmations.put(again)
     assert [judgement.cause for judgement in judge_run(story.store, 2, threshold=threshold) if judgement.cause] == [
         expected

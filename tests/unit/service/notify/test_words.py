@@ -39,7 +39,7 @@ def moved(ratio=1.053, variant="tiled", n=64, device="GPU-1", metric="time"):
 
 
 def finding(*series, number=7, cause=Cause.KERNEL, **given):
-    defaults = {"root_cause": "", "evidence": "both binaries were measured in turn", "reason": "", "by": ""}
+    defaults = {"root_cause": "", "evidence": "both binaries were measured in A/B pairs", "reason": "", "by": ""}
     state = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
     return Finding(id=number, cause=cause, moved=series or (moved(),), **{**defaults, **state, **given})
 
@@ -111,7 +111,7 @@ def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_loo
         "- regression transpose/tiled[n=3]: +3.0 % (+2.6 % to +3.3 %)",
         "- and 2 more",
         "on NVIDIA H200",
-        "both binaries were measured in turn",
+        "both binaries were measured in A/B pairs",
         "jane looks after it",
         "perfsvc findings show 7",
         "https://perf.example.org/findings/7.html",
@@ -129,7 +129,31 @@ def test_the_first_line_names_the_night_and_its_run():
 def test_the_second_line_counts_the_verdicts_and_keeps_noise_apart():
     judged = [replace(broken(), verdict=Verdict.REGRESSION, cause=cause) for cause in (Cause.KERNEL, Cause.NOISE)]
     text = body(news(raised=(SLOW,), judgements=tuple(judged)), "")
-    assert text.splitlines()[1] == "1 regression, 1 moved by noise, 0 improvements, 0 unchanged"
+    assert text.splitlines()[1] == "1 new regression, 1 moved by noise, 0 new improvements, 0 unchanged"
+
+
+def test_known_regressions_are_counted_apart_in_a_line_of_their_own():
+    judged = tuple(replace(broken(n), verdict=Verdict.REGRESSION, cause=Cause.KERNEL) for n in (64, 128, 256))
+    known = {judged[1].series: 3, judged[2].series: 4}
+    assert body(news(raised=(SLOW,), judgements=judged, known=known), "").splitlines()[1:3] == [
+        "1 new regression, 0 new improvements, 0 unchanged",
+        "2 series are known to have moved, from earlier nights: findings 3, 4 (perfsvc findings)",
+    ]
+
+
+def test_a_night_with_uncommitted_changes_says_that_it_does_not_count():
+    lines = body(News(replace(NIGHT, dirty=True), stages=(PAGE,)), "").splitlines()
+    assert lines[1] == (
+        "This night does not count, because its changes are not committed: it raises and resolves no finding "
+        "and moves no baseline."
+    )
+    assert "does not count" not in body(news(stages=(PAGE,)), "")
+
+
+def test_more_cases_of_a_finding_are_named_without_its_known_ones():
+    joined = (moved(1.04, "new"),)
+    extended = ExtendedFinding(finding(moved(1.5), *joined), "transpose/new[n=64]: confirmed", joined=joined)
+    assert title(news(extended=(extended,))) == "transpose/new[n=64] slower by 4 %, in finding 7 too"
 
 
 def test_paragraphs_are_ordered_by_cause_and_size():
@@ -155,7 +179,7 @@ def test_all_other_news_has_a_paragraph_with_how_to_look_further():
         (
             "Finding 8 (shows again): kernel\n"
             "- improvement transpose/naive[n=64]: -20.0 % (-20.4 % to -19.7 %)\n"
-            "on NVIDIA H200\nboth binaries were measured in turn\n"
+            "on NVIDIA H200\nboth binaries were measured in A/B pairs\n"
             "perfsvc findings show 8\nhttps://perf.example.org/findings/8.html"
         ),
         (
@@ -192,7 +216,7 @@ def test_a_finding_has_the_recent_levels_of_its_worst_case_and_its_commits():
     behind = Background((commit(1), commit(2, "")), 5, moved().series, (1.0, 1.01, None, 1.0, 1.05))
     changed = finding(root_cause="9f8e7d6c5..1a2b3c4d5")
     assert body(news(raised=(changed,)), "", lambda _: behind).splitlines()[-7:] == [
-        "both binaries were measured in turn",
+        "both binaries were measured in A/B pairs",
         "transpose/tiled[n=64] in the last 5 nights: ▁▂·▁█",
         "Commits:",
         "- 000000000 Use float4 loads (Jane Doe)",
