@@ -161,6 +161,17 @@ def test_a_night_with_uncommitted_changes_says_why_it_raises_no_finding(dirty, r
     assert receiver.received == []
 
 
+def test_uncommitted_changes_that_stay_reach_a_person_once(dirty, receiver):
+    dirty(code=1)
+    assert receiver.received == []
+    dirty(code=5)
+    (message,) = receiver.received
+    assert message.json["title"] == "stage findings failed"
+    assert "findings: uncommitted changes in two nights in a row" in message.json["message"]
+    dirty(code=5)
+    assert len(receiver.received) == 1
+
+
 def test_a_clean_run_has_nothing_to_explain_about_findings(dirty):
     shutil.rmtree(dirty.suite / ".git")
     out = dirty.perfsvc.fake("--confirm", "--replicas", "2", suite=dirty.suite, code=1).out

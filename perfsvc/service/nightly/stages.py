@@ -1,9 +1,11 @@
 """The stages of a night, a function each. Each reads what it needs from the store, so that it can be repeated."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 
 from perfsvc import units
 from perfsvc.config import Settings
@@ -254,7 +256,11 @@ def profile(night: Night) -> StageResult:
 
 
 def findings(night: Night) -> StageResult:
-    """Update the findings from the run's stored verdicts and confirmations; count what changed."""
+    """Update the findings from the run's stored verdicts and confirmations; count what changed.
+
+    One night with uncommitted changes is an experiment. A second one in a row fails this stage, so that a person hears
+    that nothing is reported.
+    """
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
     changes = {
         "raised": updates.raised,
@@ -264,7 +270,13 @@ def findings(night: Night) -> StageResult:
         "resolved": updates.resolved,
     }
     changed = [f"{len(numbers)} {change}" for change, numbers in changes.items() if numbers]
-    nothing = NO_FINDING if night.store.runs.get(night.run).provenance.dirty else "nothing new"
+    is_dirty = night.store.runs.get(night.run).provenance.dirty
+    if is_dirty and _is_dirty_again(night):
+        raise InfrastructureError(
+            "uncommitted changes in two nights in a row: such nights raise no finding about their cases",
+            cure=f"commit or discard the changes: git -C {shlex.quote(str(night.settings.suite))} status",
+        )
+    nothing = NO_FINDING if is_dirty else "nothing new"
     return StageResult(", ".join(changed) or nothing)
 
 
@@ -343,6 +355,19 @@ def _measured(night: Night, resolved: ResolvedRun) -> StageResult:
     if problems:
         parts.append(f"{units.count(len(problems), 'fault')} in benchmark files: {problems[0].what}")
     return StageResult(", ".join(parts), FAILED if problems or _has_failed(night) else 0)
+
+
+def _is_dirty_again(night: Night) -> bool:
+    """Return whether this host's night before measured the suite with uncommitted changes."""
+    before = (
+        other
+        for other in night.store.nights.list()
+        if other.id < night.number
+        and other.host == night.row.host
+        and other.suite == night.row.suite
+        and other.run is not None
+    )
+    return any(other.dirty for other in islice(before, 1))
 
 
 def _exit_code(night: Night, judgements: Sequence[Judgement], confirmations: Sequence[Confirmation]) -> int:
