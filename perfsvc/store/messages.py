@@ -78,12 +78,12 @@ class MessageStore:
             return _messages_of(connection, night)
 
     def newest(self, suite: str) -> dict[str, datetime]:
-        """Return, by target, when the newest message about a night of a suite was stored."""
+        """Return, by target, when the newest message about a night of a suite, or of the watchdog, was stored."""
         query = (
             select(Deliveries.target, func.max(Messages.created_at))
             .join(Messages, Messages.id == Deliveries.message_id)
-            .join(Nights, Nights.id == Messages.night_id)
-            .where(Nights.suite == suite)
+            .outerjoin(Nights, Nights.id == Messages.night_id)
+            .where(or_(Nights.suite == suite, Messages.night_id.is_(None)))
             .group_by(Deliveries.target)
         )
         with self._database.reading() as connection:

@@ -131,7 +131,8 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
     findings = {finding.id: finding for finding in store.findings.all()} if events else {}
     texts: dict[int, dict[EventKind, str]] = defaultdict(dict)
     for event in events:
-        texts[event.finding][event.kind] = event.text
+        earlier = texts[event.finding].get(event.kind)
+        texts[event.finding][event.kind] = f"{earlier}; {event.text}" if earlier else event.text
     runs = {event.run for event in events}
     changed: dict[EventKind, list[Finding]] = defaultdict(list)
     for number, of_finding in texts.items():

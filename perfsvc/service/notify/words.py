@@ -249,7 +249,8 @@ def _background(finding: Finding, behind: Background) -> Iterator[str]:
             author = _one_line(inert(commit.author.partition(" <")[0]), LONGEST_SUBJECT)
             yield f"- {commit.hash[:9]} {subject} ({author})"
     if (more := behind.commit_count - len(behind.commits)) > 0:
-        yield f"- and {more} more: git log {finding.root_cause.rpartition(', ')[2]}"
+        ranges = [part for part in finding.root_cause.split(", ") if ".." in part]
+        yield f"- and {more} more: {'; '.join(f'git log {part}' for part in reversed(ranges))}"
 
 
 def _reminder(reminder: Reminder) -> str:

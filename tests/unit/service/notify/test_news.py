@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from unittest import mock
 
 import pytest
 
-from perfsvc.model import Case, Cause, EventKind, Finding, FindingState, MovedSeries, Series
-from perfsvc.service.notify.news import _most_important
+from perfsvc.model import Case, Cause, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
+from perfsvc.service.notify.news import _most_important, _news
 
 CASE, OTHER = Case("dot", "tree"), Case("dot", "naive")
 
@@ -40,3 +41,15 @@ def test_a_new_finding_is_news_whatever_its_devices():
     raised = finding(moved(CASE, "GPU-1", 2), moved(CASE, "GPU-2", 2))
     assert _most_important(raised, {EventKind.RAISED}, {2}) is EventKind.RAISED
     assert _most_important(replace(raised, state=FindingState.ACCEPTED), {EventKind.RAISED}, {2}) is None
+
+
+def test_every_event_of_a_kind_is_in_the_text_of_its_finding():
+    """One night may add a series that was back for a while, and new ones."""
+    joined = [
+        FindingEvent(number, 1, EventKind.JOINED, 3, "", datetime(2026, 1, 1, tzinfo=UTC), text)
+        for number, text in enumerate(("again, after it was back for a while: dot/tree: slow", "dot/naive: slow"), 1)
+    ]
+    store = mock.Mock()
+    store.findings.all.return_value = [finding(moved(CASE, "GPU-1", 2), moved(OTHER, "GPU-1", 3))]
+    (extended,) = _news(store, None, joined, ["new"]).extended
+    assert extended.text == "again, after it was back for a while: dot/tree: slow; dot/naive: slow"

@@ -13,6 +13,7 @@ from perfsvc.model import (
     Direction,
     FindingState,
     Judgement,
+    MessageText,
     Provenance,
     RootCause,
     RunState,
@@ -223,3 +224,13 @@ def test_a_target_without_any_message_counts_from_the_first_night(nights):
     for day in (7, 30):
         now = FIRST + timedelta(days=day)
         assert weekly.quiet_targets(nights.store, night, ["new"], now) == {"new": now - WEEK}
+
+
+def test_a_week_with_a_message_of_the_watchdog_is_not_quiet(nights):
+    nights.night(0, digest="weekly")
+    nights.store.messages.put_of_watchdog(1, {"team": MessageText("host gpu2 is missing", "")})
+    sent = datetime.now(UTC)
+    night = nights.store.nights.get(1)
+    targets = ["team", "me"]
+    assert weekly.quiet_targets(nights.store, night, targets, sent + WEEK / 2).keys() == {"me"}
+    assert weekly.quiet_targets(nights.store, night, targets, sent + WEEK).keys() == {"me", "team"}

@@ -226,6 +226,14 @@ def test_a_finding_has_the_recent_levels_of_its_worst_case_and_its_commits():
     ]
 
 
+def test_the_commits_that_are_left_out_are_found_in_the_range_of_any_step():
+    behind = Background((commit(1), commit(2)), 6)
+    first, second = (replace(moved(), root_cause=commits) for commits in ("aaaaaaa..bbbbbbb", "bbbbbbb..ccccccc"))
+    stepped = ExtendedFinding(SLOW, "", (first, second))
+    text = body(news(stepped=(stepped,)), "", lambda _: behind)
+    assert "- and 4 more: git log bbbbbbb..ccccccc; git log aaaaaaa..bbbbbbb" in text
+
+
 @pytest.mark.parametrize(
     ("subject", "shown"),
     [
