@@ -60,6 +60,7 @@ class Cache:
             raise self._unwritable(error) from error
 
     def _fill(self, temporary: Path, path: Path, entry: bytes) -> None:
+        """Write an entry to a temporary file and rename it to its path; delete the temporary file on failure."""
         try:
             temporary.write_bytes(entry)
             temporary.replace(path)

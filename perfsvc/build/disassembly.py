@@ -130,6 +130,7 @@ class Disassembler:
         return digest(f"opcodes {architecture} {self.version} {kernel}".encode())
 
     def _disassemble(self, architecture: str, instructions: bytes) -> Iterator[str]:
+        """Return the opcode of each instruction, in order; raise ``NoDisassemblerError`` if one is missing."""
         # nvdisasm decodes the features of SM90a only under that name, which covers SM90 too.
         name = architecture.replace("sm_", "SM")
         name = f"{name}a" if f"{name}a" in self._architectures else name
@@ -147,6 +148,7 @@ class Disassembler:
         return iter(opcodes)
 
     def _run(self, *arguments: str) -> str:
+        """Return what nvdisasm prints with these arguments; raise ``NoDisassemblerError`` if it fails."""
         try:
             finished = process.run([str(self._path), *arguments], folder=Path.cwd())
         except OSError as error:

@@ -97,7 +97,13 @@ def source_digest(unit: Unit) -> str:
 
 
 def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
-    """Return the facts of a binary's kernels, given the digest of each kernel's instructions and their opcodes."""
+    """Return the facts of a binary's kernels.
+
+    Args:
+        binary: the binary, after what the assembler printed.
+        kernels: the digest of each kernel's instructions, by symbol.
+        opcodes: the number of instructions of each opcode, by that digest; without an entry, they are not counted.
+    """
     printed, _, code = binary.code.partition(_END)
     reports = read_ptxas(printed.decode())
     facts = {
@@ -163,6 +169,8 @@ def read_ptxas(printed: str) -> dict[str, PtxasReport]:
 
 
 def _with_usage(report: PtxasReport, line: str) -> PtxasReport:
+    """Return the report with the registers, barriers and shared memory that a line of the assembler's output names."""
+
     def number(pattern: re.Pattern[str]) -> int:
         match = pattern.search(line)
         return int(match[1]) if match else 0

@@ -68,6 +68,7 @@ class NvccToolchain:
         return tuple(self._output_of("--list-gpu-code").split())
 
     def _output_of(self, option: str) -> str:
+        """Return what nvcc prints with one option; raise ``NoCompilerError`` if it fails."""
         finished = self._run([option], folder=Path.cwd())
         if finished.code:
             raise NoCompilerError(f"{self.path} {option} failed: {finished.output.strip()}", cure="reinstall it")
@@ -76,6 +77,7 @@ class NvccToolchain:
     def _run(
         self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
     ) -> process.Finished:
+        """Run nvcc in a folder; raise ``NoCompilerError`` if it cannot be started."""
         try:
             return process.run([str(self.path), *arguments], folder=folder, environment=environment)
         except OSError as error:
@@ -100,6 +102,7 @@ class NvccToolchain:
         return self._compile(unit, "-Xptxas=-v")
 
     def _compile(self, unit: Unit, *further: str) -> tuple[bytes, str]:
+        """Compile a unit with further options; return the binary and all that nvcc printed."""
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
         # nvcc's temporary files go into this folder too: a killed nvcc deletes none, and its children may write more.
@@ -116,6 +119,7 @@ class NvccToolchain:
         return code, finished.output
 
     def _arguments(self, unit: Unit, output: Path) -> list[str]:
+        """Return nvcc's arguments for a unit; a unit's own architecture options replace ``-arch``."""
         # nvcc runs in the source's folder, so that its messages name files as the author knows them.
         name = unit.source.name
         phase = [] if is_ptx(unit) else ["--cubin"]
@@ -125,6 +129,7 @@ class NvccToolchain:
         return [*phase, *architecture, f"-Xcicc={_ANY_FOLDER},{name}", *own, "-o", str(output), name]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
+        """Return the error for nvcc's output: a problem of the installation, or of the unit."""
         if "Failed to preprocess host compiler properties" in output:
             return NoCompilerError(
                 f"nvcc ({self.path}) found no C++ compiler of the host, which it needs to read sources",
@@ -139,6 +144,7 @@ class NvccToolchain:
 
 
 def _require_entries(unit: Unit, code: bytes) -> None:
+    """Raise ``CompileError`` if the binary lacks a kernel that the unit names."""
     present = entries(code)
     missing = [entry for entry in unit.entries if entry not in present]
     if missing:

@@ -42,6 +42,7 @@ def find_cuda_program(name: str) -> Path | None:
 
 
 def _cuda_program_paths(name: str) -> Iterator[Path]:
+    """Yield the paths at which a program of the CUDA toolkit may be, the preferred path first."""
     if on_path := shutil.which(name):
         yield Path(on_path)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
@@ -133,7 +134,7 @@ def allow_again() -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Wait until a process ends, kill what is left of its session, and return whether the time limit ended it."""
+    """Wait until a process ends, and kill all that it started; return True if it was killed at the time limit."""
     try:
         process.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -151,9 +152,9 @@ def _text(output: IO[bytes]) -> str:
 
 
 def _limit_processor_time(process: subprocess.Popen[bytes]) -> None:
+    """Set a limit on the processor time of a process, which the programs that it starts inherit."""
     # This limit ends compilers if this process is killed with SIGKILL. A signal at the parent's death
-    # (PR_SET_PDEATHSIG) would reach only the compiler driver. The programs that the driver starts are what hangs, and
-    # they inherit this limit.
+    # (PR_SET_PDEATHSIG) would reach only the compiler driver. The programs that the driver starts are what hangs.
     if hasattr(resource, "prlimit"):
         with contextlib.suppress(ProcessLookupError, PermissionError, ValueError):  # it ended, or has a lower limit
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (_ORPHAN_LIMIT_S, _ORPHAN_LIMIT_S))

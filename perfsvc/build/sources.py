@@ -139,6 +139,7 @@ class _HeaderFolder:
     path: Path
 
     def find(self, included: str) -> tuple[str, Path] | None:
+        """Return the name and the path of an included file in this folder; None if the folder does not have it."""
         path = self.path / included
         if not path.is_file():
             return None
@@ -220,6 +221,7 @@ def _included(text: bytes, own_folder: _HeaderFolder, folders: Sequence[_HeaderF
 
 
 def _include_folders(unit: Unit) -> Iterator[_HeaderFolder]:
+    """Yield the unit's include folders, each with a name that contains no path of this machine."""
     options, base = read_options(unit.options), unit.source.parent
     for number, written in enumerate((*options.folders, *options.system_folders)):
         path = base / written
@@ -239,6 +241,7 @@ def _found_in(names: Sequence[str], folders: Sequence[_HeaderFolder]) -> Iterato
 
 
 def _read_file(path: Path) -> bytes:
+    """Return the content of a file; raise ``CompileError`` if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

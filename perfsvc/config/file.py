@@ -31,10 +31,10 @@ class ConfigFile:
 
 
 def find(requested: Path | None = None) -> Path | None:
-    """Return the configuration file in force; None if there is no file.
+    """Return the path of the configuration file to use; None if there is no file.
 
-    That is the requested file, else the file that ``PERFSVC_CONFIG`` names, else ``perfsvc.toml`` in the current folder
-    or in the nearest parent. ``/dev/null`` requests no file. The search ends at the top of a git repository.
+    It is the requested file, else the file that ``PERFSVC_CONFIG`` names, else ``perfsvc.toml`` in the current folder
+    or in the nearest parent. ``/dev/null`` means no file. The search ends at the top of a git repository.
 
     Raises:
         ConfigError: the nearest file belongs to another user, who would decide whose code runs here.
@@ -56,6 +56,7 @@ def find(requested: Path | None = None) -> Path | None:
 
 
 def _require_own(path: Path) -> Path:
+    """Return the path of a file that this user or root owns; raise ``ConfigError`` for another user's file."""
     if path.stat().st_uid in {os.getuid(), 0} or os.getuid() == 0:
         return path
     cure = f"if you trust it, name it: --config {path}; to use no file: --config {os.devnull}"
@@ -80,6 +81,7 @@ def read(path: Path | None) -> ConfigFile:
 
 
 def _text(path: Path) -> str:
+    """Return the text of a file with Unix line ends; raise ``ConfigError`` if it cannot be read or is not UTF-8."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -94,7 +96,13 @@ def _text(path: Path) -> str:
 
 
 def _not_toml(message: str, text: str, path: Path) -> ConfigError:
-    """Return a ``tomllib`` error in our words; for a duplicate key, with the line on which the key was set first."""
+    """Return a ``ConfigError`` for a message of ``tomllib``; for a duplicate key, it names the first line of the key.
+
+    Args:
+        message: the message, which may end with a position.
+        text: the text of the file.
+        path: the file.
+    """
     position = _POSITION.search(message)
     what = message[: position.start()] if position else message
     rows = text.split("\n")
@@ -111,6 +119,7 @@ def _not_toml(message: str, text: str, path: Path) -> ConfigError:
 
 
 def _cure(rows: list[str], line: int) -> str:
+    """Return the cure for a line that is not TOML; ``rows`` are the lines of the file."""
     row = rows[line - 1].strip() if 0 < line <= len(rows) else ""
     if re.fullmatch(r"[\w.-]+\s*=\s*[A-Za-z_./][^\"']*", row):
         return "write text between quotes"
@@ -120,18 +129,18 @@ def _cure(rows: list[str], line: int) -> str:
 def lines_of(text: str) -> dict[KeyPath, int]:
     """Return the line, counted from 1, of each key, table and array element of a TOML file."""
     lines: dict[KeyPath, int] = {}
-    for _, of_statement in _statements(text):
-        lines = of_statement | lines  # an array of tables has the line of its first table
+    for _, statement_lines in _statements(text):
+        lines = statement_lines | lines  # an array of tables has the line of its first table
     return lines
 
 
 def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
-    """Yield the first line of each statement, even of an invalid last one, and the line of each value it sets.
+    """Yield for each statement of a TOML text its first line, and the line of each value that it sets.
 
     ``tomllib`` reports no positions, so each statement is parsed alone. A statement that does not parse continues in
     the next line. An unfinished array is also parsed line by line, to learn the lines of its elements. An element that
     spans several lines gets the line that it begins on. Elements that were parsed once are cut off, so that the time
-    grows with the length of an array and not with its square.
+    grows with the length of an array and not with its square. An invalid last statement is yielded too.
     """
     table: KeyPath = ()
     tables: Counter[KeyPath] = Counter()

@@ -41,7 +41,7 @@ class SettingKey:
 
     @property
     def dotted(self) -> str:
-        """``run.replicas``."""
+        """The name with its table: ``run.replicas``."""
         return f"{self.table}.{self.name}" if self.table else self.name
 
     def written(self, value: Any) -> str:
@@ -68,6 +68,7 @@ def toml(value: Any, unit: NumberUnit | None = None) -> str:
 
 
 def _number(value: float, unit: NumberUnit | None) -> str:
+    """Return a number as TOML: a duration as ``"1h30m"``, a share as ``"1%"``."""
     if unit is NumberUnit.DURATION:
         return f'"{duration_text(value)}"'
     if unit is NumberUnit.SHARE:
@@ -80,6 +81,7 @@ def _bare_or_quoted(key: str) -> str:
 
 
 def _keys(model: type[BaseModel], table: str = "") -> Iterator[SettingKey]:
+    """Yield the keys of a settings class, and of the tables in it."""
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from _keys(field.annotation, name)

@@ -106,15 +106,16 @@ def load(path: Path | None = None) -> Loaded:
 
 
 def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the file, overridden by those of the environment, table by table."""
+    """Return the values of the file, overridden by the values of the environment, table by table."""
     merged = dict(file)
     for key, value in environment.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        in_file = merged.get(key)
+        merged[key] = _merged(in_file, value) if isinstance(in_file, dict) and isinstance(value, dict) else value
     return merged
 
 
 def _origin(key: str, file: ConfigFile, environment: Mapping[str, Any]) -> str:
+    """Return where the value of a dotted key was set: a variable, ``perfsvc.toml:12``, or ``default``."""
     array, _, number = key.rpartition(".")
     key_path: KeyPath = (*array.split("."), int(number)) if array in ARRAYS else tuple(key.split(".", 2))
     if variable := _variable_that_sets(key_path, environment):
@@ -209,7 +210,7 @@ def _mistyped_variables() -> Iterator[ConfigError]:
         if not name.startswith(PREFIX) or name in known or not os.environ[name]:
             continue
         table, nested, _ = name.removeprefix(PREFIX).partition(BETWEEN)
-        if name.startswith(variable_of("notify.targets") + BETWEEN):
+        if name.startswith(variable_of("notify.targets") + BETWEEN):  # the name of a target follows
             continue
         meant = plain.get(name.replace("_", "")) or SHORT_VARIABLES.get(name.removeprefix(PREFIX).lower())
         if table.lower() in TABLES and not nested:

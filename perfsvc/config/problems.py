@@ -39,8 +39,9 @@ Source = Callable[[KeyPath], tuple[str, int]]
 
 
 def config_error(error: ValidationError, source: Source) -> ConfigError:
-    """Return the problems of a ``ValidationError``: the first by line as a ``ConfigError`` with the others attached."""
+    """Return pydantic's error as a ``ConfigError`` for the first line with a problem; ``others`` holds the rest."""
     problems = error.errors(include_url=False)
+    # A mistyped key is reported once: as unknown, and not also as missing under its right name.
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
     mistyped = {(*path[:-1], nearest(*_name_and_table(path))) for path in unknown}
     problems = [problem for problem in problems if problem["type"] != "missing" or problem["loc"] not in mistyped]
@@ -50,6 +51,7 @@ def config_error(error: ValidationError, source: Source) -> ConfigError:
 
 
 def _worded(problem: Any, source: Source) -> ConfigError:
+    """Return one of pydantic's problems as a ``ConfigError``: what is wrong, where, and how to write it."""
     key_path: KeyPath = problem["loc"]
     path, line = source(key_path)
     key = _dotted(key_path)
@@ -67,6 +69,7 @@ def _worded(problem: Any, source: Source) -> ConfigError:
 
 
 def _unknown_key(key_path: KeyPath, path: str, line: int) -> ConfigError:
+    """Return the error for a key that does not exist, with the most similar key as its cure."""
     name, table = _name_and_table(key_path)
     known = nearest(name, table)
     inside = _dotted(key_path[:-1]) if any(isinstance(part, int) for part in key_path) else f"[{table}]"

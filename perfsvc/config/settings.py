@@ -63,6 +63,12 @@ def _number(value: object, *, unit: str) -> float:
 
 
 def _seconds(value: object, *, zero: bool) -> float:
+    """Return a duration, written as ``1h30m`` or as a number, in seconds; raise ``ValueError`` if it is none.
+
+    Args:
+        value: the setting as the user wrote it.
+        zero: whether 0 is allowed.
+    """
     if isinstance(value, str) and not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", value.strip(), re.ASCII):
         return units.parse_duration(value, zero=zero)
     seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
@@ -72,6 +78,8 @@ def _seconds(value: object, *, zero: bool) -> float:
 
 
 def _share(below: float, example: str) -> Callable[[object], float]:
+    """Return a function that reads a share (``1%`` or 0.01) as a fraction below a limit; ``example`` is for errors."""
+
     def read(value: object) -> float:
         text = value if isinstance(value, str) else f"{_number(value, unit=f'share; write {example}'):.12g}"
         return units.parse_share(text, below=below, example=example)
@@ -85,6 +93,7 @@ def _written_share(fraction: float) -> float | str:
 
 
 def _seconds_or_never(value: object) -> object:
+    """Return a duration in seconds, or ``never``; raise ``ValueError`` for anything else."""
     if value == NEVER:
         return value
     try:
@@ -109,6 +118,7 @@ def _path(value: object) -> object:
 
 
 def _glob(text: str) -> str:
+    """Return a glob of cases unchanged; raise ``ValueError`` if it is malformed."""
     from perfsvc.errors import UsageError
     from perfsvc.suite.selection import parse
 
@@ -120,6 +130,7 @@ def _glob(text: str) -> str:
 
 
 def _device(text: str) -> str:
+    """Return the specification of a device unchanged; raise ``ValueError`` if it is malformed."""
     kind, colon, names = text.partition(":")
     if text in {"auto", "cpu", "cuda"} or (kind in {"cuda", "fake"} and colon and names):
         return text
@@ -231,6 +242,7 @@ class ThresholdSettings(SettingsTable):
 
 
 def _without_duplicates(rules: tuple[ThresholdSettings, ...]) -> tuple[ThresholdSettings, ...]:
+    """Return the rules unchanged; raise ``ValueError`` if two rules are for the same cases and metric."""
     numbers: dict[tuple[str, str], int] = {}
     for number, rule in enumerate(rules, start=1):
         first = numbers.setdefault((rule.cases, rule.metric), number)
@@ -332,6 +344,7 @@ class NotifySettings(SettingsTable):
 
     @model_validator(mode="after")
     def _require_known_targets(self) -> Self:
+        """Raise ``ValueError`` if a route names a target that does not exist."""
         for number, route in enumerate(self.route, start=1):
             for name in route.targets:
                 if name not in self.targets:
@@ -403,7 +416,7 @@ class Settings(BaseSettings):
         *_: PydanticBaseSettingsSource,
         **__: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use the arguments of the constructor only."""
+        """Return the sources that pydantic reads: the constructor's arguments only, not the environment."""
         return (init_settings,)
 
     def public(self) -> dict[str, Any]:

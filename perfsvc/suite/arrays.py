@@ -81,6 +81,7 @@ def make_inputs(benchmark: Benchmark, point: Point, seed: int) -> Arrays:
 
 
 def _require_same_as_output(name: str, array: NDArray[Any], benchmark: Benchmark, point: Point) -> None:
+    """Raise ``Problem`` if an input that is also an output has another dtype or shape than the declared output."""
     declared = benchmark.outputs[name]
     shape = shape_of(declared.shape, dict(point), name, benchmark.line)
     if (array.dtype, array.shape) != (np.dtype(declared.dtype), shape):
@@ -116,6 +117,15 @@ def make_expected(
 
 
 def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...], line: int) -> NDArray[Any]:
+    """Return the reference of one output as an array of the declared shape; raise ``Problem`` if it does not fit.
+
+    Args:
+        name: the name of the output.
+        made: what the author's reference returned for it.
+        declared: the declaration of the output.
+        shape: the declared shape at the point.
+        line: the line of the reference, for the problem.
+    """
     array = np.asarray(made)
     if array.dtype.kind not in NUMBERS:
         raise Problem(f"reference of {name!r} is {_described(made)}", line, "return an array of numbers")
@@ -214,12 +224,12 @@ class Inputs:
         self._kept: dict[str, Arrays] = {}
 
     def shapes(self, points: Iterable[tuple[BenchFile, Point]]) -> dict[tuple[BenchFile, Point], Shapes]:
-        """Return the shapes of the inputs at points; each point's inputs are made at most once."""
-        known = {at: self._known_at(*at) for at in dict.fromkeys(points)}
-        unknown = [at for at, shapes in known.items() if shapes is None]
+        """Return the shapes of the inputs at each point of a benchmark file; inputs of known shapes are not made."""
+        known = {file_and_point: self._known_shapes(*file_and_point) for file_and_point in dict.fromkeys(points)}
+        unknown = [file_and_point for file_and_point, shapes in known.items() if shapes is None]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="perfsvc-inputs") as threads:
-            made = dict(zip(unknown, threads.map(lambda at: self._made_at(*at), unknown), strict=True))
-        return {at: made[at] if shapes is None else shapes for at, shapes in known.items()}
+            made = dict(zip(unknown, threads.map(lambda pair: self._make_shapes(*pair), unknown), strict=True))
+        return {pair: made[pair] if shapes is None else shapes for pair, shapes in known.items()}
 
     def take(self, spec: CaseSpec) -> Arrays | None:
         """Return the kept inputs of a case and release them; None if they are not kept."""
@@ -233,13 +243,15 @@ class Inputs:
         if self._known:
             self._known.forget(spec.inputs)
 
-    def _known_at(self, file: BenchFile, point: Point) -> Shapes | None:
+    def _known_shapes(self, file: BenchFile, point: Point) -> Shapes | None:
+        """Return the shapes of the inputs at a point, from memory or from earlier runs; None if they are unknown."""
         key = arrays_key(file.text, seed_of(file.name, file.benchmark.version, point))
         if key not in self._shapes and self._known and (known := self._known.get(key)) is not None:
             self._shapes[key] = known
         return self._shapes.get(key)
 
-    def _made_at(self, file: BenchFile, point: Point) -> Shapes:
+    def _make_shapes(self, file: BenchFile, point: Point) -> Shapes:
+        """Make the inputs at a point, keep them if there is room, store their shapes, and return the shapes."""
         seed = seed_of(file.name, file.benchmark.version, point)
         try:
             made = make_inputs(file.benchmark, point, seed)
@@ -364,6 +376,7 @@ def _reporting(file: BenchFile) -> Iterator[None]:
 
 
 def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:
+    """Return whether a case's result, or its inputs and result together, are small enough to compute a reference."""
     outputs = [buffer.array for buffer in spec.buffers if buffer.role in {Role.OUTPUT, Role.INOUT}]
     result_bytes = sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in outputs)
     return result_bytes < SMALL_RESULT_BYTES or result_bytes + _total_bytes(inputs) < SMALL_CASE_BYTES

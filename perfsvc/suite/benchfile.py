@@ -84,16 +84,17 @@ def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
     path = source if isinstance(source, Path) else Path(FILE_NAME)
     text = _read(source) if isinstance(source, Path) else source
     defined = _run(text, path)
-    named = {name: defined.get(name) for name in names}
-    for name, function in named.items():
+    by_name = {name: defined.get(name) for name in names}
+    for name, function in by_name.items():
         if not callable(function):
             raise SuiteError(
                 f"no function {name!r}", path=str(path), cure=f"define it at the top level: def {name}(...)"
             )
-    return named  # type: ignore[return-value] # each was checked
+    return by_name  # type: ignore[return-value] # each was checked
 
 
 def _read(path: Path) -> str:
+    """Return the text of a file; raise ``SuiteError`` if it cannot be read or is not UTF-8."""
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -101,6 +102,16 @@ def _read(path: Path) -> str:
 
 
 def _load(text: str, path: Path, name: str) -> BenchFile:
+    """Run the text of a benchmark file and return the file with its benchmark.
+
+    Args:
+        text: the text.
+        path: the path of the file, for messages.
+        name: the benchmark's name, unless the text itself gives it one.
+
+    Raises:
+        SuiteError: the text fails, or assigns no ``Benchmark`` to ``benchmark``.
+    """
     names = _run(text, path)
     benchmark = names.get("benchmark")
     if not isinstance(benchmark, Benchmark):
@@ -187,6 +198,7 @@ def _stored_modules(texts: Mapping[str, str]) -> Iterator[None]:
 
 
 def _problem(error: BaseException, filename: str) -> Problem:
+    """Return the problem to report for an exception that running a benchmark file raised."""
     line = last_line_in(filename, error)
     match error:
         case SyntaxError() if error.filename == filename or not line:

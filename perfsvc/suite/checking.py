@@ -96,6 +96,7 @@ def check(file: BenchFile) -> CheckedBenchmark:
 
 
 def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]:
+    """Yield the problems of a benchmark's own fields, without its inputs and variants."""
     line, axes = benchmark.line, axes_of(benchmark)
     if not fits_in_an_id(name):
         yield Problem(
@@ -129,6 +130,7 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
 
 
 def _problems_of_outputs(benchmark: Benchmark, axes: Sequence[str]) -> Iterator[Problem]:
+    """Yield the problems of a benchmark's declared outputs."""
     for name, declared in benchmark.outputs.items():
         if name in axes:
             yield Problem(f"{name!r} is an axis and an output", benchmark.line, "rename one of them")
@@ -148,7 +150,10 @@ def _problems_of_output(name: str, declared: Output, names: Sequence[str], line:
 
 
 def _smoke_inputs(file: BenchFile, problems: list[Problem]) -> Arrays | None:
-    """Make the inputs and the reference of the smoke point; return the inputs, or None if they cannot be made."""
+    """Return the inputs of the smoke point, or None if they cannot be made; append all problems to ``problems``.
+
+    The reference of the smoke point is computed too, to find its problems.
+    """
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
     inputs = None
     try:
@@ -205,6 +210,7 @@ def _first_problem_of_resolving(expansions: Sequence[Expansion], points: Sequenc
 
 
 def _problems_of_own_reference(file: BenchFile, variant: Variant, inputs: Arrays) -> Iterator[Problem]:
+    """Yield the problem that a variant's own reference has at the smoke point, if any."""
     try:
         make_expected(file.benchmark, smoke_point(file.benchmark), inputs, variant.reference)
     except Problem as problem:
@@ -308,6 +314,7 @@ def _problems_of_functions(variant: Variant, names: _VariantNames) -> Iterator[P
 
 
 def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
+    """Yield a problem for each metric whose name is malformed or taken."""
     taken = dict.fromkeys((TIME, *AUXILIARY), "is a metric of perfsvc itself")
     for step in steps_of(variant):
         if not isinstance(step, MetricStep):
@@ -324,6 +331,7 @@ def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
 
 
 def _problems_of_launch(step: LaunchStep, variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    """Yield the problems of a launch: functions that ask for unknown names, its entry, and its tensor maps."""
     fields: dict[str, object] = {"grid": step.grid, "block": step.block, "shared_bytes": step.shared_bytes}
     for position, arg in enumerate(step.args, 1):
         if isinstance(arg, Scalar):
@@ -344,6 +352,7 @@ def _problems_of_launch(step: LaunchStep, variant: Variant, names: _VariantNames
 
 
 def _problems_of_call(step: CallStep, variant: Variant, file: BenchFile) -> Iterator[Problem]:
+    """Yield a problem if the called function is not defined at the top level of the benchmark file."""
     name = getattr(step.function, "__name__", "")
     if file.names.get(name) is not step.function:
         yield Problem(
@@ -354,6 +363,7 @@ def _problems_of_call(step: CallStep, variant: Variant, file: BenchFile) -> Iter
 
 
 def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
+    """Yield the problems of the buffers in a variant's steps: unknown names, written inputs, unused outputs."""
     steps = steps_of(variant)
     for step in steps:
         for use, name, known in _uses(step, names):
@@ -392,6 +402,7 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
 
 
 def _uses_of_argument(arg: Argument, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield (use, name, known names) if a kernel argument refers to a name."""
     if isinstance(arg, str):
         yield "argument", arg, names.buffers + names.values
     elif isinstance(arg, TensorMap):

@@ -64,19 +64,20 @@ class Suite:
         Raises:
             UsageError: a glob cannot be parsed or selects nothing, or every selected case is excluded.
         """
-        here = {listed.case: listed for listed in self.cases if listed.points == points}
-        others = [listed.case for listed in self.cases if listed.points != points]
+        candidates = {listed.case: listed for listed in self.cases if listed.points == points}
+        cases_of_other_points = [listed.case for listed in self.cases if listed.points != points]
         broken = [self._benchmark_of(problem) for problem in self.problems]
-        return tuple(here[case] for case in choose(selection, tuple(here), others, broken))
+        chosen = choose(selection, tuple(candidates), cases_of_other_points, broken)
+        return tuple(candidates[case] for case in chosen)
 
     def split_problems(self, selection: Selection) -> tuple[tuple[SuiteError, ...], tuple[SuiteError, ...]]:
-        """Return (the problems of benchmarks that a selection could include, all remaining problems).
+        """Return two tuples: the problems of benchmarks that the selection could include, and all other problems.
 
         Raises:
             UsageError: a glob cannot be parsed.
         """
-        reached = tuple(problem for problem in self.problems if selection.reaches(self._benchmark_of(problem)))
-        return reached, tuple(problem for problem in self.problems if problem not in reached)
+        included = tuple(problem for problem in self.problems if selection.reaches(self._benchmark_of(problem)))
+        return included, tuple(problem for problem in self.problems if problem not in included)
 
     def _benchmark_of(self, problem: SuiteError) -> str:
         """Return the name of the benchmark with a problem; the folder's name if its file cannot be read."""
@@ -145,6 +146,7 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _cases(file: BenchFile, checked: CheckedBenchmark) -> Iterator[ListedCase]:
+    """Yield the cases of a file's usable variants at the smoke point and at the full points."""
     if not checked.variants:  # then the points may be unusable, too
         return
     smoke, full = smoke_point(file.benchmark), full_points(file.benchmark)

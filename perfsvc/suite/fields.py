@@ -42,6 +42,7 @@ def _each(accepts: Predicate) -> Predicate:
 
 
 def _by_name(accepts: Predicate) -> Predicate:
+    """Return a test for a mapping from identifiers to values that ``accepts`` accepts."""
     return lambda value: (
         isinstance(value, Mapping)
         and all(isinstance(name, str) and name.isidentifier() for name in value)
@@ -170,6 +171,14 @@ def misfits_of_step(step: StepWritten, variant: str) -> Iterator[Problem]:
 
 
 def _misfits(owner: object, types: Mapping[str, _FieldType], subject: str, line: int) -> Iterator[Problem]:
+    """Yield a problem for each field of an object whose value has the wrong type.
+
+    Args:
+        owner: the object.
+        types: the type of each field.
+        subject: the object's name, with which the message begins.
+        line: the object's line in the benchmark file.
+    """
     for field, field_type in types.items():
         value = getattr(owner, field)
         if not field_type.accepts(value):

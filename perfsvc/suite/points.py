@@ -82,6 +82,7 @@ def problems_of_points(benchmark: Benchmark) -> Iterator[Problem]:
 
 
 def _problems_of_point(what: str, point: Mapping[str, Value], benchmark: Benchmark) -> Iterator[Problem]:
+    """Yield the problems of a point that does not give each axis one usable value; messages call the point ``what``."""
     axes = axes_of(benchmark)
     if set(point) != set(axes):
         yield Problem(
@@ -94,6 +95,7 @@ def _problems_of_point(what: str, point: Mapping[str, Value], benchmark: Benchma
 
 
 def _problems_of_values(axis: str, values: Iterable[Value], line: int) -> Iterator[Problem]:
+    """Yield a problem for each value of an axis that cannot stand in a case id."""
     for value in values:
         if not is_value(value) or not fits_in_an_id(value):
             yield Problem(
@@ -127,6 +129,7 @@ def _choices(value: Any) -> tuple[Any, ...]:
 
 
 def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
+    """Return the expansion with the chosen value of each parameter; values chosen from a tuple become its name."""
     params = {name: plain(value) for name, value in zip(variant.params, chosen, strict=True)}
     suffix = "".join(
         f"-{name}{value}" for name, value in params.items() if isinstance(variant.params[name], tuple | list)
@@ -159,9 +162,16 @@ def reference_index(benchmark: Benchmark, variant: Variant) -> int:
 
 
 def reference_of(benchmark: Benchmark, variant: str) -> Function | None:
-    """Return the reference that the results of a variant (by its full name) are compared with."""
-    own = (expansion.variant.reference for expansion in expansions_of(benchmark) if expansion.name == variant)
-    return next((reference for reference in own if reference is not None), benchmark.reference)
+    """Return the reference function for a variant's results: the variant's own, else the benchmark's.
+
+    Args:
+        benchmark: the benchmark.
+        variant: the variant's full name.
+    """
+    for expansion in expansions_of(benchmark):
+        if expansion.name == variant and expansion.variant.reference is not None:
+            return expansion.variant.reference
+    return benchmark.reference
 
 
 def problems_of_params(variant: Variant) -> Iterator[Problem]:

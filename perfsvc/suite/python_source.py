@@ -19,9 +19,13 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def same_source(old: str, new: str, functions: Collection[str], *, outline: bool = False) -> bool:
-    """Return whether two texts of a benchmark file have equal functions and inputs, and equal code that these reach.
+    """Return whether two texts of a benchmark file have the same code behind these functions and the inputs.
 
-    With ``outline``, the options and numbers of launches may differ (``_Outliner``).
+    Args:
+        old: the first text.
+        new: the second text.
+        functions: the names of the functions.
+        outline: ignore the options and numbers of launches (``_Outliner``).
     """
     names = frozenset(functions)
     return old == new or source_digest(old, names, outline=outline) == source_digest(new, names, outline=outline)
@@ -70,6 +74,7 @@ def imports(text: str, functions: frozenset[str] | None, package: str = "") -> t
 
 
 def _imported(node: ast.AST, package: str) -> Iterator[str]:
+    """Yield the full names of the modules that a node imports, if it is an import or calls ``import_module``."""
     match node:
         case ast.Import(names=aliases):
             yield from (alias.name for alias in aliases)
@@ -114,30 +119,34 @@ class _Statement:
 
 
 def _reached(text: str, functions: frozenset[str] | None) -> Iterator[ast.AST]:
-    """Yield the nodes that the functions and inputs of a file reach, in the order of the file; raises ``SyntaxError``.
+    """Yield the statements of a file that its functions and inputs depend on, in order, then the inputs' expression.
 
-    A statement that does more than bind names may matter to any function, so it is always reached.
+    A statement that does more than bind names may matter to any function, so it is always included. Yield the whole
+    file if ``functions`` is None, or if the file has no plain ``benchmark = Benchmark(...)``.
+
+    Raises:
+        SyntaxError: this Python cannot parse the text.
     """
     body = _parsed(text).body
-    made = _benchmark_call(body)
-    if functions is None or made is None:
+    benchmark_call = _benchmark_call(body)
+    if functions is None or benchmark_call is None:
         yield from body
         return
-    roots = [keyword.value for keyword in made.keywords if keyword.arg == "inputs"]
-    if any(keyword.arg is None for keyword in made.keywords):  # with **fields, any field may hold the inputs
-        roots = [made]
+    roots = [keyword.value for keyword in benchmark_call.keywords if keyword.arg == "inputs"]
+    if any(keyword.arg is None for keyword in benchmark_call.keywords):  # with **fields, any field may hold the inputs
+        roots = [benchmark_call]
     statements = [_Statement(node, _bound(node), _read(node)) for node in body]
-    wanted = {*functions}.union(*map(_read, roots))
-    taken: set[int] = set()
+    wanted = {*functions}.union(*map(_read, roots))  # names that included code reads
+    included: set[int] = set()
     growing = True
     while growing:
         growing = False
         for index, statement in enumerate(statements):
-            if index not in taken and (statement.binds & wanted or not statement.defines):
-                taken.add(index)
+            if index not in included and (statement.binds & wanted or not statement.defines):
+                included.add(index)
                 wanted |= statement.reads
                 growing = True
-    yield from (_wanted_part(statement.node, wanted) for index, statement in enumerate(statements) if index in taken)
+    yield from (_wanted_part(statement.node, wanted) for index, statement in enumerate(statements) if index in included)
     yield from (ast.Expr(root) for root in roots)
 
 
@@ -187,12 +196,13 @@ def _wanted_part(statement: ast.stmt, wanted: Collection[str]) -> ast.stmt:
         case ast.Import(names=aliases):
             return ast.Import([alias for alias in aliases if _bound_by_import(alias) in wanted])
         case ast.ImportFrom(module=module, names=aliases, level=level):
-            found = [alias for alias in aliases if alias.name == "*" or _bound_by_import(alias) in wanted]
-            return ast.ImportFrom(module, found, level)
+            kept = [alias for alias in aliases if alias.name == "*" or _bound_by_import(alias) in wanted]
+            return ast.ImportFrom(module, kept, level)
     return statement
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """Remove all docstrings from a tree, in place, and return the tree."""
     for node in ast.walk(tree):
         if isinstance(node, (*_DEFINITIONS, ast.Module)) and node.body:
             match node.body[0]:
@@ -264,10 +274,10 @@ def _assigned(node: ast.AST) -> str:
 
 
 def _names_of_launches(module: ast.Module) -> frozenset[str]:
-    """Return the assigned names that nothing but a kernel launch reads, directly or through other assigned names."""
+    """Return the names that are assigned and read only in kernel launches, or only to assign another such name."""
     assignments = [node for node in ast.walk(module) if _assigned(node)]
     names = {_assigned(node) for node in assignments}
-    while True:
+    while True:  # remove names that other code reads, until none is left to remove
         inside = {id(part) for node in ast.walk(module) for root in _launch_parts(node) for part in ast.walk(root)}
         for node in assignments:
             if isinstance(node, ast.Assign) and _assigned(node) in names:

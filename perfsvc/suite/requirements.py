@@ -78,6 +78,7 @@ def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:
 
 
 def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) -> str:
+    """Return why one requirement is not met; empty if it is met. ``values`` are those of axes and parameters."""
     if requirement == "cuda":
         return "this is the CPU device" if device.kind == "cpu" else ""
     if architecture := _ARCHITECTURE.fullmatch(requirement):
@@ -88,6 +89,7 @@ def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) ->
 
 
 def _other_architecture(required: re.Match[str], device: DeviceInfo) -> str:
+    """Return why a device is not of the required architecture; empty if it is. ``required`` matches ``sm_90a``."""
     if not device.compute_capability:
         return "this is the CPU device" if device.kind == "cpu" else "this device has no compute capability"
     major, minor = (int(part) for part in device.compute_capability.split("."))
@@ -105,6 +107,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _indivisible(requirement: str, values: Mapping[str, Value]) -> str:
+    """Return the values that break a requirement such as ``n % 4 == 0``; empty if it is met."""
     divisible = _DIVISIBLE.fullmatch(requirement)
     if divisible is None:
         raise ValueError(f"{requirement!r} was never checked")
@@ -163,6 +166,7 @@ def _element_bytes(arg: TensorMapArg) -> int:
 
 
 def _box(written: TensorMap, values: Mapping[str, Value], what: str, line: int) -> tuple[int, int]:
+    """Return the rows and columns of a tensor map's box; raise ``Problem`` if no GPU accepts them."""
     box = evaluate(written.box, values, f"box of {what}", line)
     if not isinstance(box, tuple | list) or len(box) != _DIMENSIONS:
         raise Problem(f"box of {what} is {box!r}", line, "give it two edges: box=(rows, columns)")
@@ -175,6 +179,7 @@ def _box(written: TensorMap, values: Mapping[str, Value], what: str, line: int) 
 
 
 def _require_possible(arg: TensorMapArg, what: str, line: int) -> None:
+    """Raise ``Problem`` if no GPU accepts the swizzle, or the swizzle together with the width of the box."""
     if arg.swizzle not in SWIZZLES:
         raise Problem(f"swizzle of {what} is {arg.swizzle}", line, f"use one of {', '.join(map(str, SWIZZLES))} bytes")
     width = arg.box[1] * _element_bytes(arg)

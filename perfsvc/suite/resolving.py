@@ -185,6 +185,7 @@ def _options(variant: Variant) -> tuple[str, ...]:
 
 
 def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int) -> dict[str, Array]:
+    """Return the name, dtype and shape of each declared array, for these values of axes and parameters."""
     return {
         name: Array(name, np.dtype(output.dtype).name, shape_of(output.shape, values, name, line))
         for name, output in declared.items()
@@ -213,6 +214,7 @@ class _StepResolver:
     units: tuple[Unit, ...]
 
     def step(self, step: StepWritten) -> Step:
+        """Return a step with all its functions evaluated; raise ``Problem`` if it cannot run."""
         match step:
             case LaunchStep():
                 return self._launch(step)
@@ -234,6 +236,7 @@ class _StepResolver:
                 return Call(step.function.__name__, module, step.timed)
 
     def _launch(self, step: LaunchStep) -> Launch:
+        """Return a launch with its grid, block, arguments and shared memory as numbers."""
         what = self._field("shared_bytes")
         shared_bytes = integer(evaluate(step.shared_bytes, self.values, what, step.line), what, step.line)
         if shared_bytes < 0:
@@ -268,6 +271,7 @@ class _StepResolver:
         return [unit.source for unit in self.units].index(self.folder / source)
 
     def _argument(self, arg: Argument, line: int) -> Arg:
+        """Return a kernel argument: a buffer, a tensor map, or a scalar with its value."""
         if isinstance(arg, str) and arg in self.buffers:
             return BufferArg(arg)
         if isinstance(arg, TensorMap):
@@ -281,6 +285,7 @@ class _StepResolver:
 
 
 def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:
+    """Return a scalar argument; raise ``Problem`` if the value is no number or too large for the dtype."""
     what = f"argument {name!r}" if name else f"an {dtype} argument"
     if not is_value(value) or isinstance(value, str):
         raise Problem(

@@ -114,9 +114,10 @@ def choose(
 
 
 def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:
-    elsewhere = [case.id for case in others if glob.matches(case)]
-    if elsewhere:
-        return f"it matches {elsewhere[0]}, whose point is not measured here: ask for the other points (--points)"
+    """Return the cure for a glob that matches no case: a case of other points that it matches, or similar names."""
+    matches = [case.id for case in others if glob.matches(case)]
+    if matches:
+        return f"it matches {matches[0]}, whose point is not measured here: ask for the other points (--points)"
     names = [name for case in cases for name in (case.benchmark, f"{case.benchmark}/{case.variant}", case.id)]
     close = difflib.get_close_matches(glob.text, list(dict.fromkeys(names)), n=_MOST_SUGGESTIONS, cutoff=0.4)
     return f"the nearest are {', '.join(close)}" if close else "list all cases: perfsvc list"

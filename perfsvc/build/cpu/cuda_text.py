@@ -50,14 +50,15 @@ def users_part(text: str) -> str:
 
 
 def _users_pieces(text: str) -> Iterator[str]:
-    start, users = 0, False
+    """Yield the pieces of a preprocessed text between two line markers that come from the user's files."""
+    start, is_users = 0, False
     for marker in _MARKER.finditer(text):
-        if users:
+        if is_users:
             yield text[start : marker.start()]
         start = marker.end()
-        system = "3" in marker[3].split()
-        users = not system and not marker[2].startswith(("<", f"{_OUR_FOLDER}/"))
-    if users:
+        is_system_header = "3" in marker[3].split()  # GCC's flag 3 in a line marker
+        is_users = not is_system_header and not marker[2].startswith(("<", f"{_OUR_FOLDER}/"))
+    if is_users:
         yield text[start:]
 
 
@@ -128,6 +129,7 @@ def with_dynamic_shared(text: str) -> str:
 
 
 def _bind(declaration: re.Match[str]) -> str:
+    """Return the C++ that replaces one ``extern __shared__`` declaration, on as many lines as the declaration."""
     kind = re.sub(rf"{_ATTRIBUTE}|\b(?:static|thread_local)\b", " ", declaration[1] + declaration[2])
     kind = " ".join(_MARKER.sub(" ", kind).split())
     name, dimensions = declaration[3], declaration[4]

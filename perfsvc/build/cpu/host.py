@@ -170,6 +170,7 @@ class HostToolchain:
         return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
 
     def _preprocessed(self, unit: Unit, source: Path) -> str:
+        """Return the text of a unit after the C++ preprocessor, with its line markers."""
         # __FILE__ must not contain the source's folder.
         without_folder = f"-fmacro-prefix-map={source.parent}{os.sep}="
         with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
