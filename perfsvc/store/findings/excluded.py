@@ -12,7 +12,7 @@ from perfsvc.store.cases import judged
 from perfsvc.store.findings.read import ACTIVE, KEY, put_event
 from perfsvc.store.schema.engine import POSTGRESQL, among
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Verdicts
-from perfsvc.store.schema.tables import Cases
+from perfsvc.store.schema.tables import Cases, Runs
 
 _SHOWN_BY = {Direction.SLOWER: Verdict.REGRESSION, Direction.FASTER: Verdict.IMPROVEMENT}
 
@@ -43,6 +43,8 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
       run, or if its baseline was excluded, the series leaves the finding as if the excluded run had shown it recovered.
     - A finding without any series left is resolved with the reason of the exclusion.
     - A series that recovered in the excluded run has not recovered; a finding that this resolved is reopened.
+    - A series that the excluded run had brought into its finding begins with the next run that shows it, and so does
+      the finding. Its evidence says so.
     """
     run, cases = act.run, act.cases
     excluded = f"run {run} is excluded: {reason}"
@@ -57,6 +59,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
         touched.add(row.finding_id)
     for row in _rows(connection, cases, FindingCases.level_run_id == run, FindingCases.last_run_id != run):
         _change(connection, row, level_run_id=row.last_run_id)
+    _begin_later(connection, act, reason, touched)
     for finding in touched:
         shown = select(func.max(FindingCases.last_run_id)).where(
             FindingCases.finding_id == finding, FindingCases.recovered_run_id.is_(None)
@@ -74,6 +77,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 def restore(connection: Connection, act: Act) -> FindingUpdates:
     """Put data that is included again back into the findings that it had left, and return what this changes."""
     reopened = _unrecover(connection, act, f"run {act.run} is included again")
+    _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
 
 
@@ -105,6 +109,80 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
     return tuple(deleted)
 
 
+# --- where findings begin --------------------------------------------------------------------------------------------
+
+
+def _begin_later(connection: Connection, act: Act, reason: str, touched: Collection[int]) -> None:
+    """Let series that the excluded data had brought into findings begin with the next run that shows them.
+
+    Findings that are not ``touched`` otherwise get an event.
+    """
+    begun = (FindingCases.first_run_id == act.run, FindingCases.recovered_run_id.is_(None))
+    rows = _rows(connection, act.cases, *begun, Findings.state.in_(ACTIVE))
+    for row in rows:
+        first = _first_showing(connection, row, act.run)
+        root_cause = _ending_with(connection, row.root_cause, act.run, first)
+        _change(connection, row, first_run_id=first, root_cause=root_cause)
+    for number in dict.fromkeys(row.finding_id for row in rows):
+        finding = connection.execute(select(Findings).where(Findings.id == number)).one()
+        standing = (FindingCases.finding_id == number, FindingCases.recovered_run_id.is_(None))
+        first = connection.scalar(select(func.min(FindingCases.first_run_id)).where(*standing))
+        event = f"run {act.run} is excluded: {reason}"
+        if finding.first_run_id == act.run and first is not None and first != act.run:
+            values = {
+                "first_run_id": first,
+                "root_cause": _ending_with(connection, finding.root_cause, act.run, first),
+                "evidence": f"run {first} shows it too; {_raised_by(act.run)} is excluded ({reason}), "
+                "so what it measured does not count",
+            }
+            connection.execute(update(Findings).where(Findings.id == number).values(values))
+            event += f"; run {first} is now the first that shows the finding"
+        if number not in touched:
+            put_event(connection, number, EventKind.COMMENTED, event, by=act.by, at=act.at)
+
+
+def _begin_again(connection: Connection, act: Act) -> None:
+    """Let series that data had brought into findings before it was excluded begin with it again."""
+    events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
+    kinds = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
+    brought = {event.finding_id for event in events if event.kind in kinds}
+    later = (FindingCases.first_run_id > act.run, FindingCases.recovered_run_id.is_(None))
+    for row in _rows(connection, act.cases, *later, FindingCases.finding_id.in_(brought)):
+        if _first_showing(connection, row, act.run - 1) == act.run:
+            root_cause = _ending_with(connection, row.root_cause, row.first_run_id, act.run)
+            _change(connection, row, first_run_id=act.run, root_cause=root_cause)
+    for event in events:
+        finding = connection.execute(select(Findings).where(Findings.id == event.finding_id)).one()
+        if event.kind is EventKind.RAISED and _raised_by(act.run) in finding.evidence:
+            root_cause = _ending_with(connection, finding.root_cause, finding.first_run_id, act.run)
+            values = {"first_run_id": act.run, "evidence": event.text, "root_cause": root_cause}
+            connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
+
+
+def _raised_by(run: int) -> str:
+    return f"run {run}, which raised the finding,"
+
+
+def _first_showing(connection: Connection, row: Any, after: int) -> int:
+    """Return the first run after another one that shows a row's change and is not excluded."""
+    query = _verdicts_showing(row).where(Verdicts.run_id > after, Verdicts.run_id <= row.last_run_id)
+    first = connection.execute(query.order_by(Verdicts.run_id).limit(1)).first()
+    return int(row.last_run_id if first is None else first.run_id)
+
+
+def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:
+    """Return a root cause that ends with a run's commit, or names its code, with another run instead."""
+    rows = connection.execute(select(Runs.id, Runs.git_commit).where(Runs.id.in_([old, new])))
+    commits: dict[int, str] = {row.id: row.git_commit for row in rows}
+    before, after = commits.get(old, "")[:9], commits.get(new, "")[:9]
+    if before and after and root_cause.endswith(before) and not root_cause.startswith(after):
+        return root_cause.removesuffix(before) + after
+    return f"the code of run {new}" if root_cause == f"the code of run {old}" else root_cause
+
+
+# --- what they share -------------------------------------------------------------------------------------------------
+
+
 def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) -> list[Any]:
     query = (
         select(FindingCases, Findings.state, Findings.set_by)
@@ -119,9 +197,15 @@ def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) ->
 
 
 def _newest_showing(connection: Connection, row: Any) -> Any | None:
-    """Return the newest verdict before a row's run that shows the row's change and is not excluded; None without one.
+    """Return the newest counting verdict before a row's run that shows the row's change; None without one."""
+    query = _verdicts_showing(row).where(Verdicts.run_id >= (row.first_run_id or 0), Verdicts.run_id < row.last_run_id)
+    return connection.execute(query.order_by(Verdicts.run_id.desc()).limit(1)).first()
 
-    A change that a history showed has a verdict that does not report it: then any verdict since the first run counts.
+
+def _verdicts_showing(row: Any) -> Any:
+    """Return a query of the verdicts that show the change of a row and are not excluded.
+
+    A change that a history showed has a verdict that does not report it: then any verdict counts.
     """
     lineage = select(Cases.lineage_id).where(Cases.id == row.case_id)
     query = (
@@ -131,16 +215,12 @@ def _newest_showing(connection: Connection, row: Any) -> Any | None:
             Verdicts.device_id == row.device_id,
             Verdicts.metric == row.metric,
             Verdicts.cache == row.cache,
-            Verdicts.run_id >= (row.first_run_id or 0),
-            Verdicts.run_id < row.last_run_id,
             judged(Verdicts.run_id, Verdicts.case_id),
         )
-        .order_by(Verdicts.run_id.desc())
-        .limit(1)
     )
     if row.change in {ChangeKind.REGRESSION, ChangeKind.AGAIN}:
         query = query.where(Verdicts.verdict == _SHOWN_BY[row.direction])
-    return connection.execute(query).first()
+    return query
 
 
 def _as_shown(verdict: Any, row: Any) -> dict[str, Any]:

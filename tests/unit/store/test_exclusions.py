@@ -1,5 +1,7 @@
 """Excluded data: it stays, is judged nowhere, and leaves the findings; and deleted runs."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from perfsvc.model import (
     Environment,
     FindingState,
     Judgement,
+    RootCause,
     Status,
     Suspect,
     Verdict,
@@ -204,6 +207,53 @@ def test_a_finding_that_earlier_data_shows_too_stands_at_that_data(story, tiled)
     (moved,) = story.store.findings.get(finding).standing
     assert (moved.last_run, moved.ratio, moved.candidate_s) == (second, 2.0, 2e-3)
     assert story.store.findings.get(finding).last_run == second
+
+
+def test_a_finding_whose_first_run_is_excluded_begins_with_the_next_run_until_it_is_included(story, tiled):
+    commits = ("a" * 40, "b" * 40, "c" * 40)
+    first, second, third = (story.run(commit=commit) for commit in commits)
+    suspects = {run: regression(tiled, run, first) for run in (second, third)}
+    for run, suspect in suspects.items():
+        story.store.verdicts.put(run, [suspect.judgement])
+    root_cause = f"{commits[0][:9]}..{commits[1][:9]}"
+    (finding,) = story.raise_finding(second, [suspects[second]], "in A/B pairs +100.0 %", root_cause)
+    assert story.raise_finding(third, [suspects[third]], "again", root_cause) == [finding]
+    assert excluded(story, second).resolved == ()
+    later = story.store.findings.get(finding)
+    ranges = (f"{commits[0][:9]}..{commits[2][:9]}", third, third)
+    assert (later.root_cause, later.first_run, later.last_run) == ranges
+    assert [(moved.root_cause, moved.first_run, moved.last_run) for moved in later.moved] == [ranges]
+    assert later.evidence == (
+        f"run 3 shows it too; run 2, which raised the finding, is excluded ({WHY}), so what it measured does not count"
+    )
+    *_, event = story.store.findings.events(finding=finding)
+    assert event.text == f"run 2 is excluded: {WHY}; run 3 is now the first that shows the finding"
+    story.store.exclusions.include(second, None, by="bob")
+    again = story.store.findings.get(finding)
+    assert (again.root_cause, again.first_run, again.evidence) == (root_cause, second, "in A/B pairs +100.0 %")
+    assert [(moved.root_cause, moved.first_run) for moved in again.moved] == [(root_cause, second)]
+
+
+def test_a_step_whose_first_run_is_excluded_begins_with_the_next_run(story, tiled):
+    first, second, third, fourth = (story.run(commit=letter * 40) for letter in "abcd")
+    suspects = {run: regression(tiled, run, first) for run in (second, third, fourth)}
+    for run, suspect in suspects.items():
+        story.store.verdicts.put(run, [suspect.judgement])
+    (finding,) = story.raise_finding(second, [suspects[second]], "once", "aaaaaaaaa..bbbbbbbbb")
+    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
+    step = RootCause("bbbbbbbbb..ccccccccc", "twice", (again,))
+    story.store.findings.update(third, [], [], steps=[step], moved_again={tiled})
+    story.raise_finding(fourth, [suspects[fourth]], "seen", "aaaaaaaaa..bbbbbbbbb")
+    excluded(story, third)
+    found = story.store.findings.get(finding)
+    assert (found.first_run, found.evidence) == (second, "once")
+    assert [(moved.step, moved.first_run, moved.root_cause) for moved in found.moved] == [
+        (1, second, "aaaaaaaaa..bbbbbbbbb"),
+        (2, fourth, "bbbbbbbbb..ddddddddd"),
+    ]
+    story.store.exclusions.include(third, None, by="bob")
+    *_, last = story.store.findings.get(finding).moved
+    assert (last.first_run, last.root_cause) == (third, "bbbbbbbbb..ccccccccc")
 
 
 def test_a_finding_against_an_excluded_baseline_is_resolved(story, tiled):
