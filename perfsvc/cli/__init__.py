@@ -31,7 +31,7 @@ COMMANDS = {
     "plot": "Draw the rate of each variant in a run.",
     "dashboard": "Write the pages to read in the morning.",
     "findings": "List what needs attention, and accept, resolve or ignore it.",
-    "expect": "List what nights are expected to have, and forget what is gone for good.",
+    "expect": "List what each night should have, and forget what is gone on purpose.",
     "watchdog": "Report hosts whose night is overdue.",
     "baseline": "Set, show and clear pinned baselines.",
     "config": "Show the settings in force and where each comes from.",

@@ -7,9 +7,9 @@ from perfsvc.cli import options, output
 
 @click.group("expect", cls=options.ListByDefault, invoke_without_command=True)
 def command() -> None:
-    """List what nights are expected to have, because earlier nights had it, and forget what is gone for good.
+    """List the hosts, GPUs and benchmarks that perfsvc misses if a night does not have them, or forget some.
 
-    A night misses a GPU, a benchmark or a host that is expected and not there: a finding reports it once.
+    Each night adds what it has to the list. If a later night lacks something on the list, a finding reports it once.
     """
 
 
@@ -33,27 +33,33 @@ def list_(every: bool, database: str, output_format: str) -> None:
         click.echo("nothing is expected: no night has ended yet")
 
 
-@command.command("forget", short_help="Expect NAMES no longer.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--reason", default="", metavar="TEXT", help="Why it is gone for good.")
+@command.command("forget", short_help="Do not miss NAMES any more.")
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.option("--finding", type=int, default=None, metavar="ID", help="All that finding ID reports as missing.")
+@click.option("--reason", default="", metavar="TEXT", help="Why it is gone on purpose.")
 @options.database
 @options.formats
-def forget(names: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Expect each NAME no longer: a host (with all that is on it), a GPU (how its UUID begins) or cases (a glob).
+def forget(names: tuple[str, ...], finding: int | None, reason: str, database: str, output_format: str) -> None:
+    """Take each NAME off the list: a host (with all that is on it), a GPU (how its UUID begins) or cases (a glob).
 
-    Findings about what is forgotten are resolved. What a later night has is expected again.
+    For what is gone on purpose. A finding is accepted when all that it reports is forgotten. A later night that has a
+    thing adds it to the list again.
     """
-    from perfsvc import units
+    from perfsvc.errors import UsageError
     from perfsvc.report.export.objects import plain
+    from perfsvc.report.tables.lists import expected_lines
     from perfsvc.service import expect
     from perfsvc.service.findings.actions import user_name
     from perfsvc.store import Store
 
+    if not names and finding is None:
+        raise UsageError("nothing to forget is named", cure="name it, or a finding: --finding ID; see perfsvc expect")
     with Store.open(database, create=False) as store:
-        forgotten, resolved = expect.forget(store, names, by=user_name(), reason=reason)
+        forgotten, accepted = expect.forget(store, names, by=user_name(), reason=reason, finding=finding)
     if output_format == "json":
-        output.show_json({"forgotten": plain(forgotten), "resolved": resolved})
+        output.show_json({"forgotten": plain(forgotten), "accepted": accepted})
         return
-    findings = ", ".join(map(str, resolved))
-    things = units.count(len(forgotten), "thing")
-    click.echo(f"{things} forgotten" + (f"; resolved: finding {findings}" if resolved else ""))
+    for line in expected_lines(forgotten):
+        click.echo(f"no longer expected: {line}")
+    for number in accepted:
+        click.echo(f"finding {number} is accepted")

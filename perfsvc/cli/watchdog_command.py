@@ -36,8 +36,11 @@ def command(*, every_s: float | None, database: str, output_format: str) -> None
         if output_format == "json":
             output.show_json({"missing": plain(missed.missing), "here": missed.here, "exit_code": missed.exit_code})
         else:
-            overdue = [f"{finding.root_cause} is overdue: {finding.evidence}" for finding in missed.missing]
+            overdue = [
+                f"finding {finding.id}: {finding.root_cause} is overdue: {finding.evidence}"
+                for finding in missed.missing
+            ]
             click.echo("\n".join(overdue or [missed.here]))
         sent = notify_of_hosts(store, platform.node(), settings, lambda line: click.echo(line, err=True))
-        click.echo(sent, err=True)
+        click.echo(f"messages: {sent}", err=output_format == "json")
     sys.exit(missed.exit_code)

@@ -9,7 +9,7 @@ from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
-from perfsvc.model.expectations import Absence, Expected, ExpectedKind
+from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
     AT_ONCE,
     ChangeKind,
@@ -170,6 +170,7 @@ __all__ = [
     "Work",
     "digest",
     "evidence_of",
+    "scope_options",
 ]
 
 

@@ -1,8 +1,10 @@
 """What nights are expected to have, because earlier nights had it, and what is missing."""
 
+import shlex
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 
 
 class ExpectedKind(StrEnum):
@@ -45,6 +47,23 @@ class Expected:
     def key(self) -> tuple[str, str, ExpectedKind, str, str]:
         """The fields that identify what is expected."""
         return self.host, self.scope, self.kind, self.name, self.devices
+
+    @property
+    def suite(self) -> str:
+        """The name of the suite's folder; empty for a host."""
+        return scope_options(self.scope)[0]
+
+    @property
+    def text(self) -> str:
+        """The thing in words: ``host a``, ``GPU-1 (NVIDIA H100)``, ``dot/tree[n=64]``."""
+        texts = {ExpectedKind.HOST: f"host {self.name}", ExpectedKind.GPU: f"{self.name} ({self.model})"}
+        return texts.get(self.kind, self.name)
+
+
+@cache
+def scope_options(scope: str) -> tuple[str, ...]:
+    """Return the parts of a run's scope: the name of its suite's folder, then the options that select cases."""
+    return tuple(shlex.split(scope)) or ("",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class FindingState(StrEnum):
 
     OPEN = "open"
     ACKNOWLEDGED = "acknowledged"  # a person looks at it
-    ACCEPTED = "accepted"  # the new level of its series is their baseline now
+    ACCEPTED = "accepted"  # the new level of its series is their baseline now, or what is missing is gone on purpose
     RESOLVED = "resolved"  # its series are back at their old level
     IGNORED = "ignored"  # raises no alarm, for a time or for good
 
@@ -52,6 +52,7 @@ class EventKind(StrEnum):
     ASSIGNED = "assigned"
     COMMENTED = "commented"
     REMINDED = "reminded"  # a message repeated it, because no person had done anything with it
+    RETURNED = "returned"  # a part of what is missing is back
     SPLIT = "split"  # some of its series became a finding of their own
 
 

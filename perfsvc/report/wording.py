@@ -16,6 +16,7 @@ from perfsvc.model import (
     Direction,
     Exclusion,
     Finding,
+    FindingState,
     Judgement,
     MovedSeries,
     Series,
@@ -446,6 +447,25 @@ def since_first_step(finding: Finding, step: MovedSeries) -> str:
         return ""
     levels = (level(value, step.series.metric) for value in (first.baseline_s, step.candidate_s))
     return f"{units.percent(step.candidate_s / first.baseline_s)} since run {first.baseline_run}: {' → '.join(levels)}"
+
+
+def missing_cures(finding: Finding) -> list[str]:
+    """Return what to do about something missing: if it is meant to be there, and if it is gone on purpose.
+
+    Empty for a finding about series, and for a finding that is over.
+    """
+    if finding.cause is not Cause.MISSING or finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}:
+        return []
+    if finding.root_cause.startswith("host "):
+        look, until = "see its cron job and the log of its last night", "its next night"
+    elif " on host " in finding.root_cause:
+        look, until = "see what nvidia-smi and perfsvc devices list there", "the next night that finds all of it"
+    else:
+        look, until = "see what perfsvc list says", "the next night that measures all of it"
+    return [
+        f"not gone? {look}; {until} resolves this finding",
+        f'gone on purpose? perfsvc expect forget --finding {finding.id} --reason "…"',
+    ]
 
 
 def explanations(finding: Finding) -> list[str]:

@@ -31,6 +31,9 @@ from perfsvc.profile.profiler import counters_readable
 from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
 
+GPUS = "GPUs"
+"""The check that fails if there is no GPU."""
+
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -77,7 +80,7 @@ def checkup(
         ("nvcc", lambda: _nvcc(needed=gpu)),
         ("nvdisasm", _nvdisasm),
         ("Nsight Compute", _ncu),
-        ("GPUs", lambda: _gpus(needed=gpu)),
+        (GPUS, lambda: _gpus(needed=gpu)),
         ("telemetry", _telemetry),
         ("CPU device", _cpu),
         ("build cache", _cache),
@@ -189,7 +192,7 @@ def _gpus(*, needed: bool) -> Iterator[CheckRow]:
     try:
         gpus = find(["cuda"])
     except NoDeviceError as error:
-        yield _absent("GPUs", error.what, error.cure, needed=needed)
+        yield _absent(GPUS, error.what, error.cure, needed=needed)
         return
     for gpu in gpus:
         found = f"{gpu.model}, compute capability {gpu.compute_capability}, --device {gpu.spec}"

@@ -12,9 +12,19 @@ from pathlib import Path
 from perfsvc import suite, units
 from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError, PerfsvcError, UsageError
-from perfsvc.model import Absence, Case, DeviceInfo, Expected, ExpectedKind, Finding, FindingState, RunState
+from perfsvc.model import (
+    Absence,
+    Case,
+    DeviceInfo,
+    Expected,
+    ExpectedKind,
+    Finding,
+    FindingState,
+    RunState,
+    scope_options,
+)
 from perfsvc.store import CasesInRun, NightRow, Store
-from perfsvc.suite.selection import parse
+from perfsvc.suite.selection import Selection, parse
 
 GRACE = 1.5
 """A host is overdue this many times the expected interval after its last night began: nights do not begin sharply."""
@@ -26,6 +36,9 @@ GPU_OR_HOST_MISSING, CASES_MISSING = 5, 4
 """The exit codes of a night that misses something."""
 
 CPU = "cpu"
+
+NO_GPU = "there is no GPU to use"
+"""How the message of a stage begins that failed only because the GPUs of earlier nights are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +62,19 @@ class Missed:
         here: how much of it is present, in words.
         missing: the active findings about what is missing; ignored findings are absent.
         exit_code: the exit code of a command that only looks for what is expected.
+        note: what earlier nights had and this one does not look for, in words; empty if there is nothing.
     """
 
     here: str
     missing: tuple[Finding, ...]
     exit_code: int
+    note: str = ""
 
     @property
     def text(self) -> str:
         """The result in a line."""
         subjects = [finding.root_cause for finding in self.missing]
-        return f"missing: {', '.join(subjects)}" if subjects else self.here
+        return "; ".join(filter(None, [f"missing: {', '.join(subjects)}" if subjects else self.here, self.note]))
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
@@ -80,11 +95,19 @@ def devices_here(store: Store, host: str, scope: str, specs: Sequence[str]) -> D
     """
     try:
         devices = find(specs)
-    except (NoDeviceError, UsageError):
+    except (NoDeviceError, UsageError) as error:
         devices = list(_found_singly(specs))
-        lost = {row.name for row in _gpus(store.expectations.of_host(host), scope)} - {info.uuid for info in devices}
-        if not devices or not lost:
+        asked, here = " ".join(specs), {info.uuid for info in devices}
+        lost = {
+            row.name: row.text
+            for row in store.expectations.of_host(host)
+            if row.kind is ExpectedKind.GPU and (row.scope == scope or row.devices == asked) and row.name not in here
+        }
+        if not lost:
             raise
+        if not devices:
+            what = f"{NO_GPU}, but earlier nights of this host measured on {', '.join(lost.values())}: {error.what}"
+            raise NoDeviceError(what, cure=error.cure) from error
         specs = tuple(info.spec for info in devices)
     require_gpu(store, host, specs, devices)
     return DevicesHere(tuple(devices), tuple(specs))
@@ -97,7 +120,7 @@ def require_gpu(store: Store, host: str, specs: Collection[str], devices: Iterab
     if gpus := store.expectations.gpus_of(host):
         names = ", ".join(f"{uuid} ({model})" for uuid, model in gpus.items())
         raise NoDeviceError(
-            f"there is no GPU to use, but earlier runs of this host measured on {names}",
+            f"{NO_GPU}, but earlier runs of this host measured on {names}",
             cure="see whether nvidia-smi lists it; to measure on the CPU device all the same, name it instead of auto: "
             'devices = ["cpu"], or --device cpu',
         )
@@ -125,10 +148,6 @@ def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
     return {info.uuid: info for info in devices if info.kind != CPU}
 
 
-def _gpus(expected: Iterable[Expected], scope: str) -> list[Expected]:
-    return [row for row in expected if row.kind is ExpectedKind.GPU and row.scope == scope]
-
-
 # --- a night ---------------------------------------------------------------------------------------------------------
 
 
@@ -139,12 +158,14 @@ class _Comparison:
     Attributes:
         text: what is present, in words; empty if nothing was looked for.
         renamed: cases that have a new name by now.
+        note: what earlier nights had and this one does not look for, in words; empty if there is nothing.
     """
 
     seen: Sequence[Expected] = ()
     missing: Sequence[Absence] = ()
     text: str = ""
     renamed: Sequence[Expected] = ()
+    note: str = ""
 
 
 def check_night(
@@ -172,10 +193,12 @@ def check_night(
         now: the time; by default the current time.
     """
     now = now or datetime.now(UTC)
-    expected = store.expectations.of_host(night.host)
-    gpus = _compare_gpus(expected, night, scope, specs, now)
+    everything = store.expectations.of_host(None)
+    expected = [row for row in everything if row.host == night.host]
+    gpus = _compare_gpus(everything, night, scope, specs, now)
     lost = {row.name for absence in gpus.missing for row in absence.expected}
-    cases = _compare_cases(store, expected, night, suite_folder, now, lost=lost)
+    suites = {row.suite for row in everything if row.kind is ExpectedKind.CASE}
+    cases = _compare_cases(store, expected, night, suite_folder, now, lost=lost, name_suite=len(suites) > 1)
     hosts = _compare_hosts(store, every_s, now, own=night)
     store.expectations.update(
         [*gpus.seen, *cases.seen, *hosts.seen],
@@ -188,7 +211,7 @@ def check_night(
     linked = [row for row in store.expectations.of_host(None) if row.finding is not None]
     concerned = [row for row in linked if row.kind is ExpectedKind.HOST or (row.host, row.scope) == of_night]
     here = ", ".join(filter(None, (gpus.text, cases.text, hosts.text)))
-    return _result(store, here, concerned)
+    return replace(_result(store, here, concerned), note=cases.note)
 
 
 def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Missed:
@@ -223,42 +246,56 @@ def _last_seen(row: Expected) -> str:
 
 
 def _compare_gpus(
-    expected: Sequence[Expected], night: NightRow, scope: str, specs: Sequence[str], now: datetime
+    everything: Sequence[Expected], night: NightRow, scope: str, specs: Sequence[str], now: datetime
 ) -> _Comparison:
     """Compare the GPUs that are here with the GPUs of earlier nights that asked for the same devices.
 
     If no earlier night asked for these devices, the settings have changed, and the GPUs of all earlier nights count.
-    GPUs that go missing together are one finding, until some of them are back: then each of the others is news again.
+    A new selection of cases expects the GPUs of all nights of the host that asked for the same devices. GPUs that go
+    missing together are one finding.
     """
     asked, present = " ".join(specs), _present_gpus(specs)
-    gpus = _gpus(expected, scope)
-    known = [row for row in gpus if row.devices == asked] or gpus
+    here = [row for row in everything if row.host == night.host and row.kind is ExpectedKind.GPU]
+    of_scope = [row for row in here if row.scope == scope]
+    known = [row for row in of_scope if row.devices == asked] or of_scope
+    carried = []
+    if not known:
+        newest: dict[str, Expected] = {}
+        for row in sorted((row for row in here if row.devices == asked), key=lambda row: row.night):
+            newest[row.name] = row
+        known = carried = [replace(row, scope=scope) for row in newest.values() if row.name not in present]
     missing = [row for row in known if row.name not in present]
-    split = {row.finding for row in expected if row.name in present}
     groups: dict[int | None, list[Expected]] = defaultdict(list)
     for row in missing:
-        finding = None if row.finding in split else row.finding
-        groups[finding].append(replace(row, finding=finding))
+        groups[row.finding].append(row)
     seen = [
         Expected(ExpectedKind.GPU, info.uuid, night.host, night.id, now, scope, asked, info.model, night.run)
         for info in present.values()
     ]
     back = [
         replace(row, night=night.id, run=night.run, seen=now)
-        for row in expected
-        if row.kind is ExpectedKind.GPU and row.finding is not None and row.name in present
+        for row in here
+        if row.finding is not None and row.name in present
     ]
     text = units.count(len(present), "GPU") if present or known else ""
-    return _Comparison([*back, *seen], [_gpus_gone(rows, asked) for rows in groups.values()], text)
+    elsewhere = [row for row in everything if row.host != night.host and row.kind is ExpectedKind.GPU]
+    absences = [_gpus_gone(rows, asked, elsewhere) for rows in groups.values()]
+    return _Comparison([*back, *carried, *seen], absences, text)
 
 
-def _gpus_gone(rows: Sequence[Expected], asked: str) -> Absence:
-    """Return the absence of GPUs that went missing in the same night."""
-    models = dict.fromkeys((row.name, row.model) for row in rows)
+def _gpus_gone(rows: Sequence[Expected], asked: str, elsewhere: Iterable[Expected] = ()) -> Absence:
+    """Return the absence of GPUs that went missing in the same night; other hosts may have them by now."""
     newest = max(rows, key=lambda row: row.night)
-    names, evidence = [f"{uuid} ({model})" for uuid, model in models], _last_seen(newest)
-    if len(names) > 1:
-        evidence = f"{', '.join(names)}; {evidence}"
+    last = {row.text: row for row in sorted(rows, key=lambda row: row.night)}
+    names = list(dict.fromkeys(row.text for row in rows))
+    if len({_last_seen(row) for row in last.values()}) > 1:
+        evidence = "; ".join(f"{name} {_last_seen(last[name])}" for name in names)
+    else:
+        evidence = "; ".join([", ".join(names), _last_seen(newest)][len(names) == 1 :])
+    moved = {row.text: row for row in elsewhere if row.text in last and row.finding is None}
+    for name, row in moved.items():
+        if row.seen > last[name].seen:
+            evidence += f"; host {row.host} has {name}, in night {row.night}"
     if newest.devices != asked:
         evidence += f"; the settings name {asked} now, and named {newest.devices} then"
     subject = names[0] if len(names) == 1 else f"{len(names)} GPUs"
@@ -276,8 +313,12 @@ def _compare_cases(
     now: datetime,
     *,
     lost: AbstractSet[str],
+    name_suite: bool,
 ) -> _Comparison:
     """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
+
+    The first night of a scope expects the cases of the night before that its selection selects, if the suite and the
+    points are the same. The others are named in the note: nothing looks for them any more.
 
     A case does not count as missing if the GPUs that measured it are missing and those that are here skip it, or none
     is here: one lost GPU is one finding. Nor is one that only runs had which a person excluded since, or whose name
@@ -289,9 +330,19 @@ def _compare_cases(
     if run.state is not RunState.FINISHED or run.provenance.dirty:
         return _Comparison()
     scope = run.provenance.scope
-    rows = {row.name: row for row in expected if row.kind is ExpectedKind.CASE and row.scope == scope}
+    of_host = [row for row in expected if row.kind is ExpectedKind.CASE]
+    rows = {row.name: row for row in of_host if row.scope == scope}
     cases_of = cache(store.expectations.cases_of)
     found = cases_of(night.run)
+    carried, note = ([], "") if rows else _carried(of_host, scope)
+    rows |= {row.name: row for row in carried}
+    back = [
+        replace(row, night=night.id, run=night.run, seen=now)
+        for row in of_host
+        if row.finding is not None
+        and row.name in found.measured
+        and scope_options(row.scope)[0] == scope_options(scope)[0]
+    ]
     seen = [
         Expected(ExpectedKind.CASE, name, night.host, night.id, now, scope, run=night.run)
         for name in found.measured
@@ -320,8 +371,38 @@ def _compare_cases(
         )
         if not waits and not elsewhere:
             missing.append(row)
-    absences = _absences(missing, rows.keys() - {row.name for row in renamed}, found, cases_of, suite_folder)
-    return _Comparison(seen, absences, units.count(len(found.measured), "case"), renamed)
+    left = rows.keys() - {row.name for row in renamed}
+    absences = _absences(missing, left, found, cases_of, suite_folder, name_suite=name_suite)
+    kept = [row for row in carried if row.name not in found.measured]
+    return _Comparison([*back, *kept, *seen], absences, units.count(len(found.measured), "case"), renamed, note)
+
+
+def _carried(of_host: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
+    """Return the cases that the first night of a scope expects, and a note about those that it does not look for."""
+    newest = max(of_host, key=lambda row: row.night, default=None)
+    if newest is None:
+        return [], ""
+    before = [row for row in of_host if row.scope == newest.scope]
+    (suite_then, *options_then), (suite_now, *options) = scope_options(newest.scope), scope_options(scope)
+    selected: set[Case] = set()
+    if suite_then == suite_now and _points(options_then) == _points(options):
+        selected = Selection(_values(options, "--select="), _values(options, "--exclude=")).filter(
+            _case(row.name) for row in before
+        )
+    carried = [replace(row, scope=scope) for row in before if _case(row.name) in selected]
+    if not (dropped := len(before) - len(carried)):
+        return carried, ""
+    cases = f"{units.count(dropped, 'case')} of night {newest.night} {'is' if dropped == 1 else 'are'}"
+    why = f"the night measures {scope} now, and measured {newest.scope} then"
+    return carried, f"{cases} no longer looked for, because {why}"
+
+
+def _points(options: Iterable[str]) -> tuple[str, ...]:
+    return _values(options, "--points=")
+
+
+def _values(options: Iterable[str], name: str) -> tuple[str, ...]:
+    return tuple(option.removeprefix(name) for option in options if option.startswith(name))
 
 
 def _absences(
@@ -330,18 +411,36 @@ def _absences(
     found: CasesInRun,
     cases_of: Callable[[int], CasesInRun],
     suite_folder: Path,
+    *,
+    name_suite: bool,
 ) -> list[Absence]:
-    """Return the missing cases in few groups: whole benchmarks, variants and points before single cases."""
+    """Return the missing cases in few groups: whole benchmarks, variants and points before single cases.
+
+    What a finding reports already stays one group.
+    """
     gone = {row.name for row in missing}
     references = {name for row in missing if row.run is not None for name in cases_of(row.run).references}
-    groups: dict[tuple[int | None, str], list[Expected]] = defaultdict(list)
+    known: dict[int, list[Expected]] = defaultdict(list)
+    new: dict[str, list[Expected]] = defaultdict(list)
     for row in missing:
-        groups[row.finding, _subject(row.name, gone, expected, references)].append(row)
+        if row.finding is None:
+            new[_subject(row.name, gone, expected, references)].append(row)
+        else:
+            known[row.finding].append(row)
+    groups = [(_subject_of(rows, expected, references), rows) for rows in known.values()] + list(new.items())
     problems = _problems(suite_folder) if missing else {}
     return [
-        Absence(subject, "; ".join(filter(None, _case_evidence(rows, found, problems))), tuple(rows))
-        for (_, subject), rows in groups.items()
+        Absence(
+            subject, "; ".join(filter(None, _case_evidence(rows, found, problems, name_suite=name_suite))), tuple(rows)
+        )
+        for subject, rows in groups
     ]
+
+
+def _subject_of(rows: Sequence[Expected], expected: Collection[str], references: Collection[str]) -> str:
+    """Return all that one finding reports, in words."""
+    gone = {row.name for row in rows}
+    return units.some(list(dict.fromkeys(_subject(row.name, gone, expected, references) for row in rows)))
 
 
 def _subject(name: str, gone: Collection[str], expected: Collection[str], references: Collection[str]) -> str:
@@ -367,10 +466,16 @@ def _case(name: str) -> Case:
     return Case(benchmark, variant, tuple((axis, value) for axis, _, value in axes))
 
 
-def _case_evidence(rows: Sequence[Expected], found: CasesInRun, problems: Mapping[str, str]) -> Iterator[str]:
+def _case_evidence(
+    rows: Sequence[Expected], found: CasesInRun | None, problems: Mapping[str, str], *, name_suite: bool
+) -> Iterator[str]:
     """Yield how many cases are missing, since when, and why if the reason is known."""
-    newest = max(rows, key=lambda row: row.night)
-    yield f"{units.count(len(rows), 'case')}, {_last_seen(newest)}"
+    oldest, newest = min(rows, key=lambda row: row.night), max(rows, key=lambda row: row.night)
+    since = f"the first of them in night {oldest.night}" if oldest.night != newest.night else ""
+    suite = f" of suite {newest.suite}" if name_suite else ""
+    yield f"{units.count(len(rows), 'case')}{suite}, {', '.join(filter(None, [_last_seen(newest), since]))}"
+    if found is None:
+        return
     names = [row.name for row in rows]
     if reason := next((found.skipped[name] for name in names if name in found.skipped), ""):
         yield f"skipped: {reason}"
@@ -417,32 +522,66 @@ def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | 
 # --- forgetting ------------------------------------------------------------------------------------------------------
 
 
-def forget(store: Store, names: Sequence[str], *, by: str, reason: str) -> tuple[list[Expected], list[int]]:
-    """Stop expecting hosts, GPUs or cases; return what is no longer expected, and the findings that this resolves.
+def forget(
+    store: Store, names: Sequence[str], *, by: str, reason: str, finding: int | None = None
+) -> tuple[list[Expected], list[int]]:
+    """Stop expecting hosts, GPUs or cases; return what is no longer expected, and the findings that this accepts.
 
     Args:
         store: the database.
         names: names of hosts (which stand for all that is expected of them), beginnings of GPU UUIDs, globs of cases.
         by: the person.
         reason: why.
+        finding: forget all that this finding reports as missing, too; None for no finding.
 
     Raises:
-        UsageError: a name matches nothing that is expected.
+        UsageError: a name or the finding matches nothing that is expected, or the beginning of a UUID matches several
+            GPUs.
     """
     expected = store.expectations.of_host(None)
-    for name in names:
-        if not name.strip() or not any(_is_named(row, name) for row in expected):
-            raise UsageError(f"nothing that is expected is named {name!r}", cure="list the names: perfsvc expect")
-    forgotten = [row for row in expected if any(_is_named(row, name) for name in names)]
-    return forgotten, store.expectations.forget(forgotten, by=by, reason=reason)
+    forgotten = {row.key: row for name in names for row in _named(expected, name)}
+    if finding is not None:
+        reported = [row for row in expected if row.finding == finding]
+        if not reported:
+            what = f"finding {finding} reports nothing that is expected and missing"
+            raise UsageError(what, cure=f"perfsvc findings show {finding}; list what is missing: perfsvc expect")
+        hosts = {row.name for row in reported if row.kind is ExpectedKind.HOST}
+        forgotten |= {row.key: row for row in expected if row.finding == finding or row.host in hosts}
+    left = [row for row in expected if row.finding is not None and row.key not in forgotten]
+    concerned = {row.finding for row in forgotten.values()}
+    absences = [
+        _left(
+            [row for row in left if row.finding == number], {row.name for row in expected if row.key not in forgotten}
+        )
+        for number in dict.fromkeys(row.finding for row in left)
+        if number in concerned
+    ]
+    return list(forgotten.values()), store.expectations.forget(forgotten.values(), by=by, reason=reason, left=absences)
 
 
-def _is_named(row: Expected, name: str) -> bool:
-    if row.host == name:
-        return True
-    if row.kind is ExpectedKind.GPU:
-        return row.name.lower().startswith(name.lower())
-    if row.kind is ExpectedKind.HOST:
+def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
+    """Return what is still missing of a finding after a person forgot a part of it."""
+    if rows[0].kind is not ExpectedKind.CASE:
+        return _gpus_gone(rows, rows[0].devices)
+    evidence = "; ".join(_case_evidence(rows, None, {}, name_suite=False))
+    return Absence(_subject_of(rows, expected, ()), evidence, tuple(rows))
+
+
+def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
+    """Return what a name given by a person stands for, at least one thing; raises ``UsageError``."""
+    of_host = [row for row in expected if row.host == name]
+    of_gpu = [row for row in expected if row.kind is ExpectedKind.GPU and row.name.lower().startswith(name.lower())]
+    of_gpu = [row for row in of_gpu if row.name == name] or of_gpu
+    if not name.strip() or not (rows := of_host or of_gpu or [row for row in expected if _is_case(row, name)]):
+        raise UsageError(f"nothing that is expected is named {name!r}", cure="list the names: perfsvc expect")
+    gpus = list(dict.fromkeys(row.name for row in of_gpu))
+    if not of_host and len(gpus) > 1:
+        raise UsageError(f"{len(gpus)} GPUs begin with {name!r}: {units.some(gpus)}", cure="write more of the UUID")
+    return rows
+
+
+def _is_case(row: Expected, name: str) -> bool:
+    if row.kind is not ExpectedKind.CASE:
         return False
     with contextlib.suppress(UsageError):
         return row.name == name or parse(name).matches(_case(row.name))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
+from perfsvc import units
 from perfsvc.model import (
     Absence,
     Cause,
@@ -71,7 +72,8 @@ class ExpectationStore:
         """Store what is there, raise a finding for each absence, and resolve the findings whose subjects are back.
 
         An absence that an active finding reports already, of this host or another, joins that finding without an
-        event. One whose finding a person resolved reopens it. Doing it again changes nothing.
+        event. One whose finding a person resolved reopens it. A finding of which only a part is back stays open, says
+        what is still missing from now on, and gets an event. Doing it again changes nothing.
 
         Args:
             seen: what is there; it replaces what is stored under its key.
@@ -83,24 +85,43 @@ class ExpectationStore:
         now = now or datetime.now(UTC)
         with self._database.writing() as connection:
             excluded.lock(connection)
-            _see(connection, seen)
+            back = _see(connection, seen)
             _forget(connection, renamed)
             updates: dict[str, list[int]] = {"raised": [], "reopened": [], "resolved": []}
             for absence in missing:
                 finding, change = _finding_of(connection, absence, night=night, now=now)
                 _link(connection, absence.expected, finding)
+                _describe(connection, finding, absence)
                 if change:
                     updates[change].append(finding)
+                elif names := back.get(finding):
+                    verb = "is" if len(names) == 1 else "are"
+                    text = f"{units.some(names)} {verb} back; still missing: {absence.subject}"
+                    put_event(connection, finding, EventKind.RETURNED, text, night=night, at=now)
             where = "" if night is None else f" in night {night}"
-            updates["resolved"] += _resolve_unlinked(connection, f"back{where}", night=night, now=now)
+            updates["resolved"] += _close_unlinked(connection, f"back{where}", night=night, now=now)
         return FindingUpdates(**{name: tuple(sorted(numbers)) for name, numbers in updates.items()})
 
-    def forget(self, forgotten: Collection[Expected], *, by: str, reason: str = "") -> list[int]:
-        """Expect some things no longer, and return the findings that this resolves, on behalf of a person."""
+    def forget(
+        self, forgotten: Collection[Expected], *, by: str, reason: str = "", left: Iterable[Absence] = ()
+    ) -> list[int]:
+        """Expect some things no longer, on behalf of a person, and return the findings that are accepted by this.
+
+        Args:
+            forgotten: the things.
+            by: the person.
+            reason: why.
+            left: what is still missing of findings that lose only a part.
+        """
         with self._database.writing() as connection:
             excluded.lock(connection)
             _forget(connection, forgotten)
-            return _resolve_unlinked(connection, reason or "no longer expected", by=by, now=datetime.now(UTC))
+            for absence in left:
+                for finding in {expected.finding for expected in absence.expected if expected.finding is not None}:
+                    _describe(connection, finding, absence)
+            accepted = FindingState.ACCEPTED
+            reason = reason or "no longer expected"
+            return _close_unlinked(connection, reason, state=accepted, by=by, now=datetime.now(UTC))
 
     # --- what was there ----------------------------------------------------------------------------------------------
 
@@ -200,8 +221,8 @@ def _key(expected: Expected) -> dict[str, Any]:
     return dict(zip(_KEY, expected.key, strict=True))
 
 
-def _see(connection: Connection, seen: Iterable[Expected]) -> None:
-    """Store what is there, and drop cases whose name another one took over."""
+def _see(connection: Connection, seen: Iterable[Expected]) -> dict[int, list[str]]:
+    """Store what is there, and return what of it was missing until now, by the finding that reports it."""
     rows = {
         expected.key: {
             **_key(expected),
@@ -214,18 +235,21 @@ def _see(connection: Connection, seen: Iterable[Expected]) -> None:
         for expected in seen
     }
     hosts = {host for host, *_ in rows}
-    stored = {
-        tuple(key): number
-        for number, *key in connection.execute(
-            select(Expectations.id, *(getattr(Expectations, name) for name in _KEY)).where(Expectations.host.in_(hosts))
-        )
-    }
+    stored: dict[tuple[Any, ...], int] = {}
+    back: dict[int, list[str]] = {}
+    for row in connection.execute(select(Expectations).where(Expectations.host.in_(hosts)).order_by(Expectations.id)):
+        expected = _expected(row)
+        stored[expected.key] = row.id
+        if expected.key in rows and row.finding_id is not None:
+            names = back.setdefault(row.finding_id, [])
+            names += [expected.text] if expected.text not in names else []
     known = [row | {"number": stored[key]} for key, row in rows.items() if key in stored]
     new = [row for key, row in rows.items() if key not in stored]
     if known:
         connection.execute(update(Expectations).where(Expectations.id == bindparam("number")), known)
     if new:
         connection.execute(insert(Expectations), new)
+    return back
 
 
 def _forget(connection: Connection, forgotten: Iterable[Expected]) -> None:
@@ -243,14 +267,8 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
         return known.id, "reopened"
     if known:
         return known.id, ""
-    same = [Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE)]
-    if gpus := {expected.name for expected in absence.expected if expected.kind is ExpectedKind.GPU}:
-        # "2 GPUs" are not the 2 GPUs of another night
-        about = (Expectations.finding_id == Findings.id, Expectations.kind == ExpectedKind.GPU)
-        same.append(exists().where(*about, Expectations.name.in_(gpus)))
-    other_host = connection.scalar(select(func.max(Findings.id)).where(*same))
-    if other_host is not None:
-        return other_host, ""
+    if (shared := _shared_finding(connection, absence)) is not None:
+        return shared, ""
     row = {
         "cause": Cause.MISSING,
         "root_cause": absence.subject,
@@ -269,21 +287,59 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
     return number, "raised"
 
 
+def _shared_finding(connection: Connection, absence: Absence) -> int | None:
+    """Return the newest active finding that reports the same absence already, from another host, suite or selection.
+
+    That is a finding with an equal subject, about one of the same GPUs, or about cases of the same suite that another
+    host or selection misses. Two suites may have benchmarks of the same name.
+    """
+    about = (Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE))
+    query = select(Expectations).join(Findings, Findings.id == Expectations.finding_id).where(*about)
+    reported: dict[int, list[Expected]] = {}
+    for row in connection.execute(query):
+        reported.setdefault(row.finding_id, []).append(_expected(row))
+    runs = {(expected.host, expected.scope) for expected in absence.expected}
+    things = {(expected.kind, expected.name) for expected in absence.expected}
+    suites = {expected.suite for expected in absence.expected}
+
+    def is_shared(rows: Collection[Expected]) -> bool:
+        if any(row.kind is not ExpectedKind.CASE for row in rows):
+            return any((row.kind, row.name) in things for row in rows)
+        elsewhere = runs.isdisjoint((row.host, row.scope) for row in rows)
+        return elsewhere and any(row.suite in suites for row in rows)
+
+    return max((number for number, rows in reported.items() if is_shared(rows)), default=None)
+
+
 def _link(connection: Connection, expected: Iterable[Expected], finding: int) -> None:
     for one in expected:
         connection.execute(update(Expectations).filter_by(**_key(one)).values(finding_id=finding))
 
 
-def _resolve_unlinked(
-    connection: Connection, reason: str, *, now: datetime, by: str = "", night: int | None = None
+def _describe(connection: Connection, finding: int, absence: Absence) -> None:
+    """Let a finding describe an absence, if that is all it reports; other hosts may miss more."""
+    reported = connection.execute(select(Expectations).where(Expectations.finding_id == finding)).all()
+    if {_expected(row).key for row in reported} <= {expected.key for expected in absence.expected}:
+        values = {"root_cause": absence.subject, "evidence": absence.evidence}
+        connection.execute(update(Findings).where(Findings.id == finding).values(**values))
+
+
+def _close_unlinked(
+    connection: Connection,
+    reason: str,
+    *,
+    now: datetime,
+    state: FindingState = FindingState.RESOLVED,
+    by: str = "",
+    night: int | None = None,
 ) -> list[int]:
-    """Resolve the active findings about something missing that no expectation belongs to any more."""
+    """Resolve or accept the active findings about something missing that no expectation belongs to any more."""
     still_missing = exists().where(Expectations.finding_id == Findings.id)
     query = select(Findings.id).where(Findings.cause == Cause.MISSING, Findings.state.in_(ACTIVE), ~still_missing)
-    resolved = list(connection.scalars(query.order_by(Findings.id)))
-    for finding in resolved:
-        _set_state(connection, finding, FindingState.RESOLVED, reason, now=now, by=by, night=night)
-    return resolved
+    closed = list(connection.scalars(query.order_by(Findings.id)))
+    for finding in closed:
+        _set_state(connection, finding, state, reason, now=now, by=by, night=night)
+    return closed
 
 
 def _set_state(
@@ -296,9 +352,9 @@ def _set_state(
     by: str = "",
     night: int | None = None,
 ) -> None:
-    """Resolve or reopen a finding, and record that as an event."""
-    resolved = state is FindingState.RESOLVED
-    values = {"state": state, "reason": text if resolved else "", "set_by": by, "set_at": now, "ignored_until": None}
+    """Resolve, accept or reopen a finding, and record that as an event."""
+    is_open = state is FindingState.OPEN
+    values = {"state": state, "reason": "" if is_open else text, "set_by": by, "set_at": now, "ignored_until": None}
     connection.execute(update(Findings).where(Findings.id == finding).values(values))
-    kind = EventKind.RESOLVED if resolved else EventKind.REOPENED
+    kind = EventKind.REOPENED if is_open else EventKind(state.value)
     put_event(connection, finding, kind, text, night=night, by=by, at=now)

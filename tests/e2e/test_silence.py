@@ -1,6 +1,7 @@
 """What is no longer there reaches a person once: GPUs, benchmarks, cases, references and hosts."""
 
 import json
+import re
 import shutil
 import socket
 import sqlite3
@@ -11,6 +12,7 @@ import pytest
 
 from perfsvc.device import fake
 from perfsvc.errors import NoDeviceError
+from perfsvc.report.rows import CheckRow
 from tests.e2e.nights import USUAL
 
 pytestmark = pytest.mark.slow
@@ -85,7 +87,12 @@ class Box:
         before = len(self.receiver.received)
         with mock.patch("platform.node", return_value="w"):
             said = self.perfsvc("watchdog", code=code).out
-        assert said == "1 host, none is overdue\n" if code == 0 else " is overdue: last seen in night " in said
+        first, *sent = said.splitlines()
+        if code:
+            assert re.match(r"finding \d: host a is overdue: last seen in night ", first)
+        else:
+            assert first == "1 host, none is overdue"
+        self.sent = [line.removeprefix("messages: ") for line in sent]
         return [received.json for received in self.receiver.received[before:]]
 
     def stage(self, night, name="expect"):
@@ -142,7 +149,9 @@ def test_auto_never_falls_back_to_the_cpu_where_a_gpu_was_measured(box):
         assert box.night(code=5) == []
         ended = box.perfsvc("run", "--device", "auto", "--suite", box.suite, code=5)
     host = socket.gethostname()
-    assert message["title"] == f"GPU-0 (H100) on host {host} is missing, 1 failed stage"
+    assert message["title"] == f"GPU-0 (H100) on host {host} is missing"
+    assert "\nnothing was measured, because no GPU is left\n" in message["message"]
+    assert "Failed stages" not in message["message"]
     state, what, cure, code = box.stage(2, "run")
     assert (state, code) == ("failed", 5)
     assert what == "there is no GPU to use, but earlier runs of this host measured on GPU-0 (H100)"
@@ -161,10 +170,10 @@ def test_a_gpu_that_the_settings_no_longer_name_is_told_once_and_can_be_forgotte
     assert "the settings name fake:gpu-0.json now, and named fake:gpu-0.json fake:gpu-1.json then" in message["message"]
     assert "missing: finding 1" in box.perfsvc("expect", code=0).out
     said = box.perfsvc("expect", "forget", "GPU-1", "--reason", "sold", code=0).out
-    assert said == "1 thing forgotten; resolved: finding 1\n"
+    assert said == f"no longer expected: GPU-1 (H100) on host {socket.gethostname()}\nfinding 1 is accepted\n"
     assert box.night(code=0) == []
-    (event,) = box.perfsvc.rows("select kind, text, done_by != '' from finding_events where kind = 'resolved'")
-    assert event == ("resolved", "sold", 1)
+    (event,) = box.perfsvc.rows("select kind, text, done_by != '' from finding_events where kind = 'accepted'")
+    assert event == ("accepted", "sold", 1)
     assert "GPU-1" not in box.perfsvc("expect", code=0).out
 
 
@@ -177,7 +186,8 @@ def test_a_variant_that_is_gone_is_one_finding_and_accepting_it_forgets_it(box, 
     assert message["title"] == "variant scale/gamma is missing"
     assert "1 case, last seen in night 1, " in message["message"]
     assert "; the suite no longer has it\n" in message["message"]
-    assert 'gone for good? perfsvc findings accept 1 --reason "…"' in message["message"]
+    assert "not gone? see what perfsvc list says; the next night that measures all of it " in message["message"]
+    assert 'gone on purpose? perfsvc expect forget --finding 1 --reason "…"' in message["message"]
     assert box.night(code=4) == []
     shown = box.perfsvc("findings", "show", "1", code=0).out
     assert "variant scale/gamma" in shown
@@ -253,7 +263,9 @@ def test_the_watchdog_reports_an_overdue_host_once_without_a_suite(box):
     assert message["message"].startswith(
         "perfsvc watchdog on w\n\nFinding 1 (new): missing, host a\nlast seen in night 1, "
     )
+    assert box.sent == ["sent to team"]
     assert box.watchdog(code=5) == []
+    assert box.sent == ["nothing new for team"]
     assert box.findings() == [("missing", "host a", "open")]
     shown = box.perfsvc("findings", "show", "1", code=0).out
     assert "raised" in shown
@@ -263,7 +275,7 @@ def test_the_watchdog_reports_an_overdue_host_once_without_a_suite(box):
         "here": "0 hosts, none is overdue",
         "exit_code": 0,
     }
-    assert box.findings()[0][2] == "resolved"
+    assert box.findings()[0][2] == "accepted"
 
 
 def test_a_watchdog_sends_again_what_did_not_arrive_and_a_night_reports_what_a_watchdog_could_not(box):
@@ -279,6 +291,7 @@ def test_a_watchdog_sends_again_what_did_not_arrive_and_a_night_reports_what_a_w
     with_targets = (box.perfsvc.folder / "perfsvc.toml").read_text()
     box.settings(["fake:gpu-0.json"], targets="")
     assert box.watchdog(code=5) == []
+    assert box.sent == ["no messages are sent: notify.targets is empty"]
     (box.perfsvc.folder / "perfsvc.toml").write_text(with_targets)
     assert box.night(code=5, host="b") == []
     box.age(days=1)
@@ -341,6 +354,54 @@ def test_gpus_lost_on_two_nights_are_two_messages_though_both_are_two_gpus(box):
         assert message["title"] == title
         assert names in message["message"]
         assert box.night(code=5) == []
+
+
+def test_a_message_names_the_gpu_that_is_back_and_the_gpu_that_is_still_missing(box):
+    host = socket.gethostname()
+    box.play(2)
+    box.settings([f"fake:gpu-{number}.json" for number in range(3)])
+    box.night(code=0)
+    box.lose(1)
+    box.lose(2)
+    assert box.night(code=5)[0]["title"] == f"2 GPUs on host {host} are missing"
+    box.find(1)
+    (message,) = box.night(code=5)
+    assert message["title"] == f"GPU-1 (H100) is back; still missing: GPU-2 (H100) on host {host}"
+    assert f"Finding 1 (a part is back): missing, GPU-2 (H100) on host {host}\n" in message["message"]
+    assert "\nlast seen in night 1, " in message["message"]
+    assert "gone on purpose? perfsvc expect forget --finding 1 " in message["message"]
+    assert box.night(code=5) == []
+    box.find(2)
+    (message,) = box.night(code=0)
+    assert message["title"] == f"GPU-2 (H100) on host {host} is back"
+
+
+def test_the_only_gpu_that_is_lost_is_told_once(box):
+    box.settings(["fake:gpu-0.json"])
+    box.night(code=0)
+    box.lose(0)
+    no_gpu = CheckRow("GPUs", ok=False, found="the driver lists no device", cure="see nvidia-smi")
+    with mock.patch("perfsvc.service.doctor.checkup", return_value=[no_gpu]):
+        (message,) = box.night(code=5)
+        assert box.night(code=5) == []
+    assert message["title"] == f"GPU-0 (H100) on host {socket.gethostname()} is missing"
+    assert message["message"].count("GPU-0") == 1
+    assert "nothing was measured, because no GPU is left" in message["message"]
+    assert "driver" not in message["message"]
+    assert box.stage(2, "doctor")[0] == "done"
+    assert box.stage(2, "run")[:2] == ("failed", box.stage(3, "run")[1])
+
+
+def test_forgetting_names_what_it_forgets(box):
+    box.night(code=0)
+    host = socket.gethostname()
+    assert box.perfsvc("expect", "forget", "GPU-0", "scale/*", code=0).out == (
+        f"no longer expected: GPU-0 (H100) on host {host}\n"
+        "no longer expected: 3 cases of scale (scale/alpha[n=100], scale/beta[n=100], scale/gamma[n=100]) "
+        f"on host {host}\n"
+    )
+    assert "nothing to forget is named" in box.perfsvc("expect", "forget", code=2).err
+    assert "finding 3 reports nothing" in box.perfsvc("expect", "forget", "--finding", "3", code=2).err
 
 
 def test_a_suite_of_one_benchmark_that_breaks_is_missing(box):

@@ -43,7 +43,7 @@ from perfsvc.report.pages.site import (
 )
 from perfsvc.report.pages.spark import spark
 
-FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED})
+FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED, EventKind.RETURNED})
 """Events of a finding that a user has to see."""
 
 OVER = frozenset({FindingState.ACCEPTED, FindingState.RESOLVED})

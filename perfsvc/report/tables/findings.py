@@ -41,7 +41,8 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
     series = [_series(finding, finding.moved)] if finding.moved else []
     explained = wording.explanations(finding)
     why = [Text(), Text("why", "bold"), *(Text(f"  {line}") for line in explained)] if len(explained) > 1 else []
-    return Group(_heading(finding), *series, *why, *history)
+    cures = [Text(), *(Text(f"  {line}") for line in wording.missing_cures(finding))]
+    return Group(_heading(finding), *series, *why, *(cures[1:] and cures), *history)
 
 
 def _heading(finding: Finding) -> RenderableType:

@@ -181,7 +181,9 @@ def expected_table(expected: Sequence[Expected], *, every: bool = False) -> Rend
         on = "" if kind == ExpectedKind.HOST else host
         table.add_row(Text(text), Text(on), str(last.night), moment(last.seen), Text(finding, "yellow"))
     is_missing = any(item.finding is not None for item in expected)
-    return Group(table, *([Text(), Text("gone for good? perfsvc expect forget NAME")] if is_missing else []))
+    return Group(
+        table, *([Text(), Text('gone on purpose? perfsvc expect forget NAME --reason "…"')] if is_missing else [])
+    )
 
 
 def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
@@ -234,3 +236,22 @@ def _stage_text(stage: StageRow, style: str) -> Text:
     done = stage.state is StageState.DONE
     text = Text(stage.message if done else ": ".join(filter(None, [stage.state, stage.message])), "" if done else style)
     return text.append(f"\ncure: {stage.cure}", "default") if stage.cure else text
+
+
+def expected_lines(expected: Sequence[Expected]) -> list[str]:
+    """Return a line for each host, GPU and benchmark; a benchmark's line names some of its cases."""
+    groups: dict[tuple[str, str, str], list[Expected]] = {}
+    for one in expected:
+        name = one.name.partition("/")[0] if one.kind is ExpectedKind.CASE else one.name
+        groups.setdefault((one.kind, one.host, name), []).append(one)
+    return [
+        _line(name, list(dict.fromkeys(one.text for one in members)), members[0])
+        for (*_, name), members in groups.items()
+    ]
+
+
+def _line(name: str, texts: Sequence[str], first: Expected) -> str:
+    if first.kind is ExpectedKind.HOST:
+        return first.text
+    what = texts[0] if len(texts) == 1 else f"{units.count(len(texts), 'case')} of {name} ({units.some(texts)})"
+    return f"{what} on host {first.host}"

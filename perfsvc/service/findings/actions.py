@@ -6,7 +6,8 @@ from collections.abc import Collection
 from datetime import datetime
 
 from perfsvc.errors import UsageError
-from perfsvc.model import Finding, FindingState, Series
+from perfsvc.model import Cause, Finding, FindingState, Series
+from perfsvc.service import expect
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
@@ -23,13 +24,17 @@ def set_state(
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
-    ``step`` is the last step to act on; later steps stay in the finding. None means all.
+    ``step`` is the last step to act on; later steps stay in the finding. None means all. To accept a finding about
+    something missing is to forget all that it reports (``perfsvc expect forget``).
 
     Raises:
         NotMeasuredError: there is no such finding.
         UsageError: nothing of it is selected, or the state is not allowed (``FindingStore.set_state``).
     """
     series = _selected(store, number, selection)
+    if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):
+        expect.forget(store, (), by=user_name(), reason=reason, finding=number)
+        return store.findings.get(number)
     return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series, step=step)
 
 
@@ -50,6 +55,12 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}"
+
+
+def _is_missing(store: Store, number: int) -> bool:
+    """Return whether a finding that is not over is about something missing."""
+    finding = store.findings.get(number)
+    return finding.cause is Cause.MISSING and finding.state not in {FindingState.ACCEPTED, FindingState.RESOLVED}
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:

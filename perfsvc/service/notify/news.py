@@ -42,7 +42,7 @@ LOOK_BACK = 30
 
 @dataclass(frozen=True, slots=True)
 class ExtendedFinding:
-    """A standing finding that got more cases or further steps.
+    """A standing finding that got more cases or further steps, or of which a part is back.
 
     Attributes:
         text: that of the event about more cases; empty without more cases.
@@ -68,6 +68,7 @@ class News:
         reopened: resolved findings that show again.
         stepped: standing findings with series that moved again.
         extended: standing findings with more cases.
+        returned: findings about something missing of which a part is back.
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified.
@@ -83,6 +84,7 @@ class News:
     reopened: tuple[Finding, ...] = ()
     stepped: tuple[ExtendedFinding, ...] = ()
     extended: tuple[ExtendedFinding, ...] = ()
+    returned: tuple[ExtendedFinding, ...] = ()
     resolved: tuple[Finding, ...] = ()
     broken: tuple[Judgement, ...] = ()
     stages: tuple[StageRow, ...] = ()
@@ -94,8 +96,8 @@ class News:
 
     def __bool__(self) -> bool:
         """Whether there is anything to report."""
-        findings = (self.raised, self.reopened, self.stepped, self.extended, self.resolved, self.reminders)
-        return any((*findings, self.broken, self.stages))
+        findings = (self.raised, self.reopened, self.stepped, self.extended, self.returned, self.resolved)
+        return any((*findings, self.reminders, self.broken, self.stages))
 
 
 def news_of(store: Store, number: int, about: Collection[str]) -> News:
@@ -151,7 +153,14 @@ def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent]
             ),
         )
     if "resolved" in about:
-        news = replace(news, resolved=tuple(changed[EventKind.RESOLVED]))
+        news = replace(
+            news,
+            returned=tuple(
+                ExtendedFinding(finding, texts[finding.id][EventKind.RETURNED])
+                for finding in changed[EventKind.RETURNED]
+            ),
+            resolved=tuple(changed[EventKind.RESOLVED]),
+        )
     return news
 
 
@@ -253,7 +262,7 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
         return None
     if finding.state is FindingState.RESOLVED:
         return EventKind.RESOLVED if EventKind.RESOLVED in events else None
-    kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.STEP, EventKind.JOINED)
+    kinds = (EventKind.RAISED, EventKind.REOPENED, EventKind.STEP, EventKind.JOINED, EventKind.RETURNED)
     kind = next((kind for kind in kinds if kind in events), None)
     if kind in {EventKind.STEP, EventKind.JOINED} and _is_known_of_another_device(finding, runs):
         return None

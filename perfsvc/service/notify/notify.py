@@ -101,7 +101,7 @@ def notify_of_hosts(
         store.messages.put_of_watchdog(news.event, texts)
     deliveries = [delivery for delivery in store.messages.undelivered_of_watchdog() if delivery.target in targets]
     if not deliveries:
-        return "nothing new"
+        return f"nothing new for {', '.join(targets)}"
     addresses = _addresses(targets, environment)
     return _deliver(deliveries, _Sender(store, notifier(), targets, addresses, report), sleep)
 

@@ -57,6 +57,7 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         stepped=tuple(stepped for stepped in news.stepped if takes(replace(stepped.finding, moved=stepped.steps))),
         extended=tuple(extended for extended in news.extended if takes(extended.finding)),
         reminders=tuple(reminder for reminder in news.reminders if takes(reminder.finding)),
+        returned=tuple(returned for returned in news.returned if takes(returned.finding, "resolved")),
         resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),
         broken=tuple(judgement for judgement in news.broken if takes_failure(judgement.series.case)),
         stages=news.stages if takes_stages or nobody_takes_stages else (),

@@ -13,7 +13,7 @@ WEEK = timedelta(days=7)
 EARLY = timedelta(hours=12)
 """A period is over this much earlier, because nights do not notify people at the same time each day."""
 
-NEWS = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED})
+NEWS = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED, EventKind.RETURNED})
 """The events that a message reports while a finding is open, if no person caused them."""
 
 BY_PEOPLE = frozenset({EventKind.ACKNOWLEDGED, EventKind.ASSIGNED, EventKind.COMMENTED, EventKind.SPLIT})

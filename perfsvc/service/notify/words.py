@@ -19,11 +19,13 @@ from perfsvc.report.wording import (
     counts,
     direction_word,
     finding_title,
+    missing_cures,
     moved_sentence,
     series_name,
     since_first_step,
     some,
 )
+from perfsvc.service.expect import NO_GPU
 from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder
@@ -53,7 +55,7 @@ def title(news: News) -> str:
     groups = [
         ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
         ([_moved(finding) for finding in findings], "new finding", "new findings"),
-        ([f"stage {stage.name} failed" for stage in news.stages], "failed stage", "failed stages"),
+        ([f"stage {stage.name} failed" for stage in _own_failures(news)], "failed stage", "failed stages"),
         (
             [_moved_again(stepped) for stepped in news.stepped],
             "finding that moved again",
@@ -63,6 +65,11 @@ def title(news: News) -> str:
             [_joined(extended) for extended in news.extended],
             "finding with more cases",
             "findings with more cases",
+        ),
+        (
+            [returned.text for returned in news.returned],
+            "finding of which a part is back",
+            "findings of which a part is back",
         ),
         (
             [f"{finding_title(finding)} {_is(finding)} back" for finding in news.resolved],
@@ -104,7 +111,7 @@ def body(
         _one_line(f"finding {finding.id}, {finding_title(finding)}: {finding.reason}") for finding in news.resolved
     ]
     parts = [
-        "\n".join([_night(night), *_uncommitted(night), *_counted(news)]) if night else begin,
+        "\n".join(_head(news, night)) if night else begin,
         *_paragraphs(news.raised, "new", site, background),
         *_paragraphs(news.reopened, "shows again", site, background),
         *(_step_paragraph(stepped, site, background) for stepped in news.stepped[:IN_FULL]),
@@ -112,8 +119,12 @@ def body(
             _paragraph(extended.finding, "more cases", [f"- {extended.text}"], site)
             for extended in news.extended[:IN_FULL]
         ),
+        *(
+            _paragraph(returned.finding, "a part is back", [returned.text, returned.finding.evidence], site)
+            for returned in news.returned[:IN_FULL]
+        ),
         *_list("Failed cases", failures, f"perfsvc report {night.run}" if night else ""),
-        *_list("Failed stages of the night", [_stage(stage) for stage in news.stages], ""),
+        *_list("Failed stages of the night", [_stage(stage) for stage in _own_failures(news)], ""),
         *_list("Resolved", resolved, "perfsvc findings --all"),
         *_list(
             "Still open, and no person has done anything with it",
@@ -182,6 +193,21 @@ def _is_known(judgement: Judgement, news: News) -> bool:
     return judgement.series in news.known and judgement.verdict in CHANGED
 
 
+def _head(news: News, night: NightRow) -> Iterator[str]:
+    """Yield the night, the counts of its verdicts, and whether it measured nothing because its GPUs are missing."""
+    yield _night(night)
+    yield from _uncommitted(night)
+    yield from _counted(news)
+    if len(_own_failures(news)) < len(news.stages):
+        yield "nothing was measured, because no GPU is left"
+
+
+def _own_failures(news: News) -> list[StageRow]:
+    """Return the failed stages, without those that failed only because of GPUs that the message reports as missing."""
+    is_reported = any(not finding.moved for finding in (*news.raised, *news.reopened))
+    return [stage for stage in news.stages if not (is_reported and stage.message.startswith(NO_GPU))]
+
+
 def _all_of_it(site: str) -> Iterator[str]:
     if site:
         yield f"All of it: {site}/"
@@ -233,8 +259,7 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
     cause = f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
     texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
     link = [f"{site}/{finding_page(finding.id)}"] if site else []
-    gone = [] if finding.moved else [f'gone for good? perfsvc findings accept {finding.id} --reason "…"']
-    return "\n".join([*texts, f"perfsvc findings show {finding.id}", *gone, *link])
+    return "\n".join([*texts, f"perfsvc findings show {finding.id}", *missing_cures(finding), *link])
 
 
 def _background(finding: Finding, behind: Background) -> Iterator[str]:

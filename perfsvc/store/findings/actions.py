@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.errors import UsageError
-from perfsvc.model import EventKind, Finding, FindingState, Series
+from perfsvc.model import Cause, EventKind, Finding, FindingState, Series
 from perfsvc.store.findings.read import ACTIVE, KEY, active, get, load_events, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
@@ -94,8 +94,15 @@ def _record(connection: Connection, finding: int, kind: EventKind, text: str, ac
 def _prepare_reopening(connection: Connection, finding: Finding) -> None:
     """Mark the recovered series of a resolved finding as not recovered.
 
-    Raises ``UsageError`` if another active finding holds one of the finding's series by now.
+    Raises ``UsageError`` if another active finding holds one of the finding's series by now, or if the finding is about
+    something that is present again or expected no longer.
     """
+    is_reported = exists().where(Expectations.finding_id == finding.id)
+    if finding.cause is Cause.MISSING and not connection.scalar(select(is_reported)):
+        what = f"nothing that finding {finding.id} reports is missing or expected any more"
+        raise UsageError(
+            what, cure="a night that misses it again raises a new finding; what is expected: perfsvc expect"
+        )
     held = {(moved.series, moved.direction, moved.step) for moved in finding.moved}
     for other in active(connection):
         shared = [moved.series.case.id for moved in other.moved if (moved.series, moved.direction, moved.step) in held]

@@ -25,6 +25,7 @@ from perfsvc.model import (
 )
 from perfsvc.model.findings import ChangeKind
 from perfsvc.service import expect
+from perfsvc.service.findings import actions
 from tests.unit.store.conftest import GPU
 
 AT = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -60,13 +61,13 @@ class Host:
         self.store.runs.put_over_budget(run, [(GPU.uuid, case, CacheState.COLD) for case in over_budget])
         self.store.runs.end(run, RunState.FINISHED)
         self.store.nights.end(night, RunState.FINISHED, 0)
-        return self.check(night, specs, every_s)
+        return self.check(night, specs, every_s, provenance.scope)
 
-    def check(self, night, specs=("cuda",), every_s=0.0):
+    def check(self, night, specs=("cuda",), every_s=0.0, scope="kernels"):
         row = self.store.nights.get(night)
         folder = Path("/no/such/suite")
         return expect.check_night(
-            self.store, row, scope="kernels", specs=specs, suite_folder=folder, every_s=every_s, now=self.now
+            self.store, row, scope=scope, specs=specs, suite_folder=folder, every_s=every_s, now=self.now
         )
 
     def subjects(self):
@@ -119,9 +120,11 @@ def test_a_night_measures_on_the_named_gpus_that_are_left(host, story):
         expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
 
 
-def test_gpus_that_are_lost_together_are_one_finding_until_some_are_back(host, story):
-    third = replace(GPU, uuid="GPU-3", spec="cuda:GPU-3")
-    host.gpus = [GPU, OTHER, third]
+THIRD = replace(GPU, uuid="GPU-3", spec="cuda:GPU-3")
+
+
+def test_gpus_that_are_lost_together_are_one_finding_until_all_are_back(host, story):
+    host.gpus = [GPU, OTHER, THIRD]
     host.night(story.tiled)
     host.gpus = [GPU]
     (finding,) = host.night(story.tiled).missing
@@ -130,15 +133,71 @@ def test_gpus_that_are_lost_together_are_one_finding_until_some_are_back(host, s
     assert host.night(story.tiled).missing == (finding,)
     host.gpus = [GPU, OTHER]
     (left,) = host.night(story.tiled).missing
-    assert left.root_cause == "GPU-3 (NVIDIA H100) on host a"
-    host.gpus = [GPU, OTHER, third]
+    assert (left.id, left.root_cause) == (finding.id, "GPU-3 (NVIDIA H100) on host a")
+    assert left.evidence.startswith("last seen in night 1, ")
+    assert host.night(story.tiled).missing == (left,)
+    host.gpus = [GPU, OTHER, THIRD]
     assert host.night(story.tiled).missing == ()
-    assert [event.kind for event in host.store.findings.events()] == [
-        EventKind.RAISED,
-        EventKind.RAISED,
-        EventKind.RESOLVED,
-        EventKind.RESOLVED,
+    assert [(event.kind, event.night) for event in host.store.findings.events()] == [
+        (EventKind.RAISED, 2),
+        (EventKind.RETURNED, 4),
+        (EventKind.RESOLVED, 6),
     ]
+    back = host.store.findings.events(night=4)[0].text
+    assert back == "GPU-2 (NVIDIA H100) is back; still missing: GPU-3 (NVIDIA H100) on host a"
+
+
+def test_a_benchmark_of_which_a_part_is_back_stays_one_finding_about_the_rest(host, story):
+    cases = [Case("dot", "tree", (("n", n),)) for n in (64, 128, 256)]
+    host.night(story.tiled, *cases)
+    host.night(story.tiled)
+    (left,) = host.night(story.tiled, cases[0]).missing
+    assert (left.id, left.root_cause) == (1, "point n=128 of dot, point n=256 of dot")
+    assert left.evidence.startswith("2 cases, last seen in night 1, ")
+    assert [event.text for event in host.store.findings.events(night=3)] == [
+        "dot/tree[n=64] is back; still missing: point n=128 of dot, point n=256 of dot"
+    ]
+    assert host.night(story.tiled, *cases).exit_code == 0
+    assert host.subjects() == [("point n=128 of dot, point n=256 of dot", FindingState.RESOLVED)]
+
+
+def test_each_lost_gpu_has_its_own_last_night(host, story):
+    host.gpus = [GPU, OTHER, THIRD]
+    for other in (2, 3, 2):
+        host.night(story.tiled, specs=("cuda:GPU-1", f"cuda:GPU-{other}"))
+    host.gpus = [GPU]
+    (finding,) = host.night(story.tiled).missing
+    assert finding.root_cause == "2 GPUs on host a"
+    assert "GPU-2 (NVIDIA H100) last seen in night 3, " in finding.evidence
+    assert "GPU-3 (NVIDIA H100) last seen in night 2, " in finding.evidence
+
+
+def test_a_gpu_that_goes_missing_with_a_new_selection_is_missed(host, story):
+    host.night(story.tiled, DOT)
+    host.gpus = [GPU]
+    missed = host.night(DOT, scope="kernels --select=dot")
+    assert [finding.root_cause for finding in missed.missing] == ["GPU-2 (NVIDIA H100) on host a"]
+    assert missed.exit_code == 5
+    assert host.night(DOT, scope="kernels --select=dot").exit_code == 5
+    host.gpus = [GPU, OTHER]
+    assert host.night(story.tiled, DOT).exit_code == 0
+    assert host.night(DOT, scope="kernels --select=dot").exit_code == 0
+    assert [event.kind for event in host.store.findings.events()] == [EventKind.RAISED, EventKind.RESOLVED]
+
+
+def test_a_gpu_that_another_host_has_by_now_is_missing_with_the_name_of_that_host(host, story):
+    host.night(story.tiled)
+    host.gpus = [OTHER]
+    host.night(story.tiled, host="b")
+    host.gpus = [GPU]
+    (finding,) = host.night(story.tiled).missing
+    assert finding.root_cause == "GPU-2 (NVIDIA H100) on host a"
+    host.now += timedelta(days=1)
+    host.gpus = [OTHER]
+    host.night(story.tiled, host="b")
+    host.gpus = [GPU]
+    (finding,) = host.night(story.tiled).missing
+    assert finding.evidence.endswith("; host b has GPU-2 (NVIDIA H100), in night 4")
 
 
 def test_a_gpu_that_was_never_here_is_no_lost_gpu(host, monkeypatch):
@@ -207,6 +266,57 @@ def test_a_run_with_uncommitted_changes_and_another_scope_expect_nothing_of_case
     assert host.night(story.tiled, dirty=True).exit_code == 0
     assert host.night(story.tiled, scope="kernels --select=transpose").exit_code == 0
     assert host.night(story.tiled).exit_code == 4
+
+
+def test_a_new_selection_names_what_it_no_longer_looks_for_and_misses_what_it_selects(host, story):
+    other = replace(DOT, variant="warp")
+    host.night(story.tiled, DOT, other)
+    missed = host.night(DOT, scope="kernels --select=dot")
+    assert [finding.root_cause for finding in missed.missing] == ["variant dot/warp"]
+    assert missed.text == (
+        "missing: variant dot/warp; 1 case of night 1 is no longer looked for, because the night measures "
+        "kernels --select=dot now, and measured kernels then"
+    )
+    assert missed.exit_code == 4
+    again = host.night(DOT, scope="kernels --select=dot")
+    assert (again.text, again.exit_code) == ("missing: variant dot/warp", 4)
+    assert host.night(DOT, other, scope="kernels --select=dot").exit_code == 0
+    assert host.subjects() == [("variant dot/warp", FindingState.RESOLVED)]
+
+
+def test_another_suite_names_what_it_no_longer_looks_for(host, story):
+    host.night(story.tiled, DOT)
+    assert host.night(story.tiled, scope="library").text == (
+        "2 GPUs, 1 case, 1 host; 2 cases of night 1 are no longer looked for, because the night measures library now, "
+        "and measured kernels then"
+    )
+    assert host.night(story.tiled, scope="library").text == "2 GPUs, 1 case, 1 host"
+
+
+def test_what_is_missing_under_one_selection_is_back_under_another(host, story):
+    host.night(story.tiled, DOT)
+    assert host.night(story.tiled).exit_code == 4
+    host.night(DOT, scope="kernels --select=dot")
+    assert host.subjects() == [("benchmark dot", FindingState.RESOLVED)]
+
+
+def test_two_suites_that_miss_a_benchmark_of_one_name_have_two_findings(host, story):
+    for scope in ("kernels", "library"):
+        host.night(story.tiled, DOT, scope=scope)
+    for scope in ("kernels", "library"):
+        (finding,) = host.night(story.tiled, scope=scope).missing
+        assert finding.root_cause == "benchmark dot"
+        assert finding.evidence.startswith(f"1 case of suite {scope}, last seen in night ")
+    assert len(host.subjects()) == 2
+
+
+def test_a_further_variant_that_goes_missing_is_news_though_the_rest_of_the_benchmark_is_missing_already(host, story):
+    other = replace(DOT, variant="warp")
+    host.night(story.tiled, DOT)
+    host.night(story.tiled)
+    host.night(story.tiled, other)
+    assert len(host.night(story.tiled).missing) == 2
+    assert len(host.store.findings.events(night=4)) == 1
 
 
 def test_what_only_an_excluded_run_had_is_not_missed_but_what_runs_before_it_had_is(host, story):
@@ -278,9 +388,9 @@ def test_what_a_person_accepted_or_forgot_is_expected_no_more_until_it_returns(h
     host.gpus = [GPU]
     host.night(story.tiled)
     host.store.findings.set_state(1, FindingState.ACCEPTED, by="ann", reason="sold")
-    forgotten, resolved = expect.forget(host.store, ["dot/*"], by="ann", reason="merged")
+    forgotten, accepted = expect.forget(host.store, ["dot/*"], by="ann", reason="merged")
     assert [row.name for row in forgotten] == ["dot/tree[n=64]"]
-    assert resolved == [2]
+    assert accepted == [2]
     assert host.night(story.tiled).exit_code == 0
     host.gpus = [GPU, OTHER]
     assert host.night(story.tiled, DOT).exit_code == 0
@@ -288,7 +398,7 @@ def test_what_a_person_accepted_or_forgot_is_expected_no_more_until_it_returns(h
     assert host.night(story.tiled).exit_code == 5
     assert [state for _, state in host.subjects()] == [
         FindingState.ACCEPTED,
-        FindingState.RESOLVED,
+        FindingState.ACCEPTED,
         FindingState.OPEN,
         FindingState.OPEN,
     ]
@@ -302,6 +412,50 @@ def test_forgetting_a_host_forgets_all_that_is_on_it_and_a_wrong_name_is_refused
     forgotten, _ = expect.forget(host.store, ["b"], by="ann", reason="")
     assert {row.kind for row in forgotten} == set(ExpectedKind)
     assert {row.host for row in host.store.expectations.of_host(None)} == {"a"}
+
+
+def test_accepting_a_finding_about_something_missing_forgets_all_of_it(host, story):
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    host.night(story.tiled)
+    finding = actions.set_state(host.store, 1, FindingState.ACCEPTED, reason="sold")
+    assert (finding.state, finding.reason) == (FindingState.ACCEPTED, "sold")
+    assert "GPU-2" not in {row.name for row in host.store.expectations.of_host("a")}
+    with pytest.raises(UsageError, match="finding 1 is accepted already: sold"):
+        actions.set_state(host.store, 1, FindingState.ACCEPTED, reason="sold")
+    with pytest.raises(UsageError, match="nothing that finding 1 reports is missing or expected any more"):
+        actions.set_state(host.store, 1, FindingState.OPEN)
+    with pytest.raises(UsageError, match="finding 1 reports nothing that is expected and missing"):
+        expect.forget(host.store, (), by="ann", reason="", finding=1)
+
+
+def test_accepting_that_a_host_is_gone_forgets_all_that_is_on_it(host, story):
+    host.night(story.tiled, host="b")
+    host.now += timedelta(days=3)
+    host.night(story.tiled, every_s=86400.0)
+    assert host.subjects() == [("host b", FindingState.OPEN)]
+    actions.set_state(host.store, 1, FindingState.ACCEPTED, reason="sold")
+    assert {row.host for row in host.store.expectations.of_host(None)} == {"a"}
+
+
+def test_forgetting_a_part_of_a_finding_leaves_it_open_about_the_rest(host, story):
+    host.gpus = [GPU, OTHER, THIRD]
+    host.night(story.tiled)
+    host.gpus = [GPU]
+    host.night(story.tiled)
+    assert expect.forget(host.store, ["GPU-2"], by="ann", reason="sold")[1] == []
+    assert host.subjects() == [("GPU-3 (NVIDIA H100) on host a", FindingState.OPEN)]
+    assert [finding.root_cause for finding in host.night(story.tiled).missing] == ["GPU-3 (NVIDIA H100) on host a"]
+    assert expect.forget(host.store, ["GPU-3"], by="ann", reason="sold")[1] == [1]
+
+
+def test_the_beginning_of_a_uuid_names_one_gpu_and_a_whole_uuid_only_itself(host, story):
+    host.gpus = [GPU, replace(GPU, uuid="GPU-10", spec="cuda:GPU-10")]
+    host.night(story.tiled)
+    with pytest.raises(UsageError, match="2 GPUs begin with 'gpu': GPU-1, GPU-10"):
+        expect.forget(host.store, ["gpu"], by="ann", reason="")
+    forgotten, _ = expect.forget(host.store, ["GPU-1"], by="ann", reason="")
+    assert {row.name for row in forgotten} == {"GPU-1"}
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------
