@@ -1,8 +1,12 @@
-"""Every file and command of docs/tutorial.md, in order, with the exit codes and the output that the page shows."""
+"""Every file and command of two pages, in order, with the exit codes and the output that they show.
+
+The pages are docs/tutorial.md and docs/how-to/send-messages.md, whose commands continue in the folder of the tutorial.
+"""
 
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,24 +15,27 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+MESSAGES = (ROOT / "docs" / "how-to" / "send-messages.md").read_text(encoding="utf-8")
+PORT = "8765"
+"""The port of the web server that docs/how-to/send-messages.md starts."""
 ELSEWHERE = "..."
 """A line of the page that stands for lines which differ from machine to machine."""
 
 
-def files() -> list[tuple[str, str]]:
+def files(page: str = PAGE) -> list[tuple[str, str]]:
     """The files that the reader writes: path and content."""
-    return re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+    return re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL)
 
 
-def sessions() -> list[str]:
+def sessions(page: str = PAGE) -> list[str]:
     """The console blocks of the page: commands behind ``$``, each followed by its output."""
-    return re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[tuple[str, int, list[str]]]:
+def commands(page: str = PAGE) -> list[tuple[str, int, list[str]]]:
     """Each command of the page with its exit code and the lines of output that the page shows."""
     steps = []
-    for session in sessions():
+    for session in sessions(page):
         for part in re.split(r"^\$ ", session, flags=re.MULTILINE)[1:]:
             line, *output = part.splitlines()
             command, _, code = line.partition("  # exit code ")
@@ -37,26 +44,24 @@ def commands() -> list[tuple[str, int, list[str]]]:
 
 
 def like(line: str) -> re.Pattern[str]:
-    """A pattern for a line of output: numbers, units and the width of columns may differ."""
-    words = [re.escape(word) for word in re.sub(r"\d[\d.,]*", "0", line).split()]
+    """A pattern for a line of output: numbers, commits, units and the width of columns may differ."""
+    without_commits = re.sub(r"\b[0-9a-f]{9}\b", "COMMIT", line)
+    words = [re.escape(word) for word in re.sub(r"\d[\d.,]*", "0", without_commits).split()]
     text = r"\s+".join(re.sub(r"0", r"[\\d.,]+", word) for word in words)
+    text = text.replace("COMMIT", "[0-9a-f]{9}")
     return re.compile(r"\s*" + re.sub(r"\b(ns|µs|ms)\b", "[nµm]?s", text))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """The reader's folder with the files of the page."""
-    for name, content in files():
-        path = tmp_path / name
+def write(folder: Path, page: str) -> None:
+    """Write the files of a page as the reader does."""
+    for name, content in files(page):
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-    return tmp_path
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("xz") is None, reason="the tutorial unpacks reports with xz, which is not installed")
-def test_every_command_of_the_tutorial_does_what_the_page_shows(folder):
-    pytest.importorskip("ncu_report", reason="the tutorial explains reports with ncu-report")
+def do(folder: Path, page: str) -> None:
+    """Type the commands of a page in a folder, and compare what they do with what the page shows."""
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PERFSVC_CLONE": str(ROOT),
@@ -68,7 +73,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(folder):
         "GIT_CONFIG_KEY_1": "user.email",
         "GIT_CONFIG_VALUE_1": "ann@example.com",
     }
-    for command, code, shown in commands():
+    for command, code, shown in commands(page):
         ended = subprocess.run(
             ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
@@ -78,6 +83,31 @@ def test_every_command_of_the_tutorial_does_what_the_page_shows(folder):
             assert any(like(line).match(text) for text in printed), (
                 f"{command} does not print {line!r}:\n{ended.stdout}"
             )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("xz") is None, reason="the tutorial unpacks reports with xz, which is not installed")
+def test_every_command_of_the_tutorial_does_what_the_page_shows(tmp_path):
+    pytest.importorskip("ncu_report", reason="the tutorial explains reports with ncu-report")
+    write(tmp_path, PAGE)
+    do(tmp_path, PAGE)
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_about_messages_does_what_the_page_shows(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        page = MESSAGES.replace(PORT, str(free.getsockname()[1]))
+    write(tmp_path, PAGE)
+    write(tmp_path, page)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    do(tmp_path, page)
+
+
+def test_the_page_about_messages_shows_commands_and_files():
+    assert [name for name, _ in files(MESSAGES)] == ["webhook.py", "perfsvc.toml"]
+    typed = [command for command, _, _ in commands(MESSAGES)]
+    assert sum(command.endswith("perfsvc nightly") for command in typed) == 3
+    assert sum(command.startswith("cat message") for command in typed) == 2
 
 
 def test_the_page_shows_commands_and_files():
