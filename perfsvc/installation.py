@@ -100,5 +100,5 @@ def version(package: str) -> str:
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of the packages that are installed."""
-    found = {package: version(package) for package in packages}
-    return {package: installed for package, installed in found.items() if installed}
+    every_version = {package: version(package) for package in packages}
+    return {package: installed for package, installed in every_version.items() if installed}

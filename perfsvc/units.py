@@ -131,6 +131,14 @@ def some(names: Sequence[str]) -> str:
 
 
 def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> str:
+    """Return a value with this many significant digits and an SI prefix: ``12.34 µs``.
+
+    Args:
+        value: the value in the unit.
+        digits: the significant digits.
+        prefixes: the allowed prefixes, by power of ten.
+        unit: the unit without a prefix.
+    """
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
     if not power or not float(mantissa):  # nan, inf and zero have no prefix
         return f"{float(value):g} {unit}"

@@ -76,6 +76,7 @@ def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _class_of(opcode: str) -> str:
+    """Return the class of an opcode with its modifiers; ``other`` for an unknown opcode."""
     if opcode.startswith(_MOVE):
         return "move"
     bare = opcode.partition(".")[0]

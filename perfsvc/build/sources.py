@@ -69,6 +69,7 @@ def read_options(words: Sequence[str]) -> CompileOptions:
 
 @lru_cache  # called several times for each unit, and most units have equal options
 def _read_options(words: tuple[str, ...]) -> CompileOptions:
+    """Return what ``read_options`` returns, from the cache if possible."""
     options = tuple(_sorted_options(words))
 
     def values(kind: str) -> tuple[str, ...]:

@@ -146,6 +146,7 @@ def _written(check: "StaticCheck", output_format: Format) -> str | None:
 
 
 def _show_table(check: "StaticCheck", chosen: CheckOptions) -> None:
+    """Print the table of a check, and a note if no disassembler counted its instructions."""
     from perfsvc.installation import install_command
     from perfsvc.report.tables.check import check_table
 

@@ -123,8 +123,8 @@ class ScriptedCase:
         if not (self.within or self.between):
             return exact
         noise = random.Random(f"{seed}/{replica}")  # noqa: S311 - noise that can be repeated, no secret
-        pace = math.exp(noise.gauss() * self.between)
-        return (seconds * pace * math.exp(noise.gauss() * self.within) for seconds in exact)
+        replica_factor = math.exp(noise.gauss() * self.between)
+        return (seconds * replica_factor * math.exp(noise.gauss() * self.within) for seconds in exact)
 
     def readings(self) -> Iterator[Conditions]:
         """Yield the conditions of the GPU, reading after reading."""
@@ -172,7 +172,7 @@ def describe(path: Path) -> DeviceInfo:
 
 
 def _described(path: Path, script: DeviceScript) -> DeviceInfo:
-    """Return the device of a script that has been read; raises ``NoDeviceError`` if the device is lost."""
+    """Return the description of a script's device; raises ``NoDeviceError`` if the device is lost."""
     if _marker(path).exists():
         raise NoDeviceError(f"the fake device {script.uuid} is lost", cure=f"delete {_marker(path)} to bring it back")
     return DeviceInfo(
@@ -312,6 +312,7 @@ class FakeDevice(HostDevice):
         launches = self._launches - before
         empty = before and not launches  # samples without launches measure the timer overhead
         samples_s = (self._entry.timer_overhead_s,) * count if empty else tuple(islice(self._times, count))
+        # None with the host's clock: then nothing is queued ahead.
         ahead = self._keeps_ahead(count * (launches + _EVENTS_PER_SAMPLE)) if clock == "device" else None
         busy_s = sum(samples_s)
         self._clock += busy_s + (BLOCKING_LIMIT_S if blocked and ahead is False else 0.0)

@@ -81,6 +81,7 @@ def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
 
 
 def _open_cuda(uuid: str, helper_kernels: bytes) -> Device:
+    """Open a GPU; raise ``NoDeviceError`` if PyCUDA cannot be imported or the GPU cannot be opened."""
     try:
         from perfsvc.device.cuda.device import CudaDevice
     except ImportError as error:
@@ -200,7 +201,10 @@ def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "li
 
 
 def _names(entry: str, gpu: "InstalledGpu") -> bool:
-    """Return whether an entry is the GPU's number or begins its UUID; a GPU's entry also names its instances."""
+    """Return whether an entry of ``CUDA_VISIBLE_DEVICES`` names a GPU or instance, by number or by start of UUID.
+
+    The number or UUID of a GPU also names all of its instances.
+    """
     if entry.isdecimal():
         return int(entry) == gpu.ordinal
     return bool(entry) and any(uuid.lower().startswith(entry.lower()) for uuid in (gpu.uuid, gpu.gpu_uuid))

@@ -171,7 +171,12 @@ class _Nvml:
         return {name: getattr(self._library, name) for name in names if hasattr(self._library, name)}
 
     def ask(self, topic: str, question: Callable[[Any], T]) -> T | None:
-        """Return NVML's answer to a question; None if NVML has no answer. Each topic stands for one question."""
+        """Return NVML's answer to a question; None if NVML has no answer.
+
+        Args:
+            topic: the name of the question; after a permanent refusal, the question is not asked again.
+            question: calls NVML and returns the answer.
+        """
         if self.refuses(topic):
             return None
         try:
@@ -244,6 +249,7 @@ class OtherProcesses:
         worked = self._worked()
         if worked is None:
             return tuple(sorted((self._listed() or frozenset()) - self._own))
+        # Ids that are not listed are remembered, so that the processes are listed again only for a new id.
         if unknown := worked - self._own - self._seen - self._unlisted:
             self._seen |= self._listed() or frozenset()
             self._unlisted |= unknown - self._seen

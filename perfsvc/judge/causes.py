@@ -225,10 +225,11 @@ def midpoint(ratio: float) -> float:
 
 
 def is_beyond(low: float | None, high: float | None, limit: float) -> bool | None:
-    """Return whether a level lies beyond a limit, by the interval of its ratio to the good level.
+    """Return True if the whole interval of a ratio lies beyond a limit, False if it lies before the limit.
 
-    Return None if the interval contains the limit, or if there is no interval. So a level is put on the wrong side only
-    if the interval misses the true ratio, with a probability of at most ``alpha`` over all looks together.
+    Return None if the interval contains the limit, or if there is no interval. So the answer is wrong only if the
+    interval misses the true ratio, with a probability of at most ``alpha`` over all looks together. The ratio is that
+    of a level to the good level in a bisection.
 
     Args:
         low: the low end of the interval.

@@ -76,12 +76,12 @@ def compare(
     the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression
     into an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
 
-    A single wild replica decides nothing: among others it widens the interval by more than it moves the ratio, and with
-    one replica on a side, nothing is ever called changed.
+    A single wild replica decides nothing. Among other replicas it widens the interval by more than it moves the ratio.
+    Alone on its side, it makes the verdict inconclusive.
 
     Args:
-        baseline: for each replica its times in seconds, shape (n,).
-        candidate: likewise; the number of replicas and samples may differ.
+        baseline: the times of each replica in seconds, shape (n,).
+        candidate: the same for the candidate; the number of replicas and samples may differ.
         threshold: the smallest relative change that matters.
         alpha: the probability of an interval that misses the true ratio.
 
@@ -120,11 +120,11 @@ def compare_at_look(
     looks: int,
     threshold: float = 0.01,
 ) -> Comparison:
-    """Compare two levels while replicas still come in; all looks together spend one ``ALPHA``.
+    """Compare two levels in one of several looks, while replicas are still added; all looks share one ``ALPHA``.
 
     Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
-    misses the true ratio is at most ``ALPHA``, whatever the rule for stopping, and however many replicas come before
-    each look, as long as this number does not depend on their times.
+    misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
+    be any, but must not depend on their times.
 
     Spending less of ``ALPHA`` on the early looks would find as many changes in the end, but later: for +2 % of work on
     an H200 the first look, with three replicas a side, shows most. The looks share replicas, which is not exploited: it
@@ -273,6 +273,7 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
 
 
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
+    """Return the verdict on a ratio with the ends of its interval, as ``compare`` defines it."""
     limit = (1 + threshold) * (1 + RESOLUTION)
     if ratio > limit and low > 1 + RESOLUTION:
         return Verdict.REGRESSION
@@ -284,6 +285,7 @@ def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict
 
 
 def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
+    """Return the reason of a verdict in words; ``smallest`` is the smallest change that would have shown."""
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"

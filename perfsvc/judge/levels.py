@@ -85,13 +85,13 @@ def center_of(values: Floats) -> float:
 
 
 def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the level of each of many runs, and the low and high ends of its interval, each of shape (runs,).
+    """Return three arrays of shape (runs,): the level of each run, and the low and the high end of its interval.
 
     A level is the geometric mean of the replicas' values, with Student's interval of the mean of their logarithms. A
     run with a value of zero or below has no geometric mean: its level is the arithmetic mean with Student's interval.
 
     Args:
-        values: one value a run and replica, shape (runs, replicas); NaN if the run has fewer replicas. A run with one
+        values: the value of each replica, shape (runs, replicas); NaN if the run has fewer replicas. A run with one
             replica has an interval of NaN; a run without replicas also has a level of NaN.
 
     Source:
@@ -170,11 +170,11 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     ``within`` is the noise of the samples around the median of their own replica: the median absolute deviation of all
     of them, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
 
-    ``between`` is what the replicas' medians differ by beyond their own errors. Even equal processes have different
-    medians, because each median comes from a few samples. The error of each median is taken from the samples (the width
-    of its distribution-free interval), whatever their distribution. ``between`` squared is the variance of the medians
-    minus the mean square of these errors, or 0 if nothing is left. Samples that follow each other closely are more
-    alike than others, so that a little of ``within`` may show as ``between``, but never the reverse.
+    ``between`` is the deviation of the replicas' medians beyond the errors of the medians. Even equal processes have
+    different medians, because each median comes from a few samples. The error of a median is computed from the width of
+    its distribution-free interval. ``between`` squared is the variance of the medians minus the mean square of these
+    errors, or 0 if the difference is negative. Samples that follow each other closely are alike, so a small part of
+    ``within`` may appear in ``between``, but never the reverse.
 
     Args:
         replicas: for each replica its times in seconds, shape (n,). Replicas of fewer than two samples are ignored.

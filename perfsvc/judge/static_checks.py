@@ -121,6 +121,7 @@ def _missing(held: StaticBaseline, reason: str) -> CheckVerdict:
 
 
 def _judge(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) -> CheckVerdict:
+    """Return the verdict on a kernel that compiled, against its baseline; ``held`` is None if it has none."""
     before = held.checked if held else None
     changed = fact_changes(before, checked) if before else ()
     check = held.check if held else None
@@ -136,6 +137,7 @@ def _judge(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) ->
 
 
 def _verdict(changed: Iterable[FactChange]) -> tuple[Verdict, str]:
+    """Return the verdict on the changes of a kernel's facts, and why an inconclusive verdict is inconclusive."""
     judged = {change.fact: change.better for change in changed if change.better is not None}
     worse = {fact for fact, better in judged.items() if not better}
     if worse == {REGISTERS} and len(judged) > 1:

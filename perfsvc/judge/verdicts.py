@@ -75,7 +75,7 @@ def verdicts(
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
     usable = {series: level for series, level in baseline.items() if not _fault(level)}
     baseline_sources = _baseline_sources(baseline, usable, candidate)
-    cases = {_time_of(series): level for series, level in usable.items()}
+    usable_of_case = {_time_of(series): level for series, level in usable.items()}  # any usable level of the case
     versions = _newest_versions(baseline)
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
@@ -89,8 +89,8 @@ def verdicts(
         sources = {source: baseline[source] for source in baseline_sources.get(series, ())}
         before = next(iter(sources.values()), None) or _fault_of_case(baseline, series)
         if level.status is Status.SKIPPED:
-            if known := cases.get(_time_of(series)):
-                judgements.append(_missing(series, known, level))
+            if baseline_level := usable_of_case.get(_time_of(series)):
+                judgements.append(_missing(series, baseline_level, level))
         elif fault := _fault(level):
             judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
         elif usable.keys().isdisjoint(sources):
@@ -199,6 +199,13 @@ def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
 
 
 def _why_new(series: Series, before: Level | None, versions: Mapping[Hashable, int]) -> str:
+    """Return the reason of a new series.
+
+    Args:
+        series: the series.
+        before: its faulty level in the baseline; None if the baseline does not have the series.
+        versions: the newest version of each case in the baseline.
+    """
     if before is not None:
         return f"the baseline has no level: {_fault(before)}"
     if (version := versions.get(_any_version(series))) is not None:
@@ -255,6 +262,7 @@ def _any_version(series: Series) -> Hashable:
 
 
 def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None) -> Judgement:
+    """Return a judgement without a ratio; ``before`` is the baseline's level and ``after`` the candidate's."""
     return Judgement(
         series,
         verdict,

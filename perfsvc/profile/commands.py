@@ -139,6 +139,7 @@ class NcuProfiler:
         return reports.read_isolated(report, kernel=kernel)
 
     def _run(self, command: Sequence[str], environment: Mapping[str, str] | None, limit_s: float) -> Finished:
+        """Run ncu; raise ``NoProfilerError`` if it cannot be started."""
         try:  # in the current folder: the program may have to import perfsvc from there
             return process.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         except OSError as error:
@@ -203,6 +204,7 @@ def find_program(name: str, package: str) -> Path | None:
 
 
 def _candidates(name: str, package: str) -> Iterator[Path]:
+    """Yield the paths at which a profiler may be, the preferred path first."""
     if on_path := shutil.which(name):
         yield Path(on_path)
     if nvcc := find_nvcc():

@@ -81,6 +81,7 @@ def explain(before: Profile, after: Profile) -> Explanation:
 
 
 def _duration(profile: Profile) -> float:
+    """Return the duration of a profile's launch in seconds; raise ``ReportError`` if the profile has none."""
     duration = profile.metrics.get("duration_s")
     if not duration or duration < 0:
         raise ReportError(
@@ -91,6 +92,7 @@ def _duration(profile: Profile) -> float:
 
 
 def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
+    """Return one reason with its share, evidence and agreeing rules; None if its share is below ``MIN_LISTED``."""
     contribution = REASONS[kind](pair)
     if contribution is None or contribution.share < MIN_LISTED:
         return None
@@ -103,12 +105,13 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
     """Return the rules of these names that only the slower profile has, or that estimate a larger speedup in it."""
-    known = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
-    return tuple(
-        rule
-        for rule in pair.slow.rules
-        if rule.name in names and (rule.name not in known or (rule.speedup or 0.0) > known[rule.name] + MIN_RULE_GROWTH)
-    )
+    speedup_of_fast = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
+    agreeing = []
+    for rule in pair.slow.rules:
+        is_new = rule.name not in speedup_of_fast
+        if rule.name in names and (is_new or (rule.speedup or 0.0) > speedup_of_fast[rule.name] + MIN_RULE_GROWTH):
+            agreeing.append(rule)
+    return tuple(agreeing)
 
 
 def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
@@ -127,7 +130,10 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """Return the main reason that ``reason`` follows from and that explains at least half as much; None if none."""
+    """Return the reason with the largest share from which ``reason`` follows; None if there is none.
+
+    It must explain at least half as much as ``reason``, and enough to be named.
+    """
     causes = [
         cause
         for cause in reasons
@@ -138,6 +144,12 @@ def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
 
 
 def _sentence(factor: float, reasons: Sequence[Reason]) -> str:
+    """Return the explanation as a sentence that names at most two independent reasons.
+
+    Args:
+        factor: the candidate's duration over the baseline's.
+        reasons: the ranked reasons.
+    """
     slower = factor > 1
     size = max(factor, 1 / factor)
     amount = f"{size:.1f} ×" if size >= 1.095 else f"{100 * (size - 1):.1f} %"  # noqa: PLR2004 - rounds to 1.1
@@ -155,6 +167,7 @@ def _part(share: float) -> str:
 
 
 def _seconds(value: float) -> str:
+    """Return seconds with four digits and a prefix: ``12.34 µs``."""
     for power, prefix in ((0, ""), (-3, "m"), (-6, "µ")):
         if value >= 10.0**power:
             return f"{value / 10.0**power:.4g} {prefix}s"

@@ -84,6 +84,7 @@ class FakeProfiler:
         report.write_bytes(codec.encode(self._profile(Path(program[-1]))))
 
     def _profile(self, folder: Path) -> Profile:
+        """Return the scripted profile of the binary in a profiling folder."""
         digests = [digest(file.read_bytes()) for file in sorted(folder.iterdir())] if folder.is_dir() else []
         keys = [key for key in (*digests, "*") if key in self._script.metrics]
         metrics = self._script.metrics[keys[0]] if keys else {}

@@ -341,6 +341,7 @@ def _tensor(raw: RawMetric, names: Iterable[str]) -> tuple[float | None, float |
 
 
 def _dram_peak(raw: RawMetric) -> float | None:
+    """Return the peak of DRAM in bytes a second, as counted, or else from its clock and width; None if unknown."""
     measured = _product(raw("dram__bytes.sum.peak_sustained"), raw("dram__cycles_elapsed.avg.per_second"))
     if measured is not None:
         return measured

@@ -132,6 +132,11 @@ class ProfilePair:
         return max((self._share_of_unit(self.both(name)) for name in throughputs), default=0.0)
 
     def _share_of_unit(self, throughput: tuple[float, float] | None) -> float:
+        """Return the share of the time difference that a unit's additional busy time explains.
+
+        Args:
+            throughput: the unit's share of its peak in the fast and in the slow profile; None if it was not counted.
+        """
         if throughput is None:
             return 0.0
         (fast_s, slow_s), (fast, slow) = self.durations_s, throughput

@@ -100,6 +100,7 @@ def counters_readable() -> bool | None:
 
 
 def _find_number(path: Path, pattern: str, base: int) -> int | None:
+    """Return the number that a pattern finds in a file; None if the file or the number is missing."""
     try:
         match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     except OSError:

@@ -101,6 +101,7 @@ def require_ncu_report() -> None:
 
 
 def _missing_package() -> MissingPackageError:
+    """Return the error for a missing package ``ncu-report``."""
     return MissingPackageError(
         "reports of Nsight Compute are read with the package ncu-report, which is missing",
         cure=install_command("profile"),
@@ -108,6 +109,7 @@ def _missing_package() -> MissingPackageError:
 
 
 def _wrong_count(path: Path, launches: int) -> ReportError:
+    """Return the error for a report that holds no launch, or several."""
     if not launches:
         return ReportError(
             f"{path} holds no launch: the filters let none through, the program launched none, or it ended early",
@@ -192,6 +194,7 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
 
 
 def _main(path: Path, kernel: str, file: Path) -> None:
+    """Read a report in this process, and write the profile or the error to the answer file."""
     try:
         answer = ReportAnswer(read(path, kernel=kernel or None))
     except (ReportError, MissingPackageError) as error:
@@ -229,6 +232,7 @@ def outline(path: Path) -> ReportOutline:
 
 
 def _walk(file: BinaryIO, path: Path) -> ReportOutline:
+    """Return the outline of an open report from its block headers; raise ``ReportError`` if it is damaged."""
     length = path.stat().st_size
     if not length:
         raise ReportError(f"{path} is empty: Nsight Compute was ended before it wrote its report", cure=PROFILE_AGAIN)
@@ -290,6 +294,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _number(block: dict[int, int | bytes], field: int) -> int:
+    """Return an integer field of a block, 0 if it is absent; raise ``ValueError`` if it is no integer."""
     value = block.get(field, 0)
     if not isinstance(value, int):
         raise ValueError("not a number")  # noqa: TRY004 - an error of the file, not of a caller

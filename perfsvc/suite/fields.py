@@ -63,6 +63,7 @@ def _is_tensor_map(value: object) -> bool:
 
 
 def _splits(options: Any) -> bool:
+    """Return whether compile options can be split into words as a shell does."""
     try:
         option_words(options)
     except ValueError:  # an unclosed quote

@@ -52,7 +52,10 @@ def differs(declared: str, given: str) -> bool:
 
 @lru_cache
 def _declarations(source: Path, changed: int) -> tuple[tuple[str, tuple[str, ...]], ...]:  # noqa: ARG001 - a key
-    """Return the name and the dtypes of each ``__global__`` function of a file as it was at a time."""
+    """Return the name and the dtypes of each ``__global__`` function of a file.
+
+    The time of the file's last change is only a key of the cache, so that a changed file is read again.
+    """
     try:
         text = _COMMENT.sub(" ", source.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -77,7 +80,7 @@ def _kernels(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _dtype(parameter: str) -> str:
-    """Return the dtype of the array that a parameter points to; empty for no pointer, or of another type."""
+    """Return the dtype of the array that a parameter points to; empty if it is no pointer to a type in ``DTYPES``."""
     name, star, rest = parameter.partition("*")
     if not star or "*" in rest:
         return ""

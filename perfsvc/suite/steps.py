@@ -48,7 +48,7 @@ def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallSte
 
 
 def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of the buffers a step uses; a Python function gets all of them."""
+    """Return the names in ``buffers`` that a step uses; a Python function uses all of them."""
     match step:
         case LaunchStep():
             args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]

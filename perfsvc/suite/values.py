@@ -53,7 +53,14 @@ def evaluate(value: object, names: Mapping[str, object], what: str, line: int) -
 
 
 def invoke(function: Function, names: Mapping[str, object], what: str, line: int, *first: object) -> Any:
-    """Call a function: ``first`` are passed by position, its other parameters are looked up in ``names``.
+    """Call an author's function with its parameters looked up by name, and return its result.
+
+    Args:
+        function: the function.
+        names: the value of each name that its parameters may have.
+        what: what the function is, for messages.
+        line: the line to report if the function has none.
+        first: arguments that are passed by position, before the named ones.
 
     Raises:
         Problem: the function has an unknown parameter or raises; the problem holds the line that raised.
@@ -168,6 +175,7 @@ def block_of(written: object, values: Mapping[str, Value], what: str, line: int)
 
 
 def _dim3(written: object, values: Mapping[str, Value], what: str, line: int, limits: Dim3) -> Dim3:
+    """Return sizes in three dimensions, 1 where the author wrote none; raise ``Problem`` beyond the limits."""
     sizes = _integers(evaluate(written, values, what, line), what, _line(written, line))
     if not 1 <= len(sizes) <= len(limits):
         raise Problem(f"{what} has {len(sizes)} dimensions", _line(written, line), "give it one, two or three")

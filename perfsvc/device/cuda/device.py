@@ -65,6 +65,7 @@ class DeviceView:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The description of the memory that libraries read."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -196,6 +197,7 @@ class CudaDevice:
         return self._allocated(nbytes)
 
     def _allocated(self, nbytes: int) -> int:
+        """Allocate device memory outside the arena, keep its handle, and return its address."""
         allocation = drv.mem_alloc(max(nbytes, 1))
         address = int(allocation)
         self._allocations[address] = allocation
@@ -341,9 +343,13 @@ class CudaDevice:
         return self._timer.energy(sample, self._telemetry.energy_j, seconds)
 
     def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
-        """Choose thorough eviction if it makes the case much slower; return the seconds that the device was busy."""
-        medians: list[float] = []
+        """Choose thorough eviction if it makes the case much slower; return the seconds that the device was busy.
+
+        A case that becomes slower had kept lines in the cache that ordinary eviction does not remove.
+        """
+        medians: list[float] = []  # with ordinary, then with thorough eviction
         busy_s = 0.0
+        # The first batch only warms up: its median is dropped.
         for thorough, count in ((False, 2), (False, _KEPT_LINES_SAMPLES), (True, _KEPT_LINES_SAMPLES)):
             self._eviction.thorough = thorough
             batch = self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=True)
@@ -357,7 +363,7 @@ class CudaDevice:
         return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise a PyCUDA error as ``LaunchError``. It is fatal if CUDA repeats it, because the context is then lost."""
+        """Raise a ``LaunchError`` for a PyCUDA error; it is fatal if the context is lost, so that CUDA fails again."""
         try:
             drv.Context.synchronize()
         except drv.Error:

@@ -110,11 +110,11 @@ class SampleTimer:
     def batch(self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool) -> Batch:
         """Time ``count`` samples one by one.
 
-        The GPU's conditions are read towards the end. In a batch that is shorter than a reading, such as a warm-up
-        batch, they are not. If the blocking kernel ends by itself, the batch ends early.
+        The GPU's conditions are read towards the end of the batch. A batch that is shorter than a reading, such as a
+        warm-up batch, has no conditions. If the blocking kernel ends by itself, the batch ends early.
         """
         reading: Future[Conditions] | None = None
-        done, held, ahead = 0, True, True
+        done, held, ahead = 0, True, True  # ahead: the host has queued each sample before the device began it
         samples_s: list[float] = []
         started = time.perf_counter()
         self._stamps[:] = 0
@@ -279,7 +279,10 @@ class SampleTimer:
 
 
 def _is_time_to_read(done: int, count: int, elapsed_s: float) -> bool:
-    """Return whether the rest of a batch takes about as long as a reading, judging by the samples so far."""
+    """Return whether the remaining samples take no longer than a reading, while the whole batch takes at least as long.
+
+    The time of a sample is estimated from the samples so far.
+    """
     if not done:
         return False
     per_sample_s = elapsed_s / done

@@ -85,7 +85,7 @@ class Detector:
         self._trend_value: dict[int, float] = {}  # the value at which a trend was raised last
 
     def add(self, run: int, values: Floats, begins: Bools) -> None:
-        """Add a run, judge it, raise the alerts that are believed, and only then learn from the run.
+        """Add a run, judge it, raise its alerts, and only then learn from the run.
 
         Args:
             run: its number, counted from 0.
@@ -181,6 +181,14 @@ class Detector:
         return abs(self._latest_median(row) - raised) < MIN_GROWTH * abs(raised)
 
     def _raise(self, row: int, first: int, run: int, change: FittedChange) -> None:
+        """Append an alert for a change of a series.
+
+        Args:
+            row: the series.
+            first: the position from which the change was fitted.
+            run: the present run, which raises the alert.
+            change: the change; its start counts from ``first``.
+        """
         self._close_step(row)
         self._trend_value.pop(row, None)
         if change.kind is ChangeKind.TREND:
@@ -292,10 +300,10 @@ def detect_changes_together(
 def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
     """Return which series have changed, with the expected share of false discoveries limited to ``rate``.
 
-    Without groups these are the discoveries of Benjamini and Hochberg. With groups, the groups that hold any change are
-    found first (each by the Simes chance of its series), then the series within each of them, at the rate times the
-    share of groups found. The expected share of false discoveries, averaged over the groups found, stays within the
-    rate, and a change of one group leaves no room for false discoveries in the others.
+    Without groups, the method is that of Benjamini and Hochberg. With groups, it has two steps. First it selects the
+    groups with a change, by the Simes chance of each group. Then it selects series within each selected group, at the
+    rate times the share of groups selected. The expected share of false discoveries, averaged over the selected groups,
+    stays within the rate. A change in one group does not permit more false discoveries in other groups.
 
     Args:
         chances: each series' chance of reaching its score without a change, shape (series,).
@@ -375,10 +383,11 @@ def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints
 
 
 def _as_matrix(matrix: ArrayLike) -> Floats:
-    many = np.asarray(matrix, dtype=np.float64)
-    if many.ndim != len(("series", "runs")):
-        raise ValueError(f"the values of many series have two axes, series and runs, not {many.ndim}")
-    return many
+    """Return the values as an array of shape (series, runs); raise ``ValueError`` unless they have two axes."""
+    values = np.asarray(matrix, dtype=np.float64)
+    if values.ndim != len(("series", "runs")):
+        raise ValueError(f"the values of many series have two axes, series and runs, not {values.ndim}")
+    return values
 
 
 def _in_range(matrix: Floats) -> Floats:

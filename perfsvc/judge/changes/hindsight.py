@@ -38,8 +38,8 @@ class HistoryLevel:
 def split_into_levels(values: ArrayLike) -> list[HistoryLevel]:
     """Return the levels of a series, oldest first; runs that did not measure it are skipped.
 
-    Among all ways to divide the runs into levels, this takes the one that leaves least unexplained, with a price for
-    each further level. So a change is never an artefact of an earlier choice. The noise is estimated from the
+    The runs are divided into levels so that the squares around the levels' means, plus a price for each further level,
+    are least over all divisions. So a change is never an artefact of an earlier choice. The noise is estimated from the
     differences of neighbouring runs, few of which span a change. Spikes of one run are clipped first.
 
     Args:

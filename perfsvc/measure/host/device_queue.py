@@ -183,20 +183,20 @@ class DeviceQueue:
         self._waiting += opening + self._plan.ordered(list(tasks), self.device.uuid)
 
     def give_up(self) -> list[tuple[int, Task]]:
-        """Empty the queue, and return each task that was left, with its next replica."""
-        left: dict[TaskKey, tuple[int, Task]] = {}
+        """Empty the queue, and return each task that was waiting in it, with the task's next replica."""
+        removed: dict[TaskKey, tuple[int, Task]] = {}
         for replica, task in self._waiting:
-            left.setdefault(task.key, (replica, task))
+            removed.setdefault(task.key, (replica, task))
             self._prefetcher.drop(task)
         self._waiting.clear()
         if self._order:
             self._prefetcher.cancel(self._order)
             self._order = None
-        return list(left.values())
+        return list(removed.values())
 
-    def failed(self, left: Iterable[tuple[int, Task]], error: PerfsvcError) -> Iterator[Measurement]:
-        """Yield a failed measurement for each task that will not be measured on this device any more."""
-        for replica, task in left:
+    def failed(self, unmeasured: Iterable[tuple[int, Task]], error: PerfsvcError) -> Iterator[Measurement]:
+        """Yield a failed measurement with the error for each replica and task that will not be measured here."""
+        for replica, task in unmeasured:
             yield self._failure(task, replica, error)
 
     def kill_workers(self) -> None:
@@ -269,6 +269,7 @@ class DeviceQueue:
         return self._server_death_excused and not excused
 
     def _fail_to_start(self, error: CaseError) -> None:
+        """Give the device up because its worker did not start."""
         what = f"the worker for {self.device.spec} did not start: {error.what}"
         self._give_up_device(NoDeviceError(what, cure="see what this machine lacks: perfsvc doctor"))
 
@@ -388,7 +389,7 @@ class DeviceQueue:
             self._reported_lock = False
 
     def _end_budget(self) -> Iterator[OverBudget]:
-        """Give up the cases that are left when the time budget is used up; yield those that no replica measured."""
+        """Empty the queue after the time budget is used up; yield each case that was not measured at all."""
         for _, task in self.give_up():
             if task.key not in self._measured and task not in self._plan.first:
                 reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"

@@ -125,7 +125,7 @@ class InputPrefetcher:
         wanted = self._wanted()
         for name, keys in itertools.groupby(wanted, key=lambda key: key[0]):
             self._make(tuple(keys), wanted[name, False])
-        for key in sorted(self._arrays.keys() - wanted.keys(), key=lambda key: not key[1]):  # the fresh ones first
+        for key in sorted(self._arrays.keys() - wanted.keys(), key=lambda key: not key[1]):  # fresh arrays first
             if not self._is_read(key[0]):
                 self._discard(key)
 
@@ -218,6 +218,7 @@ def _make_first(recipe: Recipe) -> SharedArrays:
 
 
 def _make_fresh(recipe: Recipe, first: Future[SharedArrays]) -> SharedArrays:
+    """Make a recipe's fresh arrays in shared memory; the recipe waits for the first arrays when it needs them."""
     if recipe.make_fresh is None:
         return share({}, {})
 

@@ -120,6 +120,7 @@ def _open(path: Path) -> int:
 
 
 def _require_regular(descriptor: int) -> int:
+    """Return the descriptor of an open file; close it and raise ``OSError`` unless it is a regular file."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -68,7 +68,10 @@ def measure(
 def _work(
     plan: Plan, queues: Sequence[DeviceQueue], selector: selectors.BaseSelector, report: Report, stopping: Stopping
 ) -> Iterator[Measurement | OverBudget]:
-    """Advance all queues until none can do more; then yield a failure for each case left on a lost device."""
+    """Advance all queues until all are done, and yield each result; then yield a failure for each unmeasured case.
+
+    Cases remain unmeasured in the queue of a lost device.
+    """
     while any(queue.working for queue in queues):
         for queue in queues:
             yield from queue.advance()
@@ -101,10 +104,11 @@ def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: R
         heirs = {queue.device.uuid: queue for queue in queues if _can_inherit(queue, lost)}
         if not (lost.refusal and heirs):
             continue
-        left = lost.give_up()
-        yield from lost.failed(((replica, task) for replica, task in left if task in plan.first), lost.refusal)
+        remaining = lost.give_up()
+        # The first tasks measure the device itself, so another device cannot take them over.
+        yield from lost.failed(((replica, task) for replica, task in remaining if task in plan.first), lost.refusal)
         moved: dict[str, list[Task]] = {}
-        for task in (task for _, task in left if task not in plan.first):
+        for task in (task for _, task in remaining if task not in plan.first):
             uuid = home_device(task.key, heirs)
             moved.setdefault(uuid, []).append(replace(task, device=uuid))
         for uuid, tasks in moved.items():

@@ -143,6 +143,7 @@ class WorkerHandle:
         self._process.forget()
 
     def _send(self, body: Open | CaseJob, blobs: Sequence[bytes], descriptors: Sequence[int] = ()) -> CrashError | None:
+        """Send a message with its blobs and file descriptors; return an error if the worker has died, else None."""
         try:
             messages.send(self.socket, codec.encode(Request(body)), blobs, descriptors)
         except OSError:

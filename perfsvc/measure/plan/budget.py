@@ -64,7 +64,7 @@ class _Share:
 
     @property
     def gain(self) -> float:
-        """How much one more replica reduces the variance of the case's level, per second that it costs."""
+        """The reduction of the level's variance by one more replica, per second of the replica's cost."""
         return self.noise**2 / (self.replicas * (self.replicas + 1)) / self.cost_s
 
 
@@ -105,7 +105,7 @@ def divide(
 
 
 def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> list[_Share]:
-    """Return the tasks of one device with their cost and noise; the median of known values replaces unknown ones.
+    """Return the tasks of one device with their cost and noise; an unknown value is the median of the known values.
 
     If no cost is known at all, a replica is assumed to take the longest time for which its case may be sampled.
     """

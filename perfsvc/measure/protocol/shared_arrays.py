@@ -117,6 +117,7 @@ def _aligned_bytes(array: NDArray[Any]) -> int:
 
 
 def _locate(arrays: Arrays, offsets: Iterator[int]) -> tuple[ArrayLocation, ...]:
+    """Return the location of each array; each takes the next of the offsets."""
     return tuple(
         ArrayLocation(Array(name, array.dtype.name, array.shape), next(offsets)) for name, array in arrays.items()
     )
@@ -134,6 +135,7 @@ def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
 
 
 def _anonymous_file(nbytes: int) -> int:
+    """Return the descriptor of a new file without a name, of this size; in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("perfsvc-arrays")
     else:

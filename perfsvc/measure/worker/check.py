@@ -113,11 +113,13 @@ class ResultCheck:
                 self._require_on_stream(typical_s)
 
     def _run_again(self, inputs: Arrays, expected: Arrays, which: str) -> None:
+        """Load the inputs, run every step, and raise ``ResultError`` if the case wrote outside its buffers."""
         self._reset(inputs, expected, which)
         self._program.run()
         self._memory.require_intact_guards()
 
     def _reset(self, inputs: Arrays, expected: Arrays, which: str) -> None:
+        """Load the inputs, poison the outputs, and fill the constants; ``which`` is ``first`` or ``fresh``."""
         self._device.expect(expected)
         self._memory.reset(
             lambda name, address: self._cache.load((self._job.array_name, which, name), inputs[name], address)
@@ -134,6 +136,7 @@ class ResultCheck:
                 )
 
     def _require_right(self, expected: Arrays, which: str) -> None:
+        """Raise ``ResultError`` if an output's error exceeds the tolerance; note the largest error."""
         for name, ref in expected.items():
             error = self._error_on_device(name, ref, which) or error_of(self._memory.read(name), ref)
             if not within(error, self._job.tolerance):
@@ -151,6 +154,7 @@ class ResultCheck:
         return self._device.error(self._memory.address(name), dtype, reference, ref.dtype.name, ref.size)
 
     def _require_changed(self) -> None:
+        """Raise ``ResultError`` if an output for fresh inputs equals the output for the first inputs."""
         for name, digest in self._memory.digests(*RESULTS).items():
             if digest == self._first[name]:
                 raise ResultError(
@@ -159,6 +163,7 @@ class ResultCheck:
                 )
 
     def _require_on_stream(self, typical_s: float) -> None:
+        """Raise ``ResultError`` if the case changes its outputs or scratch memory while its stream is blocked."""
         self._reset(self._arrays.inputs, self._arrays.expected, "first")
         watched = [
             (self._memory.address(name), self._memory.nbytes(name))
@@ -173,6 +178,7 @@ class ResultCheck:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
+        """Add the time of the block to ``seconds``."""
         started = time.monotonic()
         try:
             yield
@@ -216,6 +222,7 @@ def worst_of(out: NDArray[Any], ref: NDArray[Any]) -> int:
 
 
 def _errors(out: NDArray[Any], ref: NDArray[Any], rms: float) -> NDArray[np.float64]:
+    """Return the error of each element, as ``error_of`` defines it; ``rms`` is that of the whole reference."""
     actual, expected = _precise(out), _precise(ref)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         error = np.asarray(np.abs(actual - expected) / np.maximum(np.abs(expected), rms), np.float64)

@@ -78,6 +78,7 @@ def serve(parent: socket.socket) -> int:
 
 
 def _open(frame: messages.Frame) -> Device:
+    """Open the device that the first message names; raise ``LaunchError`` if the message is a job."""
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report this error of perfsvc")
@@ -88,6 +89,7 @@ def _open(frame: messages.Frame) -> Device:
 
 
 def _send(parent: socket.socket, body: Ready | Refused | Measured) -> None:
+    """Send a reply; the files of a measurement follow as blobs, not in the text."""
     files: Mapping[str, bytes] = {}
     if isinstance(body, Measured) and body.measurement.files:
         files = body.measurement.files

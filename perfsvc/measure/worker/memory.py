@@ -39,6 +39,7 @@ class CaseMemory:
         self._bases: dict[str, int] = {}
 
     def __enter__(self) -> Self:
+        """Allocate the buffers; if they do not fit, free other memory and try once more."""
         try:
             self._allocate()
         except LaunchError as error:
@@ -49,6 +50,7 @@ class CaseMemory:
         return self
 
     def _allocate(self) -> None:
+        """Allocate each buffer with a guard band on both sides; free all of them if one does not fit."""
         try:
             for name in self._buffers:
                 size = self.nbytes(name)

@@ -98,6 +98,7 @@ class Program:
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
     def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+        """Return a callable without arguments that runs a step."""
         # A callable that refers to the program would keep its modules loaded until a garbage collection.
         device, memory = self._device, self._memory
         match step:
@@ -132,6 +133,7 @@ def _finish(step: HostFinish, memory: CaseMemory) -> None:
 
 
 def _metric(step: HostMetric, memory: CaseMemory) -> float:
+    """Return a metric computed from its buffer; raise ``LaunchError`` if it is not finite."""
     value = float(_REDUCE[step.operation](memory.read(step.buffer).astype(np.float64)))
     if not math.isfinite(value):
         raise LaunchError(
@@ -142,6 +144,7 @@ def _metric(step: HostMetric, memory: CaseMemory) -> float:
 
 
 def _call(name: str, function: Function, views: Mapping[str, Any], stream: int, *binary: bytes) -> Any:
+    """Call a Python step and return its result; raise ``LaunchError`` with its name if it fails."""
     try:
         return function(views, stream, *binary)
     except Exception as error:

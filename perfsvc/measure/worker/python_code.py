@@ -81,8 +81,8 @@ def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None
     module = sys.modules.get(name)
     if top in sys.stdlib_module_names or top == "perfsvc" or module is None or name in texts:
         return
-    if found := _distribution_of(top):
-        _add_package(found, packages)
+    if distribution := _distribution_of(top):
+        _add_package(distribution, packages)
     elif (text := _text_of(module)) is not None:
         texts[name] = text
         package = name if hasattr(module, "__path__") else name.rpartition(".")[0]
@@ -238,6 +238,7 @@ def _parameter(key: Any, function: Any) -> str:
 
 
 def _cubin(kernel: Any) -> bytes:
+    """Return the cubin of a compiled Triton kernel; empty if Triton does not give it."""
     asm = getattr(kernel, "asm", None)
     try:
         cubin = asm["cubin"] if asm is not None else b""
@@ -247,6 +248,7 @@ def _cubin(kernel: Any) -> bytes:
 
 
 def _code(cubin: bytes) -> str:
+    """Return a digest of a cubin's instructions, or of all its bytes if it cannot be parsed; empty without a cubin."""
     try:
         return elf.code_digest(cubin) if cubin else ""
     except (ValueError, IndexError):

@@ -69,7 +69,7 @@ def _commit_lines(commit: Commit) -> Iterator[Text]:
 
 
 def _proof_lines(bisection: Bisection) -> Iterator[Text]:
-    """Yield the interval of the change, its total from good to bad, and what the commit changed; nothing unproven."""
+    """Yield the interval of the change, its total from good to bad, and what the commit changed, if it is proven."""
     proof = bisection.proof
     if proof is None:
         return
@@ -105,7 +105,7 @@ def _trials_table(bisection: Bisection) -> Table:
 
 
 def _skipped_lines(bisection: Bisection) -> Iterator[Text]:
-    """Yield a line for each skipped commit with its reason; from ``NAMED`` commits on only their number."""
+    """Yield a line with the reason for each skipped commit, at most ``NAMED``, then the number of all further ones."""
     for skipped in bisection.skipped[:NAMED]:
         first_lines = " ".join(skipped.reason.splitlines()[:2])
         yield Text.assemble(("skipped", "yellow"), f" {skipped.commit}: {first_lines}")

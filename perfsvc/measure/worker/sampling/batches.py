@@ -86,7 +86,7 @@ class BatchTaker:
     def take(self, count: int) -> Batch:
         """Time ``count`` samples, or ``most`` if that is fewer.
 
-        If the blocking kernel ended by itself, the batch is rejected, and the next ones have at most half as many
+        If the blocking kernel ended by itself, the batch is rejected, and later batches have at most half as many
         samples. If that happens twice with a single sample, later batches do without the blocking kernel.
 
         Raises:
@@ -130,6 +130,7 @@ def _fitting(depth: int, operations: int | None, *, evict: bool) -> int:
 
 
 def _require_possible(batch: Batch) -> None:
+    """Raise ``LaunchError`` if a sample has no positive, finite time."""
     for seconds in batch.samples_s:
         if not 0 < seconds < math.inf:
             raise LaunchError(
