@@ -65,12 +65,12 @@ class BaselineStore:
         - an improvement of unchanged code, which comes from the environment or from noise;
         - a run that is excluded from judging, or in which the case is.
 
-        If no run set a level, it is that of the earliest run with a correct result, and one without uncommitted
-        changes goes first. A new environment begins a segment: levels of earlier segments count only for the first run
+        If no run set a level, it is that of the earliest run with a correct result, preferably one without uncommitted
+        changes. A new environment begins a segment: levels of earlier segments count only for the first run
         of a segment.
 
-        A series with neither gets a cross-device baseline: the result holds the same series on other devices of its
-        model instead, each with that device's pin or level. A series without any of these is absent.
+        A series without a pin and a level gets a cross-device baseline: in its place, the result holds the same series
+        on other devices of its model, each with the pin or level of that device. If there is none, it is absent.
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
@@ -177,6 +177,7 @@ def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
 
 
 def _remove_pins(connection: Connection, keys: Iterable[SeriesKey]) -> int:
+    """Remove the pins of some series and return how many there were."""
     removed = 0
     for key in set(keys):
         pin = {"lineage_id": key.lineage, "device_id": key.device, "metric": key.metric, "cache": key.cache}
@@ -189,9 +190,10 @@ def _lineages(keys: Iterable[SeriesKey]) -> set[int]:
 
 
 def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the pinned runs of all series in the lineages of some series.
+    """Return the pinned run of every series in the lineages of some series.
 
-    A pin belongs to a lineage. A series with an own name shares the pin if the pinned run measured both names.
+    A pin belongs to a lineage. A former name that was given to a new variant (``own_name``) shares the pin if the
+    pinned run measured both names.
     """
     query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
     pinned = _by_key(connection, query.where(among(connection, Pins.lineage_id, _lineages(keys))))
@@ -271,24 +273,26 @@ def _first_runs(
 ) -> dict[SeriesKey, int]:
     """Return the first run between two runs with a correct result of each series; see ``_first_correct_runs``.
 
-    Nearly all series have one in the first run, so the other runs are searched only for the rest.
+    Nearly all series have a correct result in the first of these runs. The other runs are searched only for series that
+    lack one there.
     """
     between = (Runs.state.in_(ENDED), judged(Runs.id), Runs.id > after, Runs.id < before_run)
     first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
     if not keys:
         return {}
-    found = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
-    if missing := keys - found.keys():
-        found = _first_correct_runs(connection, _lineages(missing), *between) | found
-    return found
+    runs = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
+    if missing := keys - runs.keys():
+        runs = _first_correct_runs(connection, _lineages(missing), *between) | runs
+    return runs
 
 
 def _first_correct_runs(
     connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]
 ) -> dict[SeriesKey, int]:
-    """Return, for each series of some lineages, the first of some runs that has a correct result of the series.
+    """Return the first run with a correct result of each series of some lineages.
 
-    A run without uncommitted changes goes first. A result is correct if all replicas are ok.
+    Only the runs that meet the conditions ``runs`` count. Runs without uncommitted changes are preferred. A result is
+    correct if all replicas are ok.
     """
     names = ("run_id", "case_id", "device_id", "cache")
     measured = [getattr(Measurements, name) for name in names]
@@ -362,7 +366,7 @@ def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
     """Return the newest earlier run that finished in a run's scope, for each device (id) of the run.
 
-    Runs without uncommitted changes go first.
+    Runs without uncommitted changes are preferred.
     """
     scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
     if not scope:
@@ -386,29 +390,29 @@ def _devices(connection: Connection, run: int) -> set[int]:
 
 
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
-    """Return one run for each case that was over budget: the newest earlier run that measured it, by case ids.
+    """Return, for each case that was over budget, the newest earlier run that measured it, by case ids.
 
-    A case that is excluded from judging counts as over budget. ``runs`` holds the run that was
-    over budget, by the id of the device.
+    A case that is excluded from judging counts as over budget. ``runs`` holds the run that was over budget, by the id
+    of the device.
     """
     skipped = aliased(Cases)
-    without = _skipped(runs.values())
-    scope = select(Runs.scope).where(Runs.id == without.c.run_id).correlate(without).scalar_subquery()
+    unmeasured = _skipped(runs.values())
+    scope = select(Runs.scope).where(Runs.id == unmeasured.c.run_id).correlate(unmeasured).scalar_subquery()
     earlier = and_(
         Measurements.case_id == Cases.id,
-        Measurements.device_id == without.c.device_id,
-        Measurements.cache == without.c.cache,
-        Measurements.run_id < without.c.run_id,
+        Measurements.device_id == unmeasured.c.device_id,
+        Measurements.cache == unmeasured.c.cache,
+        Measurements.run_id < unmeasured.c.run_id,
         judged(Measurements.run_id, Measurements.case_id),
     )
     query = (
         select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
-        .select_from(without)
-        .join(skipped, skipped.id == without.c.case_id)
+        .select_from(unmeasured)
+        .join(skipped, skipped.id == unmeasured.c.case_id)
         .join(Cases, Cases.lineage_id == skipped.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
-        .where(tuple_(without.c.device_id, without.c.run_id).in_(list(runs.items())))
+        .where(tuple_(unmeasured.c.device_id, unmeasured.c.run_id).in_(list(runs.items())))
         .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
         .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
     )
@@ -416,13 +420,13 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
 
 
 def newest_clean() -> ColumnElement[int]:
-    """Return an SQL aggregate: the newest run of some measurements; runs without uncommitted changes go first."""
+    """Return an SQL aggregate: the newest run of a group of measurements, preferably without uncommitted changes."""
     clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
     return func.coalesce(clean, func.max(Measurements.run_id))
 
 
 def _skipped(runs: Iterable[int]) -> CTE:
-    """Return a query of the cases that some runs have nothing to judge of: over budget, or excluded one by one."""
+    """Return a query of the cases that were over budget in some runs, or that were excluded there one by one."""
     numbers = set(runs)
     over_budget = select(
         OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
@@ -436,7 +440,9 @@ def _skipped(runs: Iterable[int]) -> CTE:
 
 
 def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
-    """Return the cases that a run has nothing to judge of: over budget, or excluded one by one."""
-    without = _skipped([run])
-    query = select(Cases.lineage_id, without.c.device_id, without.c.cache).join(Cases, Cases.id == without.c.case_id)
+    """Return the cases that were over budget in a run, or that were excluded there one by one."""
+    unmeasured = _skipped([run])
+    query = select(Cases.lineage_id, unmeasured.c.device_id, unmeasured.c.cache).join(
+        Cases, Cases.id == unmeasured.c.case_id
+    )
     return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

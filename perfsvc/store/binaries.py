@@ -92,15 +92,14 @@ class BinaryStore:
             )
             for run, lineage, uuid, cache, binary in connection.execute(query):
                 used[lineage, uuid, cache][run].add(binary)
-        return {
-            (uuid, case, cache): {
-                run: binary
-                for run, (binary, *others) in used[lineages[case], uuid, cache].items()
-                if binary is not None and not others
-            }
-            for uuid, case, cache in keys
-            if case in lineages
-        }
+        binary_by_run: dict[CaseKey, dict[int, int]] = {}
+        for uuid, case, cache in keys:
+            if case in lineages:
+                of_case = binary_by_run[uuid, case, cache] = {}
+                for run, (binary, *others) in used[lineages[case], uuid, cache].items():
+                    if binary is not None and not others:
+                        of_case[run] = binary
+        return binary_by_run
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
         """Return the bytes of compiled modules by the digests that replay records name."""
@@ -109,7 +108,7 @@ class BinaryStore:
             return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
 
     def python_modules(self, case_id: str, run: int, *, device: str | None = None) -> dict[str, str]:
-        """Return the texts, by name, of the modules of no package that a case's Python functions imported in a run."""
+        """Return the source texts, by name, of the modules outside packages that a case's Python functions imported."""
         query = (
             select(PythonCodes.record)
             .join(Measurements, Measurements.python_code_id == PythonCodes.id)
@@ -178,7 +177,10 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
 def put_python_code(
     connection: Connection, binary: int | None, code: PythonCode | None, files: Mapping[str, bytes]
 ) -> int | None:
-    """Store what Python functions ran with, its modules and cubins as files of their binary; return the id, if any."""
+    """Store what a case's Python functions ran with, and return its id; None if ``code`` is None.
+
+    ``files`` has the modules and cubins by digest; they are stored as files of the binary, if there is one.
+    """
     if code is None:
         return None
     modules = {sha256 for _, sha256 in code.modules}
@@ -258,6 +260,7 @@ def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> di
 
 
 def _record(text: str, name: str) -> ReplayRecord:
+    """Decode a stored replay record; ``name`` names it in the ``DatabaseError`` if it is damaged."""
     try:
         return decode(ReplayRecord, text)
     except ValueError as error:
@@ -266,6 +269,7 @@ def _record(text: str, name: str) -> ReplayRecord:
 
 @lru_cache(maxsize=256)
 def _python_code(text: str) -> PythonCode:
+    """Decode what Python functions ran with; raises ``DatabaseError`` if it is damaged."""
     try:
         return decode(PythonCode, text)
     except ValueError as error:

@@ -285,11 +285,11 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
 
 
 def own_name(run: Any) -> ColumnElement[int]:
-    """Return an SQL expression for a row with a case and a run: the case's id if its former name stands alone, else 0.
+    """Return an SQL expression for a row with a case and a run: the case's id if it is a reused name, else 0.
 
-    A former name stands alone in a run that also measured another name of its lineage (as in ``present_cases``): it
-    was given to a new variant, which does not share the levels and the history of the renamed case. A query that groups
-    by lineage must also group by this expression.
+    If a run measured a former name and also another name of its lineage, the former name was given to a new variant (as
+    in ``present_cases``). The new variant does not share the levels and the history of the renamed case. A query that
+    groups by lineage must therefore also group by this expression.
     """
     shared = exists().where(
         _OTHER_NAME.lineage_id == Cases.lineage_id,
@@ -303,7 +303,7 @@ def own_name(run: Any) -> ColumnElement[int]:
 
 
 def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
-    """Return an SQL condition: no person has excluded a run, or a case in a run, from judging.
+    """Return an SQL condition that is true if a run, or a case in a run, is not excluded from judging.
 
     Args:
         run: the column of the run.
@@ -316,7 +316,7 @@ def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
 
 
 def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> dict[tuple[int, int | None], str]:
-    """Return why data of some runs, or of all, is excluded from judging, by run and case; case None is a whole run."""
+    """Return the reasons of the exclusions in some runs, or in all, by run and case; case None is a whole run."""
     query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
     if runs is not None:
         query = query.where(Exclusions.run_id.in_(set(runs)))
@@ -324,12 +324,12 @@ def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> 
 
 
 def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int, case: int) -> str:
-    """Return why a case is excluded in a run, by what ``reasons_of_exclusion`` returned; empty if it is judged."""
+    """Return why a case is excluded in a run, from the result of ``reasons_of_exclusion``; empty if it is judged."""
     return reasons.get((run, None)) or reasons.get((run, case), "")
 
 
 class PresentNames:
-    """The present names of all stored lineages, and all devices, to name series by their ids."""
+    """Makes series from database ids; it holds the present names of all lineages, and all devices."""
 
     def __init__(self, connection: Connection) -> None:
         query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
@@ -365,7 +365,7 @@ def with_series(table: type[Base], run: Any) -> Select[Any]:
 
     Args:
         table: a table whose rows have a case and a device.
-        run: the column of the run that decides whether a former name stands alone (``own_name``).
+        run: the column of the run for ``own_name``: in this run, a former name may belong to a new variant.
     """
     rows: Any = table
     own = own_name(run)
@@ -387,8 +387,7 @@ class SeriesKey(NamedTuple):
 
     Attributes:
         lineage: the lineage of its case.
-        own_name: the id of its case if its former name stands alone in the run (``own_name``);
-            otherwise 0.
+        own_name: the id of its case if that has a former name that was given to a new variant, else 0 (``own_name``).
         device: the id of its device.
     """
 
@@ -407,7 +406,7 @@ class SeriesKey(NamedTuple):
 def lineage_keys(
     connection: Connection, series: Iterable[Series], devices: Mapping[str, int] | None = None
 ) -> dict[Series, SeriesKey]:
-    """Return the key of each series without an own name. A series whose case or device is not stored is absent.
+    """Return the key of each series, with ``own_name`` 0. A series whose case or device is not stored is absent.
 
     ``devices`` holds the ids of all devices by UUID, if the caller has read them.
     """
@@ -426,7 +425,7 @@ def lineage_keys(
 def series_keys(
     connection: Connection, series: Iterable[Series], run: int, devices: Mapping[str, int] | None = None
 ) -> dict[Series, SeriesKey]:
-    """Return the key of each series as a run has it. A series whose case or device is not stored is absent.
+    """Return the key of each series, with its ``own_name`` in a run; absent if its case or device is not stored.
 
     ``devices`` holds the ids of all devices by UUID, if the caller has read them.
     """

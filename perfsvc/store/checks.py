@@ -105,7 +105,7 @@ class CheckStore:
             return _baselines(connection, list(kernels), scope, toolkit)
 
     def remove(self, host: str, command_line: str, since: datetime) -> None:
-        """Remove the checks that a command stored on a host since a time: a repeated check finds the same baselines."""
+        """Remove the checks that a command stored on a host since a time: a repeated check must not see the first one."""
         of_command = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
         with self._database.writing() as connection:
             connection.execute(delete(Checks).where(*of_command))
@@ -168,12 +168,13 @@ def _facts_id(connection: Connection, facts: StaticFacts) -> int:
 def _baselines(
     connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
 ) -> list[StaticBaseline]:
+    """Return the baselines of kernels; see ``CheckStore.baselines``."""
     lineages = lineages_of(connection, [kernel.case for kernel in kernels])
     cases = {lineage: case for case, lineage in lineages.items()}
     expected = _newest_check(connection, scope)
     levels = _levels(connection, {*cases, *(key.lineage for key in expected)})
     newest: dict[_KernelKey, Any] = {}
-    for row in levels:
+    for row in levels:  # oldest first; a level with ``toolkit`` is only replaced by a newer level with ``toolkit``
         older = newest.get(_key(row))
         if older is None or row.toolkit == toolkit or older.toolkit != toolkit:
             newest[_key(row)] = row
@@ -203,8 +204,8 @@ def _key(row: Any) -> _KernelKey:
 def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
     """Return the number of registers that later kernels are compared with, by kernel and check of each level.
 
-    A judged improvement may use a few registers more, too few to count. These do not raise the baseline: otherwise a
-    trade of registers for another fact would pass in two steps and fail in one.
+    An improvement may use a few more registers, too few to count. The baseline keeps the lower number. Otherwise a
+    kernel could trade many registers for another fact in two steps, although the same trade fails in one step.
 
     Args:
         levels: oldest first.
@@ -226,8 +227,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
 def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
     """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    A report does not count while another kernel of the case waits for a person to accept it: the two may be the same
-    kernel.
+    A report does not count if the same check found a new kernel of the case that is not accepted yet: that may be the
+    same kernel under a new name.
     """
     is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
     is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
@@ -282,6 +283,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
 
 
 def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
+    """Return the kernel of a row with these registers, under the name ``case``, or under its stored name if None."""
     instructions = row.instructions
     return CheckedKernel(
         case or case_of(row.benchmark, row.variant, row.point, row.version),

@@ -20,8 +20,8 @@ from perfsvc.store.schema.tables import Cases, Measurements, Runs
 class ExclusionStore:
     """Exclusions; each method is one transaction.
 
-    What is excluded stays in the database and is judged nowhere: not as a candidate, a baseline, a level, a part of a
-    history or of a segment, nor as something that later runs should have (``perfsvc.store.cases.judged``).
+    Excluded data stays in the database, but no judgement uses it: it is no candidate, no baseline, no level, no part of
+    a history or a segment, and later runs are not expected to have it (``perfsvc.store.cases.judged``).
     """
 
     def __init__(self, database: Database) -> None:
@@ -33,7 +33,7 @@ class ExclusionStore:
             return load_exclusions(connection)
 
     def of_runs(self, runs: Collection[int]) -> list[Exclusion]:
-        """Return the exclusions of some runs that count now, oldest first."""
+        """Return the exclusions of some runs that are in force, oldest first."""
         with self._database.reading() as connection:
             return load_exclusions(connection, Exclusions.run_id.in_(runs), Exclusions.included_at.is_(None))
 
@@ -44,7 +44,7 @@ class ExclusionStore:
             return list(_measured(connection, run))
 
     def exclude(self, run: int, cases: Iterable[Case] | None, *, reason: str, by: str) -> FindingUpdates:
-        """Keep a run, or some of its cases, out of judging until it is included again; return what findings change.
+        """Keep a run, or some of its cases, out of judging until included again; return which findings this changes.
 
         Args:
             run: the run.
@@ -78,7 +78,7 @@ class ExclusionStore:
             return excluded.release(connection, Act(run, ids, by, now), reason)
 
     def include(self, run: int, cases: Iterable[Case] | None, *, by: str) -> FindingUpdates:
-        """Judge a run, or some of its cases, again; return what findings change.
+        """Include a run, or some of its cases, in judging again; return which findings this changes.
 
         Args:
             run: the run.
@@ -87,7 +87,7 @@ class ExclusionStore:
 
         Raises:
             NotMeasuredError: there is no such run.
-            UsageError: nothing of this is excluded, or only the whole run is.
+            UsageError: none of this is excluded, or cases are given and the run is excluded as a whole.
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:
@@ -109,7 +109,7 @@ class ExclusionStore:
     def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:
         """Delete a run with everything that belongs to it; return the findings that are deleted with it.
 
-        What is left is the record of who deleted it, when and why (``all``).
+        Only a record of who deleted it, when and why remains (``all``).
 
         Raises:
             NotMeasuredError: there is no such run.
@@ -150,6 +150,7 @@ def _measured(connection: Connection, run: int) -> dict[Case, int]:
 
 
 def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
+    """Return the ids of cases in a run; raises ``UsageError`` if the run did not measure one of them."""
     measured = _measured(connection, run)
     wanted = list(dict.fromkeys(cases))
     missing = [case.id for case in wanted if case not in measured]
@@ -159,6 +160,7 @@ def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
 
 
 def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
+    """Raise ``UsageError`` if a run is excluded, or one of the cases in it."""
     standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
     covered = or_(Exclusions.case_id.is_(None), among(connection, Exclusions.case_id, cases or ()))
     for exclusion in load_exclusions(connection, *standing, covered):

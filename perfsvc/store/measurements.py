@@ -101,10 +101,12 @@ class MeasurementStore:
     def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
         """Return the measurements of some runs, or of all, as equally long lists by column name.
 
-        Besides the columns of the tables (docs/reference/database.md) there are ``axes`` (a dict), ``metrics`` (a dict
-        of named values), ``bandwidth_bytes_per_s`` and ``flops_per_s`` (None if the work or the time is unknown) and
-        ``peak_share`` (the bandwidth over the better of the device's measured peaks in that run), and ``excluded`` (why
-        the measurement is excluded from judging; empty if it is judged).
+        Besides the columns of the tables (docs/reference/database.md) there are:
+
+        - ``axes``: a dict; ``metrics``: a dict of named values;
+        - ``bandwidth_bytes_per_s`` and ``flops_per_s``: None if the work or the time is unknown;
+        - ``peak_share``: the bandwidth over the better of the device's measured peaks in that run;
+        - ``excluded``: why the measurement is excluded from judging; empty if it is judged.
         """
         with self._database.reading() as connection:
             return _columns(connection, runs)
@@ -151,7 +153,7 @@ class MeasurementStore:
         }
 
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
-        """Store the noise of a run's cases and their numbers of timed replicas, instead of the noise stored before."""
+        """Store the noise of a run's cases and their numbers of timed replicas; they replace those stored before."""
         with self._database.writing() as connection:
             connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
             replicas = _timed_replicas(connection, run)
@@ -174,6 +176,7 @@ class MeasurementStore:
 
 
 def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
+    """Store a measurement of a run with its batches and metrics."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
     row = {
         "run_id": run,
@@ -293,8 +296,7 @@ def _costs(connection: Connection, lineages: set[int], before: int | None) -> Se
     """Return a query of the costs of cases.
 
     Its columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended, and time
-    of the last measurement. A measurement that took no time counts for neither: it did not compile or was skipped, and
-    never reached its device.
+    of the last measurement. A measurement that took no time is ignored: its case did not compile or was skipped.
     """
     ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     earlier = () if before is None else (Measurements.run_id < before,)

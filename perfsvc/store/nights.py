@@ -91,7 +91,7 @@ class NightStore:
         return nights[0]
 
     def running(self, host: str) -> NightRow | None:
-        """Return the night that is running on this machine, whose name is ``host``; None if none is."""
+        """Return the running night of this machine, whose name is ``host``; None if no night is running."""
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, Nights.state == RunState.RUNNING)
         return next((night for night in nights if not _has_died(night)), None)

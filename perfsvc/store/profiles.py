@@ -118,6 +118,7 @@ class ProfileStore:
 
 
 def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
+    """Return the successful profiles of a binary with their metrics and rules, newest first."""
     successful = with_case(Profiles).where(Profiles.binary_id == binary, Profiles.reason == "")
     rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
@@ -152,6 +153,7 @@ def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
 
 
 def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:
+    """Return the explanations that meet some conditions, oldest run first."""
     query = with_case(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
     return [
         CaseExplanation(

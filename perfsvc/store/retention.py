@@ -1,4 +1,4 @@
-"""Retention: delete what is older than the settings keep, but never what is still needed."""
+"""Retention: delete data that is older than the settings allow, but never data that is still needed."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -179,7 +179,7 @@ class Retention:
 
 
 def needed(connection: Connection, keep: Collection[int]) -> Needed:
-    """Return what later commands may still ask for.
+    """Return the runs and levels that later commands may still need.
 
     - the runs of ``keep``;
     - levels that later runs may be compared with (``levels_to_keep``);
@@ -253,6 +253,7 @@ def _is_run_running(connection: Connection, now: datetime) -> bool:
 
 
 def _remove_binaries(connection: Connection, before: datetime, keep: Collection[int], watched: int) -> int:
+    """Remove the binaries that no run since ``before`` used and that are not needed; return how many."""
     used = (
         select(Measurements.binary_id, Measurements.run_id, Cases.lineage_id, (Runs.started_at < before).label("old"))
         .join(Runs, Runs.id == Measurements.run_id)
@@ -284,6 +285,7 @@ def _remove_unused_artifacts(connection: Connection) -> Removed:
 
 
 def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
+    """Remove the reports of profiles made before a moment that are not needed; return how many."""
     query = (
         select(Profiles.id, Profiles.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Profiles.case_id)

@@ -97,8 +97,8 @@ class RunStore:
     def newest(self, n: int = 0) -> RunRow | None:
         """Return the newest run that has ended and measured anything, or the ``n``-th such run before it.
 
-        A run that was interrupted or failed counts like a finished one. An excluded run is passed over, here and when
-        a run is looked for by its label or its commit.
+        A run that was interrupted or failed counts like a finished one. Excluded runs are passed over, as they are by
+        ``labelled`` and ``of_commit``.
         """
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, offset=n)
@@ -204,7 +204,7 @@ def newest_of_scopes(connection: Connection, count: int) -> set[int]:
 
 
 def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list[Exclusion]:
-    """Return exclusions, oldest first; those of deleted runs and those that were taken back too."""
+    """Return exclusions, oldest first, including those of deleted runs and those that were taken back."""
     query = (
         select(Exclusions, Cases.name)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)
@@ -232,6 +232,7 @@ def _change(connection: Connection, run: int, **values: Any) -> None:
 
 
 def _mark_interrupted(connection: Connection, host: str) -> None:
+    """Mark the running runs of this machine, whose name is ``host``, as interrupted if their process died."""
     running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == RunState.RUNNING, Runs.host == host)
     for run, pid, start in connection.execute(running).all():
         if not alive(pid, start):
@@ -258,6 +259,7 @@ def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
 def _rows(
     connection: Connection, *where: ColumnElement[bool], limit: int | None = None, offset: int = 0
 ) -> list[RunRow]:
+    """Return the runs that meet some conditions, newest first."""
     query = select(Runs).where(*where).order_by(Runs.id.desc()).limit(limit).offset(offset)
     rows = connection.execute(query).all()
     numbers = [row.id for row in rows]
@@ -288,6 +290,7 @@ def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Co
 def _run_row(
     row: Any, counts: Counter[Status], cases: set[int], devices: set[str], excluded: tuple[Exclusion, ...]
 ) -> RunRow:
+    """Return a row of ``runs`` as a ``RunRow``, with the measurements by status, cases, devices and exclusions."""
     provenance = Provenance(
         started=row.started_at,
         command_line=row.command_line,

@@ -51,8 +51,8 @@ class SeriesStore:
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
         value a replica. A case with a replica that is not ok has only a ``time`` level, which has the status and the
-        reason of the worst replica and no values. What is excluded from judging is absent. Raises ``NotMeasuredError``
-        if the run does not exist.
+        reason of the worst replica and no values. Excluded cases are absent. Raises ``NotMeasuredError`` if the run
+        does not exist.
         """
         with self._database.reading() as connection:
             levels = levels_in(connection, run)
@@ -133,7 +133,7 @@ class SeriesStore:
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
         worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
-        are as many as times. What is excluded from judging is here too, and says why.
+        are as many as times. Data that is excluded from judging is included, with the reason of the exclusion.
         """
         with self._database.reading() as connection:
             return _histories(connection, runs, errors=errors)
@@ -194,7 +194,8 @@ def levels_in(
         replicas = list(group)
         worst = max(replicas, key=lambda row: row.status.severity)
         ok = worst.status is Status.OK
-        for metric, values in (_values(replicas, named) if ok else {TIME: []}).items():
+        values_by_metric = _values(replicas, named) if ok else {TIME: []}
+        for metric, values in values_by_metric.items():
             series = Series(cases[case], device, worst.model, metric, cache)
             if wanted is None or series in wanted:
                 samples = tuple(
@@ -251,6 +252,7 @@ def _case_in_run(
     named: Mapping[int, Sequence[tuple[str, float]]],
     excluded: Mapping[tuple[int, int | None], str],
 ) -> CaseInRun:
+    """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
     first = replicas[0]
     worst = max(replicas, key=lambda row: row.status.severity)
     good = replicas if worst.status is Status.OK else []
@@ -354,7 +356,7 @@ def _metrics_in_run(
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
     """Return the runs that ``histories_until`` covers, oldest first.
 
-    Runs before the first one that measured in an environment of this run belong to other segments.
+    Runs before the first one that measured in an environment of this run belong to other segments and are left out.
     """
     scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
     earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
@@ -378,7 +380,8 @@ def _key(series: Series) -> CaseKey:
 def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Series, SeriesHistory]:
     """Return the histories of all judged series of some runs, errors of results included.
 
-    The values are those of ``_histories``. Two hundred runs have many thousand rows, so each row is unpacked once.
+    The values are the same as those of ``_histories``, but this function is faster: two hundred runs have many thousand
+    rows.
     """
     columns = (
         Measurements.status,

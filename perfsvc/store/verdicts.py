@@ -156,8 +156,8 @@ class ConfirmationStore:
         """Return the confirmations of a run's suspects in the order in which they were measured, cleared ones included.
 
         The measurements of both sides have only what is stored: samples (rounded to float32), the value of the metric
-        if it is not time, status, reason and wall time. The suspect has the present name of its case, its runs,
-        verdict, levels and ratio.
+        if it is not time, status, reason and wall time. The suspect has its series (under the present name of its
+        case), runs, verdict, levels and ratio.
         """
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()
@@ -172,7 +172,7 @@ class ConfirmationStore:
     def of_series(self, series: Collection[Series]) -> list[Confirmation]:
         """Return the confirmations of some series in all runs, oldest first, without the measurements of both sides."""
         wanted = set(series)
-        devices = select(Devices.id).where(Devices.uuid.in_({one.device for one in wanted}))
+        devices = select(Devices.id).where(Devices.uuid.in_({measured.device for measured in wanted}))
         query = with_series(Confirmations, Confirmations.run_id).where(Confirmations.device_id.in_(devices))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(Confirmations.id)).all() if wanted else ()
@@ -211,6 +211,7 @@ def _of_runs(runs: Collection[int]) -> Select[Any]:
 
 
 def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any]) -> Confirmation:
+    """Return a confirmation from its row and the rows of the processes that measured its two sides."""
     series = series_of(row)
     judgement = Judgement(
         series,
@@ -242,6 +243,7 @@ def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any
 
 
 def _measurement(side_run: Any, series: Series) -> Measurement:
+    """Return the measurement of a row of ``confirmation_runs``; its value is a metric or the error of the result."""
     has_metric = side_run.value is not None and series.metric != MAX_ERROR
     return Measurement(
         series.case,

@@ -118,7 +118,7 @@ def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
 def _series(
     store: Store, rows: Sequence[RunRow], verdicts: Sequence[Judgement], findings: Sequence[Finding]
 ) -> tuple[SeriesView, ...]:
-    """Return the view of every series, except series of errors that no finding and no verdict reports."""
+    """Return the view of every series; a series of errors is left out unless a finding or an event reports it."""
     runs = [row.id for row in rows]
     events = store.verdicts.events(runs)
     breaks: dict[Series, set[int]] = defaultdict(set)
@@ -165,6 +165,7 @@ def _findings(
 
 
 def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DevicePanel, ...]:
+    """Return a panel for each device of tonight's run, with its measured peaks in ``runs`` up to that run."""
     if tonight is None:
         return ()
     peaks = store.devices.peaks_of([run for run in runs if run <= tonight.id])
@@ -250,6 +251,7 @@ def series_views(
 
 
 def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Outcome]) -> tuple[RunPoint, ...]:
+    """Return a point for each run of a series: its level, interval and status, and its verdict if that is an event."""
     centers, lows, highs = (values.tolist() for values in judge.levels_of(_replicas(history)))
     return tuple(
         RunPoint(
@@ -278,11 +280,12 @@ def _replicas(history: Sequence[SeriesInRun]) -> NDArray[np.float64]:
 
 def _end(end: float, of_replica: float | None, values: Sequence[float]) -> float | None:
     """Return one end of a run's interval; a run with one replica has the interval of that replica. None if unknown."""
-    known = of_replica if len(values) == 1 else end
-    return known if known is not None and isfinite(known) else None
+    chosen = of_replica if len(values) == 1 else end
+    return chosen if chosen is not None and isfinite(chosen) else None
 
 
 def _levels(points: Sequence[RunPoint], breaks: Collection[int]) -> Iterator[LevelRange]:
+    """Yield the levels of a series with their first and last run; a new level begins at each run in ``breaks``."""
     edges = [0, *(at for at, point in enumerate(points) if at and point.run in breaks), len(points)]
     for begin, end in pairwise(edges):
         part = points[begin:end]

@@ -79,7 +79,7 @@ class SiteFolder:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the folder itself during the block, which needs no lock file."""
+    """Hold a lock on the folder itself during the block; no lock file is needed."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -60,12 +60,12 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
 
     - series that moved at once on a device with unchanged code, whose cause is the environment;
     - suspects whose confirmation named the code, a new compiler or the environment;
-    - slower series that the run before agrees with, unless measuring them again has cleared them. Their cause is the
-      environment if the code is unchanged, else it stays unconfirmed until a confirmation names it.
+    - slower series that two runs in a row show, unless A/B pairs have cleared them. Their cause is the environment if
+      the code is unchanged, else it stays unconfirmed until a confirmation names it.
 
     A series of a finding that moved again gets a further step, by the same rules. A finding is resolved once all of its
-    series are back, by the rules or the default thresholds, not by the threshold of a command. A run with uncommitted
-    changes is an experiment: it changes no finding.
+    series have recovered; the rules of the settings or the default thresholds decide this, not the threshold of a
+    command. A run with uncommitted changes is an experiment: it changes no finding.
 
     Everything is one transaction, and doing it again changes nothing.
 
@@ -121,18 +121,17 @@ def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Coll
 
 
 class Answers:
-    """The confirmations of a run's suspects: the last one of each, conclusive ones first.
+    """One confirmation for each suspect of a run: the last conclusive one, else the last one.
 
-    A suspect that moved again is measured against the level that its last step left, and its series against the
-    baseline: these are two suspects.
+    A series that moved again is two suspects: one against its baseline, one against the level that its last step left.
     """
 
     def __init__(self, confirmations: Iterable[Confirmation]) -> None:
         self._last: dict[tuple[Series, Direction, bool], Confirmation] = {}
         for confirmation in confirmations:
             key = self._key(confirmation.suspect)
-            known = self._last.get(key)
-            if known is None or known.cause is Cause.UNCONFIRMED or confirmation.cause is not Cause.UNCONFIRMED:
+            last = self._last.get(key)
+            if last is None or last.cause is Cause.UNCONFIRMED or confirmation.cause is not Cause.UNCONFIRMED:
                 self._last[key] = confirmation
 
     @staticmethod
@@ -140,7 +139,10 @@ class Answers:
         return suspect.series, suspect.direction, suspect.change is ChangeKind.AGAIN
 
     def confirmed(self, *, again: bool) -> list[Suspect]:
-        """Return the suspects whose confirmation named a cause that raises a finding; ``again``: that moved again."""
+        """Return the suspects whose confirmation named a cause that raises a finding.
+
+        ``again`` selects the suspects that moved again; without it, the other suspects are returned.
+        """
         return [
             _as_confirmed(confirmation)
             for confirmation in self._last.values()
@@ -148,16 +150,16 @@ class Answers:
         ]
 
     def unconfirmed(self, suspects: Iterable[Suspect]) -> list[Suspect]:
-        """Return the slower suspects that were not measured again, or without an answer."""
-        return [
-            suspect
-            for suspect in suspects
-            if suspect.direction is Direction.SLOWER
-            and ((answer := self._last.get(self._key(suspect))) is None or answer.cause is Cause.UNCONFIRMED)
-        ]
+        """Return the slower suspects that have no confirmation, or only an inconclusive one."""
+
+        def has_no_cause(suspect: Suspect) -> bool:
+            confirmation = self._last.get(self._key(suspect))
+            return confirmation is None or confirmation.cause is Cause.UNCONFIRMED
+
+        return [suspect for suspect in suspects if suspect.direction is Direction.SLOWER and has_no_cause(suspect)]
 
     def explained(self, suspect: Suspect) -> Suspect:
-        """Return a suspect that two nights agree on, with both nights and why its cause is unknown as its evidence."""
+        """Return a suspect that two nights show; its evidence names both nights, and why its cause is unconfirmed."""
         answer = self._last.get(self._key(suspect))
         why = answer.reason if answer else "it was not measured again"
         both = suspect.evidence if suspect.change in FROM_HISTORY else in_both_runs(suspect)
@@ -165,7 +167,7 @@ class Answers:
 
 
 def _as_confirmed(confirmation: Confirmation) -> Suspect:
-    """Return a suspect with its confirmation's cause and evidence, and with its ratio if it blames the code."""
+    """Return a suspect with the cause and evidence of its confirmation, and with its ratio if that is confirmed."""
     judgement = replace(confirmation.suspect.judgement, cause=confirmation.cause)
     if confirmation.confirmed:
         judgement = replace(judgement, ratio=confirmation.ratio, low=confirmation.low, high=confirmation.high)
@@ -173,7 +175,10 @@ def _as_confirmed(confirmation: Confirmation) -> Suspect:
 
 
 def _against_its_step(suspect: Suspect, current: Mapping[Series, Judgement]) -> Suspect:
-    """Return a suspect with the ratio to the level before the last step of its series, if that is a further step."""
+    """Return a suspect; if its series has several steps, its ratio becomes that to the level before the last step.
+
+    ``current`` has the judgements of series with several steps against the level before their last step.
+    """
     judged = current.get(suspect.series)
     if judged is None or suspect.direction is not Direction.SLOWER:
         return suspect
@@ -219,13 +224,13 @@ class RootCauses:
     def of(self, suspect: Suspect) -> str:
         """Return the root cause of a suspect whose judgement names its cause.
 
-        - A series in a standing finding with this cause: the root cause of that finding. The code takes over the root
-          cause of an unconfirmed finding. A further step has a root cause of its own.
-        - The code: the commits since the last run with other code, ``1a2b3c4d5..6e7f8a9b0``; or, if the change had
+        - If the series is in a standing finding with this cause, or in an unconfirmed one and the cause is the code,
+          the root cause of that finding. A further step always gets a root cause of its own.
+        - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change had
           begun before them, the commits of a standing finding of the same benchmark.
-        - The toolchain: what changed, ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
-        - The environment: what changed, on any device, ``driver 580.1 → 590.1``; the device alone if nothing is known
-          to have changed, ``GPU GPU-1``.
+        - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
+        - For the environment, what changed: ``driver 580.1 → 590.1``. If nothing is known to have changed, the device:
+          ``GPU GPU-1``.
         """
         cause = suspect.judgement.cause
         again = suspect.change is ChangeKind.AGAIN
@@ -257,7 +262,7 @@ class RootCauses:
     # --- the code ----------------------------------------------------------------------------------------------------
 
     def _first_run_with_this_code(self, suspect: Suspect) -> int:
-        """Return the first run after the baseline's with the suspect's present code and, since then, no other code."""
+        """Return the first run after the baseline's since which all runs of the case had the suspect's present code."""
         baseline_run = suspect.judgement.baseline_run or 0
         first = self._run
         for run in self._commits:
@@ -281,11 +286,11 @@ class RootCauses:
         return sides is not None and sides.code
 
     def _begun_by_finding(self, suspect: Suspect, since: int) -> str:
-        """Return the root cause of the finding that a change had begun with before the code of ``since``; else empty.
+        """Return the root cause of the standing finding with which a change began before run ``since``; else empty.
 
-        Small commits add up to a trend. If the code before had gone ``BEGUN_SHARE`` of the way from the old level to
-        the present one, the last commits are not the only cause. What earlier commits did to other cases of the
-        benchmark is in a finding already, and a user need not get another one for each commit and case.
+        Small commits add up to a trend. If the code before ``since`` already showed ``BEGUN_SHARE`` of the change, the
+        last commits are not its only cause. The effect of earlier commits on other cases of the benchmark is in a
+        finding already. The change joins it, so that users do not get one finding for each commit and case.
         """
         judgement = suspect.judgement
         runs = islice(self._runs_of_the_code_before(suspect.series, since), RUNS_BEFORE)
@@ -312,14 +317,14 @@ class RootCauses:
         binaries = ((run, in_run.binary) for run, in_run in built if in_run)
         for _, runs in groupby(binaries, key=itemgetter(1)):
             yield from (run for run, _ in runs)
-            return
+            return  # the first group has the runs of the latest binary
 
     def _level(self, series: Series, run: int) -> float | None:
         """Return the level of a series in a run, if the run has a verdict on it."""
         return next((judgement.candidate_s for judgement in self._verdicts(run) if judgement.series == series), None)
 
     def _commits_of(self, since: int) -> str:
-        """Return the commits that the run ``since`` measured first: from the last different commit to its own."""
+        """Return the range of commits that the run ``since`` was the first to measure: ``1a2b3c4d5..6e7f8a9b0``."""
         commit = self._commits.get(since, "")
         if not commit:
             return f"the code of run {since}"

@@ -69,7 +69,7 @@ class FindingStore:
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 
-           An unconfirmed finding takes over the cause that a suspect of its series has got.
+           An unconfirmed finding takes the cause of a suspect of its series that has a confirmed cause.
         3. Each suspect of ``steps`` adds a step to the active finding that holds its series. If only one of the finding
            and the step is due to the environment, the step goes to the finding of its root cause instead.
         4. Ignored findings whose time is over are reopened.
@@ -79,7 +79,7 @@ class FindingStore:
 
         Args:
             run: the run.
-            recovered: a finding's number, one of its series, and the step before which the series is again.
+            recovered: a finding's number, one of its series, and the step that the series has recovered from.
             causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
                 no existing finding.
             steps: the series of active findings that moved again, by root cause, each against the level that its last
@@ -109,7 +109,7 @@ class FindingStore:
         """Set the state of a finding on behalf of a person.
 
         Accepting a finding sets the level of each series that has not recovered to the newest run with its change.
-        What a finding without series reports as missing is then no longer expected.
+        If the finding is about something missing, that is no longer expected.
         Reopening a resolved finding includes its recovered series again.
 
         Args:

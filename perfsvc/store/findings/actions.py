@@ -127,10 +127,9 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     if len(rows) == len(every_row):
         return finding
     if not rows:
-        lacking = (
-            f"no step up to {last}" if any(series in chosen for _, series in every_row) else "none of these series"
-        )
-        raise UsageError(f"finding {finding.id} holds {lacking}", cure=f"perfsvc findings show {finding.id}")
+        has_series = any(series in chosen for _, series in every_row)
+        what = f"no step up to {last}" if has_series else "none of these series"
+        raise UsageError(f"finding {finding.id} holds {what}", cure=f"perfsvc findings show {finding.id}")
     original = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
     copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
     del copy["id"]

@@ -1,4 +1,4 @@
-"""What becomes of findings when a person excludes data from judging, takes that back, or deletes a run."""
+"""Change findings when a person excludes data from judging, includes it again, or deletes a run."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -37,14 +37,15 @@ class Act:
 
 
 def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
-    """Take data that has just been excluded out of the active findings, and return what this changes.
+    """Take data that has just been excluded out of the active findings, and return which findings this changes.
 
-    - A series whose newest evidence was excluded shows in the newest run before that still shows it. Without such a
-      run, or if its baseline was excluded, the series leaves the finding as if the excluded run had shown it recovered.
-    - A finding without any series left is resolved with the reason of the exclusion.
-    - A series that recovered in the excluded run has not recovered; a finding that this resolved is reopened.
-    - A series that the excluded run had brought into its finding begins with the next run that shows it, and so does
-      the finding. Its evidence says so.
+    - If the newest run that shows a series was excluded, the newest earlier run that shows its change takes its place.
+      If there is none, or if the baseline was excluded, the series leaves the finding: it is marked as recovered in the
+      excluded run.
+    - A finding that all series have left is resolved with the reason of the exclusion.
+    - A series that recovered in the excluded run is marked as not recovered, and its finding is reopened if resolved.
+    - If the excluded run had brought a series into its finding, the series begins with the next run that shows it. A
+      finding that the excluded run had raised begins later as well, and its evidence says so.
     """
     run, cases = act.run, act.cases
     excluded = f"run {run} is excluded: {reason}"
@@ -75,7 +76,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 
 
 def restore(connection: Connection, act: Act) -> FindingUpdates:
-    """Put data that is included again back into the findings that it had left, and return what this changes."""
+    """Put series of data that is included again back into the findings that they had left; return which these are."""
     reopened = _unrecover(connection, act, f"run {act.run} is included again")
     _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
@@ -184,6 +185,7 @@ def _ending_with(connection: Connection, root_cause: str, old: int, new: int) ->
 
 
 def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) -> list[Any]:
+    """Return the ``finding_cases`` rows, of cases under any of their names or of all, that meet some conditions."""
     query = (
         select(FindingCases, Findings.state, Findings.set_by)
         .join(Findings, Findings.id == FindingCases.finding_id)
@@ -197,7 +199,7 @@ def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) ->
 
 
 def _newest_showing(connection: Connection, row: Any) -> Any | None:
-    """Return the newest counting verdict before a row's run that shows the row's change; None without one."""
+    """Return the newest verdict before a row's last run that shows the row's change and is not excluded; else None."""
     query = _verdicts_showing(row).where(Verdicts.run_id >= (row.first_run_id or 0), Verdicts.run_id < row.last_run_id)
     return connection.execute(query.order_by(Verdicts.run_id.desc()).limit(1)).first()
 
@@ -205,7 +207,7 @@ def _newest_showing(connection: Connection, row: Any) -> Any | None:
 def _verdicts_showing(row: Any) -> Any:
     """Return a query of the verdicts that show the change of a row and are not excluded.
 
-    A change that a history showed has a verdict that does not report it: then any verdict counts.
+    If an alert raised the change, verdicts do not report it. Then any verdict counts.
     """
     lineage = select(Cases.lineage_id).where(Cases.id == row.case_id)
     query = (
@@ -226,7 +228,8 @@ def _verdicts_showing(row: Any) -> Any:
 def _as_shown(verdict: Any, row: Any) -> dict[str, Any]:
     """Return the columns of a finding's series as an earlier verdict shows it.
 
-    A verdict is not about the level before a further step, so such a step gets its ratio without an interval.
+    A verdict compares with the baseline, not with the level before a further step. A further step therefore gets the
+    ratio of the two levels, without an interval.
     """
     shown = {"last_run_id": verdict.run_id, "candidate_s": verdict.candidate_s}
     if row.step == 1:
@@ -260,7 +263,7 @@ def _unrecover(connection: Connection, act: Act, text: str) -> set[int]:
 
 
 def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
-    """Return whether a run resolved the finding of a row, or the exclusion of the run did."""
+    """Return whether a run, or the exclusion of ``run``, resolved the finding of a row; False if a person did."""
     if row.state is not FindingState.RESOLVED:
         return False
     reason = connection.scalar(select(Findings.reason).where(Findings.id == row.finding_id)) or ""
@@ -268,6 +271,7 @@ def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
 
 
 def _is_held_elsewhere(connection: Connection, row: Any) -> bool:
+    """Return whether another active finding holds the same step of a row's series in the same direction."""
     same = {name: getattr(row, name) for name in ("case_id", "device_id", "metric", "cache", "step", "direction")}
     others = (
         select(FindingCases.finding_id)
@@ -297,7 +301,10 @@ def _set_state(connection: Connection, finding: int, state: FindingState, text: 
 
 
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
-    """Return the finding number, state and case name of each series in some states that has a run on either side."""
+    """Return a row for each series, of findings in some states, whose baseline or newest evidence is a run.
+
+    The columns are the number and the state of the finding, the name of the case, and the last run that shows it.
+    """
     on_a_side = (FindingCases.last_run_id == run) | (FindingCases.baseline_run_id == run)
     query = (
         select(Findings.id, Findings.state, Cases.name, FindingCases.last_run_id)

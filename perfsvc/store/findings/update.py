@@ -114,8 +114,8 @@ def _add_suspects(
     updates["joined"].update(by_event[EventKind.JOINED])
     updates["seen"].update(by_event[None].keys() - by_event[EventKind.REOPENED].keys())
     if unassigned:
-        left = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
-        _join_or_raise(connection, shown, left, updates)
+        remaining = replace(cause, suspects=tuple(unassigned), evidence=evidence_of(unassigned) or cause.evidence)
+        _join_or_raise(connection, shown, remaining, updates)
 
 
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
@@ -162,9 +162,10 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any |
 def _see_again(
     connection: Connection, shown: RunFindings, row: Any, judgement: Judgement, case: int
 ) -> EventKind | None:
-    """Store that a run shows the change of a row, and return the event that follows from it; None for none.
+    """Store that a run shows the change of a row, and return the kind of event to record.
 
-    ``reopened`` if the finding was resolved, ``joined`` if it is active and this series had recovered.
+    It is ``reopened`` if the finding was resolved, ``joined`` if the finding is active and the series had recovered,
+    and None otherwise.
     """
     run, is_active = shown.run, row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
@@ -192,7 +193,7 @@ def _update_row(connection: Connection, row: Any, values: Mapping[str, Any]) -> 
 
 
 def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, now: datetime) -> None:
-    """Give an unconfirmed finding the cause that a run has found, once."""
+    """Give an unconfirmed finding the cause that a run has found; do nothing if it has a cause already."""
     values = {"cause": cause.cause, "root_cause": cause.root_cause, "evidence": cause.evidence}
     unconfirmed = (Findings.id == finding, Findings.cause == Cause.UNCONFIRMED)
     if connection.execute(update(Findings).where(*unconfirmed).values(values)).rowcount:
@@ -203,9 +204,10 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
 
 
 def _free_case_id(connection: Connection, row: Any, case: int) -> int:
-    """Return the id of a series' case under its name in the run: the name in the row may belong to a new case by now.
+    """Return the case id to store in a row: ``case``, which has the name of the run.
 
-    If another row of the finding already has that id, return the id in the row.
+    The name that the row has now may belong to a new case. If another row of the finding already has the id ``case``,
+    the row keeps its own.
     """
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
@@ -222,10 +224,10 @@ def _set_last_run(connection: Connection, finding: int, run: int) -> None:
 
 
 def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, updates: Mapping[str, set[int]]) -> None:
-    """Add a step to each series of one root cause, which all stand in findings.
+    """Add a step for each suspect of one root cause; all of their series are in active findings.
 
-    The step goes into the finding of the step before, unless only one of both is due to the environment. Then it goes
-    into the finding of its root cause, which may be new.
+    The step goes into the finding of the previous step, unless only one of the two steps is due to the environment.
+    Then it goes into the finding of its own root cause, which may be new.
     """
     run, now = shown.run, shown.now
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
@@ -235,9 +237,9 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
         active = [row for row in rows[key, suspect.direction] if row.state in ACTIVE] if key else []
-        if known := next((row for row in active if row.first_run_id == run), None):  # this update is done once more
-            _update_row(connection, known, _newest(suspect.judgement))
-            updates["seen"].add(known.finding_id)
+        if stored := next((row for row in active if row.first_run_id == run), None):  # this update is repeated
+            _update_row(connection, stored, _newest(suspect.judgement))
+            updates["seen"].add(stored.finding_id)
             continue
         before = next((row for row in active if row.recovered_run_id is None), None)
         step = 1 + max((row.step for row in active), default=0)
@@ -259,7 +261,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
-    """Return the cases of suspects and their evidence, or only that of the first if their evidences differ."""
+    """Return in words the cases of suspects and their evidence; if that differs, only the evidence of one suspect."""
     cases = ", ".join(sorted({suspect.series.case.id for suspect in suspects}))
     evidence = {suspect.evidence for suspect in suspects}
     shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
@@ -344,6 +346,7 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
 
 
 def _insert_finding(connection: Connection, run: int, cause: RootCause, now: datetime) -> int:
+    """Store a new open finding of a root cause, without series yet, and return its number."""
     row = {
         "cause": cause.cause,
         "root_cause": cause.root_cause,

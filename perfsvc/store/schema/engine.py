@@ -121,12 +121,14 @@ def connect(url: URL) -> Engine:
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """Set up a new connection to a SQLite file."""
     connection.isolation_level = None  # we begin transactions ourselves: sqlite3 would leave DDL and reads outside them
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the machine may lose rows, never the file
 
 
 def _begin_sqlite(connection: Connection) -> None:
+    """Begin a transaction on SQLite; a transaction that writes takes the write lock at once."""
     # A transaction that reads first and writes later cannot wait for a lock, since its view of the database would be
     # stale. So writers take the lock when they begin, and wait there.
     writes = connection.get_execution_options().get("writes", False)
@@ -186,9 +188,10 @@ MOST_PARAMETERS = 5_000
 
 
 def among(connection: Connection, column: Any, values: Collection[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column has one of some values, of which there may be any number."""
+    """Return the condition that a column has one of some values; there may be any number of values."""
     if len(values) <= MOST_PARAMETERS:
         return cast("ColumnElement[bool]", column.in_(values))
+    # More values than a statement may have parameters: they become one parameter, a JSON array.
     parameter = literal(json.dumps(list(values)), Text)
     if connection.dialect.name == POSTGRESQL:
         members = select(func.json_array_elements_text(sql_cast(parameter, JSON)).cast(column.type))

@@ -100,6 +100,7 @@ def _is_empty(connection: Connection) -> bool:
 
 
 def _refuse_other(engine: Engine, revision: str) -> None:
+    """Raise ``DatabaseError`` if a database with tables has another schema revision than this perfsvc needs."""
     _refuse_unknown(engine, revision, empty=False)
     if revision != head():
         raise DatabaseError(
@@ -109,6 +110,7 @@ def _refuse_other(engine: Engine, revision: str) -> None:
 
 
 def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
+    """Raise ``DatabaseError`` if the tables are of another program or of a newer perfsvc."""
     if not revision and not empty:
         raise DatabaseError(
             f"{shown(engine.url)} holds tables of another program", cure="name another database with --db or PERFSVC_DB"
@@ -121,6 +123,7 @@ def _refuse_unknown(engine: Engine, revision: str, *, empty: bool) -> None:
 
 
 def _migrate(engine: Engine) -> None:
+    """Migrate a database to the newest revision in one transaction, with SQLite's foreign keys switched off."""
     with translated(engine.url), engine.connect().execution_options(writes=True) as connection:
         # Alembic's batch mode drops and renames tables: with foreign keys on, dropping a table would delete the rows
         # that refer to it. SQLite switches foreign keys on and off only outside transactions.
@@ -144,6 +147,7 @@ def _config() -> Config:
 
 
 def _migrate_in(connection: Connection) -> None:
+    """Run the migrations in a transaction; raise ``DatabaseError`` if rows then refer to rows that do not exist."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
     config = _config()
@@ -177,6 +181,7 @@ def _copy(path: Path, revision: str) -> Path:
 
 
 def _damage(connection: Connection) -> list[str]:
+    """Return a text for each fault that SQLite's own checks find; none for PostgreSQL."""
     if connection.dialect.name != SQLITE:
         return []
     reports = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
