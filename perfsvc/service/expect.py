@@ -230,6 +230,7 @@ def check_hosts(store: Store, every_s: float, now: datetime | None = None) -> Mi
 
 
 def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
+    """Return the active findings about missing hosts, GPUs and cases, without ignored findings, and the exit code."""
     findings = {finding.id: finding for finding in store.findings.active() if finding.state is not FindingState.IGNORED}
     reported = [row for row in missing if row.finding in findings]
     kinds = {row.kind for row in reported}
@@ -251,8 +252,8 @@ def _compare_gpus(
     """Compare the GPUs that are here with the GPUs of earlier nights that asked for the same devices.
 
     If no earlier night asked for these devices, the settings have changed, and the GPUs of all earlier nights count.
-    A new selection of cases expects the GPUs of all nights of the host that asked for the same devices. GPUs that go
-    missing together are one finding.
+    If a host has a new selection of cases, the GPUs of all its nights that asked for the same devices are expected.
+    GPUs that go missing together are one finding.
     """
     asked, present = " ".join(specs), _present_gpus(specs)
     here = [row for row in everything if row.host == night.host and row.kind is ExpectedKind.GPU]
@@ -317,12 +318,14 @@ def _compare_cases(
 ) -> _Comparison:
     """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
 
-    The first night of a scope expects the cases of the night before that its selection selects, if the suite and the
-    points are the same. The others are named in the note: nothing looks for them any more.
+    The first night of a scope expects the cases of the previous night that it selects, if the suite and the points are
+    the same. The note of the result names the other cases of that night: they are no longer expected.
 
-    A case does not count as missing if the GPUs that measured it are missing and those that are here skip it, or none
-    is here: one lost GPU is one finding. Nor is one that only runs had which a person excluded since, or whose name
-    another one took over.
+    A case is not reported as missing in these cases:
+
+    - The GPUs that measured it are lost, and the GPUs that are here skip it, or none is here: the lost GPU is reported.
+    - It was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.
+    - Only runs measured it that a person has excluded since, or another case has taken over its name.
     """
     if night.run is None:
         return _Comparison()

@@ -105,7 +105,7 @@ class CheckStore:
             return _baselines(connection, list(kernels), scope, toolkit)
 
     def remove(self, host: str, command_line: str, since: datetime) -> None:
-        """Remove the checks that a command stored on a host since a time: a repeated check must not see the first one."""
+        """Remove the checks that a command stored on a host since a time: a repeated check must not see them."""
         of_command = (Checks.host == host, Checks.command_line == command_line, Checks.checked_at >= since)
         with self._database.writing() as connection:
             connection.execute(delete(Checks).where(*of_command))

@@ -222,7 +222,10 @@ def _key(expected: Expected) -> dict[str, Any]:
 
 
 def _see(connection: Connection, seen: Iterable[Expected]) -> dict[int, list[str]]:
-    """Store what is there, and return what of it was missing until now, by the finding that reports it."""
+    """Store what is there, and return the names of what is back, by the finding that reported it as missing.
+
+    An expectation with the same key is replaced.
+    """
     rows = {
         expected.key: {
             **_key(expected),
@@ -312,8 +315,9 @@ def _shared_finding(connection: Connection, absence: Absence) -> int | None:
 
 
 def _link(connection: Connection, expected: Iterable[Expected], finding: int) -> None:
-    for one in expected:
-        connection.execute(update(Expectations).filter_by(**_key(one)).values(finding_id=finding))
+    """Store the number of the finding that reports each of these expectations as missing."""
+    for expectation in expected:
+        connection.execute(update(Expectations).filter_by(**_key(expectation)).values(finding_id=finding))
 
 
 def _describe(connection: Connection, finding: int, absence: Absence) -> None:

@@ -41,7 +41,7 @@ class Background:
 
 
 class Backgrounds:
-    """Looks up what is behind findings, as a night knows it; findings of the same runs share what is read.
+    """Looks up the background of findings for the message of a night; what is read is kept for further findings.
 
     Args:
         store: the database.

@@ -129,7 +129,7 @@ def hosts_news(store: Store, about: Collection[str]) -> News:
 
 
 def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent], about: Collection[str]) -> News:
-    """Return what events did to findings; of the kinds of events of a finding, the most important one counts."""
+    """Return the news in the events of findings; a finding with several events is reported by the most important."""
     findings = {finding.id: finding for finding in store.findings.all()} if events else {}
     texts: dict[int, dict[EventKind, str]] = defaultdict(dict)
     for event in events:
@@ -182,8 +182,9 @@ def missing_cases(store: Store) -> dict[int, list[Case]]:
 def _earlier_nights(store: Store, night: NightRow) -> tuple[list[NightRow], list[NightRow]]:
     """Return the earlier nights of the suite that notified people, newest first, and the pending ones, oldest first.
 
-    Hosts that share a database may run nights at the same time, and each reports only its own news. So a night is
-    pending, too, if it was still running when a later night notified people, and was killed afterwards.
+    A night is pending if it ended without notifying people and no later night has reported its news. Hosts that share a
+    database may run nights at the same time, and each night reports only its own news. So a night is also pending if it
+    was still running when later nights notified people, and was killed afterwards.
     """
     now = datetime.now(UTC)
     notified: list[NightRow] = []
@@ -214,8 +215,8 @@ def _has_notified(store: Store, night: NightRow) -> bool:
 def _was_running(night: NightRow, notified: Iterable[NightRow], ended: datetime, now: datetime) -> bool:
     """Return whether a night was still running each time that one of the ``notified`` nights notified people.
 
-    Nights of one host do not overlap. So if a night of its own host has notified people, the answer is False, whatever
-    the times say: the clock may have been set. An end in the future comes from such a clock: False too.
+    The clock may have been set, so the times alone do not decide. Nights of one host do not overlap: return False if a
+    night of the same host has notified people. Return False also if ``ended`` lies in the future.
     """
     return all(later.host != night.host and _notified_at(later) < ended <= now for later in notified)
 
@@ -230,19 +231,16 @@ def _notified_at(night: NightRow) -> datetime:
 
 def _events(store: Store, nights: Iterable[NightRow]) -> list[FindingEvent]:
     """Return the events of findings that nights and their runs caused, in this order."""
-    return [
-        event
-        for night in nights
-        for of_night in (
-            store.findings.events(run=night.run) if night.run is not None else [],
-            store.findings.events(night=night.id),
-        )
-        for event in of_night
-    ]
+    events: list[FindingEvent] = []
+    for night in nights:
+        if night.run is not None:
+            events += store.findings.events(run=night.run)
+        events += store.findings.events(night=night.id)
+    return events
 
 
 def _of_watchdog(store: Store, before: datetime) -> list[FindingEvent]:
-    """Return the events until a moment that ``perfsvc watchdog`` caused and no message reports yet."""
+    """Return the events, up to ``before``, that ``perfsvc watchdog`` caused and that no message has reported yet."""
     reported = store.messages.newest_event()
     about_absences = {finding.id for finding in store.findings.all() if finding.cause is Cause.MISSING}
     return [
@@ -270,9 +268,9 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
 
 
 def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
-    """Return whether some runs only showed on more devices what earlier runs had shown of the same cases.
+    """Return whether ``runs`` only added devices to a finding: earlier runs had shown the same changes of its cases.
 
-    Two hosts measure the same commit one after the other. The second one tells people nothing new.
+    Two hosts may measure a commit one after the other. What the second one shows is then no news.
     """
 
     def change(moved: MovedSeries) -> tuple[Case, str, CacheState, int, Direction]:
@@ -324,15 +322,15 @@ def _newly_broken(store: Store, night: NightRow, notified: Iterable[NightRow]) -
     no run, or belong to another host.
     """
     broken = {judgement.series: judgement for judgement in _verdicts(store, night) if _is_broken(judgement)}
-    unknown, known = set(broken), set[Series]()
+    unchecked, broken_before = set(broken), set[Series]()
     measured = [earlier for earlier in notified if earlier.run is not None]
     for earlier in measured[:LOOK_BACK]:
-        if not unknown:
+        if not unchecked:
             break
         judged = [judgement for judgement in _verdicts(store, earlier) if judgement.verdict is not Verdict.MISSING]
-        known |= {judgement.series for judgement in judged if judgement.series in unknown and _is_broken(judgement)}
-        unknown -= {judgement.series for judgement in judged}
-    return tuple(judgement for series, judgement in broken.items() if series not in known)
+        broken_before |= unchecked & {judgement.series for judgement in judged if _is_broken(judgement)}
+        unchecked -= {judgement.series for judgement in judged}
+    return tuple(judgement for series, judgement in broken.items() if series not in broken_before)
 
 
 def _is_broken(judgement: Judgement) -> bool:

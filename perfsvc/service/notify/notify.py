@@ -35,9 +35,9 @@ def notify(
 ) -> str:
     """Send what is new in a night, and earlier messages that have not arrived; return a sentence on what was sent.
 
-    Each target receives one message with what its routes take, and none if that is nothing. The messages are stored
-    before they are sent. So doing this again, however it was interrupted, sends the same messages with the same keys,
-    and only to targets that have not got theirs.
+    Each target receives one message with the news that its routes take, or none if they take nothing. The messages are
+    stored before they are sent. A repeated call, after any interruption, therefore sends the same messages with the
+    same keys, and only to targets that have not received them.
 
     Args:
         store: the database, with the night and its results.
@@ -174,7 +174,8 @@ class _Sender:
     def send(self, target: str, deliveries: Sequence[DeliveryRow]) -> list[DeliveryRow]:
         """Send a target its messages, oldest first, and return those to try again soon.
 
-        A message that may still arrive stops the later ones, a message that was refused for good does not.
+        If a message may still be accepted later, the messages after it wait. They do not wait for a message that was
+        refused for good.
         """
         for position, delivery in enumerate(deliveries):
             error = self._attempt(target, delivery)
@@ -189,6 +190,7 @@ class _Sender:
         return []
 
     def _attempt(self, target: str, delivery: DeliveryRow) -> NotSentError | None:
+        """Try once to send a message to a target; return the error, or None if the target accepted the message."""
         if not self._addresses[target]:
             variable = self.targets[target]
             what = f"the environment variable {variable} is not set"

@@ -1,4 +1,4 @@
-"""What is sent by the calendar: reminders of findings that nobody has looked at, and digests of quiet weeks."""
+"""What is sent by the calendar: reminders of findings that no person has looked at, and digests of quiet weeks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -82,6 +82,7 @@ def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -
 
 
 def _reminder(finding: Finding, events: Sequence[FindingEvent], period: timedelta, now: datetime) -> Reminder | None:
+    """Return the reminder of an open finding if it is due, else None."""
     news = [event.at for event in events if event.kind in NEWS and not event.by]
     reminded = [event.at for event in events if event.kind is EventKind.REMINDED]
     since = max(news, default=now)
