@@ -43,6 +43,7 @@ def devices() -> list[DeviceInfo]:
 
 
 def _usable_gpus() -> list[DeviceInfo]:
+    """Return the GPUs that can be used; an empty list if there is none."""
     try:
         return find(["cuda"])
     except NoDeviceError:
@@ -127,6 +128,7 @@ def _host_compiler() -> Iterator[CheckRow]:
 
 
 def _has_driver() -> bool:
+    """Return whether NVIDIA's driver library can be loaded."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -135,6 +137,7 @@ def _has_driver() -> bool:
 
 
 def _driver(*, present: bool) -> Iterator[CheckRow]:
+    """Check NVIDIA's driver, which is optional."""
     if present:
         yield CheckRow("CUDA driver", ok=True, found=telemetry.driver_version() or "of unknown version")
     else:
@@ -154,6 +157,7 @@ def _nvml() -> Iterator[CheckRow]:
 
 
 def _pycuda(*, needed: bool) -> Iterator[CheckRow]:
+    """Check that PyCUDA is installed; ``needed`` says whether its absence is a fault."""
     if version := installation.version("pycuda"):
         yield CheckRow("PyCUDA", ok=True, found=version)
     else:
@@ -189,6 +193,7 @@ def _nvdisasm() -> Iterator[CheckRow]:
 
 
 def _gpus(*, needed: bool) -> Iterator[CheckRow]:
+    """List the GPUs that can be used; ``needed`` says whether it is a fault if there is none."""
     try:
         gpus = find(["cuda"])
     except NoDeviceError as error:
@@ -282,6 +287,7 @@ def _heartbeat(variable: str) -> Iterator[CheckRow]:
 
 
 def _pages() -> Iterator[CheckRow]:
+    """Check that plotly is installed, which the site needs."""
     if version := installation.version("plotly"):
         yield CheckRow("pages", ok=True, found=f"plotly {version}")
     else:

@@ -127,7 +127,7 @@ def require_gpu(store: Store, host: str, specs: Collection[str], devices: Iterab
 
 
 def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
-    """Yield each device that is here once; a specification that names no device does not stop the others."""
+    """Yield each device of this machine that any specification names; specifications without a device are skipped."""
     found: dict[str, DeviceInfo] = {}
     for spec in specs:
         kind, colon, names = spec.partition(":")
@@ -180,8 +180,8 @@ def check_night(
 ) -> Missed:
     """Store what a night has, raise findings about what it misses, and resolve findings about what is back.
 
-    GPUs are expected however the run ended. Cases are expected only of a finished run without uncommitted changes,
-    because no other run shows what the suite has. A second call changes nothing.
+    Missing GPUs are reported however the run ended. Missing cases are reported only after a finished run without
+    uncommitted changes, because no other run shows which cases the suite has. A second call changes nothing.
 
     Args:
         store: the database.
@@ -285,7 +285,7 @@ def _compare_gpus(
 
 
 def _gpus_gone(rows: Sequence[Expected], asked: str, elsewhere: Iterable[Expected] = ()) -> Absence:
-    """Return the absence of GPUs that went missing in the same night; other hosts may have them by now."""
+    """Return the absence of GPUs that went missing together; the evidence names other hosts that have them now."""
     newest = max(rows, key=lambda row: row.night)
     last = {row.text: row for row in sorted(rows, key=lambda row: row.night)}
     names = list(dict.fromkeys(row.text for row in rows))
@@ -381,7 +381,7 @@ def _compare_cases(
 
 
 def _carried(of_host: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
-    """Return the cases that the first night of a scope expects, and a note about those that it does not look for."""
+    """Return the cases that the first night of a scope expects, and a note about cases that it no longer expects."""
     newest = max(of_host, key=lambda row: row.night, default=None)
     if newest is None:
         return [], ""
@@ -563,7 +563,7 @@ def forget(
 
 
 def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
-    """Return what is still missing of a finding after a person forgot a part of it."""
+    """Return the absence of ``rows``, which a finding still reports after a person forgot the other rows."""
     if rows[0].kind is not ExpectedKind.CASE:
         return _gpus_gone(rows, rows[0].devices)
     evidence = "; ".join(_case_evidence(rows, None, {}, name_suite=False))
@@ -571,7 +571,10 @@ def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
 
 
 def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
-    """Return what a name given by a person stands for, at least one thing; raises ``UsageError``."""
+    """Return what a name stands for: a host with all that is expected of it, a GPU, or cases that match a glob.
+
+    Raises ``UsageError`` if it stands for nothing or for several GPUs.
+    """
     of_host = [row for row in expected if row.host == name]
     of_gpu = [row for row in expected if row.kind is ExpectedKind.GPU and row.name.lower().startswith(name.lower())]
     of_gpu = [row for row in of_gpu if row.name == name] or of_gpu
@@ -584,6 +587,7 @@ def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
 
 
 def _is_case(row: Expected, name: str) -> bool:
+    """Return whether a row is a case with this id, or one that matches this glob."""
     if row.kind is not ExpectedKind.CASE:
         return False
     with contextlib.suppress(UsageError):

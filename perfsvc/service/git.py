@@ -257,6 +257,7 @@ def _printed(folder: Path, *arguments: str, stdin: str | None = None) -> str:
 
 
 def _run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a git command without a time limit; raise ``InfrastructureError`` if git is missing."""
     try:
         return run_git(folder, *arguments, stdin=stdin)
     except OSError as error:
@@ -264,6 +265,7 @@ def _run(folder: Path, *arguments: str, stdin: str | None = None) -> subprocess.
 
 
 def _unreadable(folder: Path, completed: subprocess.CompletedProcess[str]) -> InfrastructureError:
+    """Return the error for a git command that could not read a repository's history."""
     return InfrastructureError(
         f"git cannot read the history of {folder}: {_failure(completed)}",
         cure="run git fsck; a partial clone must reach its remote",

@@ -58,8 +58,8 @@ class BaselineStore:
 
         The last accepted level is that of the newest earlier run whose verdict is new or an improvement, or whose
         finding a person accepted. A regression does not move the level until a person accepts it. Unchanged and
-        inconclusive verdicts keep it: otherwise a slow drift would carry it along. These runs never set a level by
-        their verdict:
+        inconclusive verdicts do not move it either, because a slow drift would then move it step by step. These runs
+        never set a level by their verdict:
 
         - a run with uncommitted changes: a discarded experiment would be the bar for all later runs;
         - an improvement of unchanged code, which comes from the environment or from noise;
@@ -310,6 +310,7 @@ def _first_correct_runs(
     )
 
     def first(metric: Any) -> Select[Any]:
+        """Return a query of the first run of each series with a metric, preferably without uncommitted changes."""
         own = own_name(correct.c.run_id)
         clean = func.min(correct.c.run_id).filter(Runs.git_dirty.is_(False))
         run = func.coalesce(clean, func.min(correct.c.run_id))

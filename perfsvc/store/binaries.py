@@ -79,7 +79,7 @@ class BinaryStore:
         return binaries
 
     def used(self, keys: Collection[CaseKey], runs: Collection[int]) -> dict[CaseKey, dict[int, int]]:
-        """Return the id of the binary that each case used in each run; a run with none or several is absent."""
+        """Return, by case and run, the id of the binary that the case used; absent if it used none or several."""
         used: dict[tuple[int, str, str], dict[int, set[int | None]]] = defaultdict(lambda: defaultdict(set))
         with self._database.reading() as connection:
             lineages = lineages_of(connection, {case for _, case, _ in keys})
@@ -277,7 +277,7 @@ def _python_code(text: str) -> PythonCode:
 
 
 def _whole(sha256: str, compressed: bytes) -> bytes:
-    """Return the content of an artifact, checked against its digest."""
+    """Return the decompressed content of an artifact; raises ``DatabaseError`` if it does not have its digest."""
     try:
         content = zlib.decompress(compressed)
     except zlib.error as error:

@@ -130,7 +130,7 @@ def _verdict_rows(
 
 
 def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
-    """Return the row of a kernel without a verdict. A kernel that is gone has no facts either."""
+    """Return the columns of a kernel without a verdict; a kernel that is ``gone`` has no facts either."""
     facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
         "check_id": check,
@@ -252,7 +252,7 @@ def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_Ker
 
 
 def _newest_check(connection: Connection, scope: str) -> set[_KernelKey]:
-    """Return the kernels with facts of the newest check of a scope without uncommitted changes."""
+    """Return the kernels that have facts in the newest check of a scope; only checks of committed code count."""
     newest = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False)).scalar_subquery()
     query = (
         select(Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel)
@@ -283,7 +283,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
 
 
 def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
-    """Return the kernel of a row with these registers, under the name ``case``, or under its stored name if None."""
+    """Return the kernel of a row with this number of registers; ``case`` replaces the stored case unless it is None."""
     instructions = row.instructions
     return CheckedKernel(
         case or case_of(row.benchmark, row.variant, row.point, row.version),

@@ -38,7 +38,10 @@ class ExclusionStore:
             return load_exclusions(connection, Exclusions.run_id.in_(runs), Exclusions.included_at.is_(None))
 
     def cases(self, run: int) -> list[Case]:
-        """Return the cases that a run measured, under their present names; raises ``NotMeasuredError`` for no run."""
+        """Return the cases that a run measured, under their present names.
+
+        Raises ``NotMeasuredError`` if there is no such run.
+        """
         with self._database.reading() as connection:
             _state(connection, run)
             return list(_measured(connection, run))

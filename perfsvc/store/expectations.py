@@ -135,7 +135,7 @@ class ExpectationStore:
             return {row.uuid: row.model for row in connection.execute(query)}
 
     def cases_of(self, run: int) -> CasesInRun:
-        """Return what a run had of each case, by the present id of the case."""
+        """Return which cases a run measured, skipped or had no budget for, by their present ids."""
         present = select(Cases.lineage_id, Cases.name).where(Cases.former.is_(False)).subquery()
         measured = (
             select(
@@ -203,6 +203,7 @@ class ExpectationStore:
 
 
 def _expected(row: Any) -> Expected:
+    """Return a row of ``expectations`` as an ``Expected``."""
     return Expected(
         kind=row.kind,
         name=row.name,
@@ -321,7 +322,7 @@ def _link(connection: Connection, expected: Iterable[Expected], finding: int) ->
 
 
 def _describe(connection: Connection, finding: int, absence: Absence) -> None:
-    """Let a finding describe an absence, if that is all it reports; other hosts may miss more."""
+    """Make a finding describe an absence; keep its text if it also reports something else, of another host."""
     reported = connection.execute(select(Expectations).where(Expectations.finding_id == finding)).all()
     if {_expected(row).key for row in reported} <= {expected.key for expected in absence.expected}:
         values = {"root_cause": absence.subject, "evidence": absence.evidence}
@@ -337,7 +338,7 @@ def _close_unlinked(
     by: str = "",
     night: int | None = None,
 ) -> list[int]:
-    """Resolve or accept the active findings about something missing that no expectation belongs to any more."""
+    """Resolve or accept the active findings of which nothing is missing and expected any more; return their numbers."""
     still_missing = exists().where(Expectations.finding_id == Findings.id)
     query = select(Findings.id).where(Findings.cause == Cause.MISSING, Findings.state.in_(ACTIVE), ~still_missing)
     closed = list(connection.scalars(query.order_by(Findings.id)))

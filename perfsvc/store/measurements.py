@@ -238,7 +238,7 @@ def unpack(blob: bytes) -> tuple[float, ...]:
 
 
 def _put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
-    """Store the batches of a stored measurement; accepted samples are stored with the measurement."""
+    """Store the batches of a measurement, with the samples of rejected batches only: the measurement has the others."""
     rows = [
         {
             "measurement_id": measurement,

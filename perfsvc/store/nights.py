@@ -20,7 +20,9 @@ class NightStore:
         self._database = database
 
     def begin(self, *, host: str, started: datetime, suite: str, command_line: str, settings: Mapping[str, Any]) -> int:
-        """Store a running night and return its number; first mark the host's nights whose process died as interrupted.
+        """Store a new running night and return its number.
+
+        Other running nights of the host are marked as interrupted if their process has died.
 
         Args:
             host: the name of this machine.

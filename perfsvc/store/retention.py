@@ -208,9 +208,9 @@ def _in_findings(connection: Connection) -> set[tuple[int, int]]:
 
 
 def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
-    """Return the last finished run of each scope on each device, and where its cases over budget were measured.
+    """Return the last finished run of each scope on each device, and the levels of cases that it had no budget for.
 
-    The second is a set of pairs: the last earlier run that measured a case, and the lineage of the case.
+    The levels are pairs: the last earlier run that measured such a case, and the lineage of the case.
     """
     query = (
         select(Runs.scope, Measurements.device_id, newest_clean())
@@ -238,14 +238,14 @@ def _resumable(connection: Connection) -> set[int]:
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield ``IDS`` items at a time."""
+    """Yield the items in lists of at most ``IDS``."""
     remaining = iter(items)
     while chunk := list(islice(remaining, IDS)):
         yield chunk
 
 
 def _is_run_running(connection: Connection, now: datetime) -> bool:
-    """Return True if a run is running on any host; on a server none can begin until the transaction has ended."""
+    """Return True if a run is running on any host; on PostgreSQL, no run can begin until the transaction ends."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(text("LOCK TABLE runs IN SHARE MODE"))
     running = exists().where(Runs.state == RunState.RUNNING, Runs.started_at > now - LONGEST_RUN)

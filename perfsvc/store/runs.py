@@ -34,7 +34,9 @@ class RunStore:
     # --- the life of a run -----------------------------------------------------------------------------------------
 
     def begin(self, provenance: Provenance, *, night: int | None = None) -> int:
-        """Store a run as running and return its id; first mark the host's runs whose process died as interrupted.
+        """Store a new running run and return its id.
+
+        Other running runs of the host are marked as interrupted if their process has died.
 
         Args:
             provenance: where the run comes from; an empty host means this machine.

@@ -334,7 +334,10 @@ def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -
 def _metrics_in_run(
     run: int, replicas: Sequence[Any], named: Mapping[int, Sequence[tuple[str, float]]], *, errors: bool
 ) -> dict[str, SeriesInRun]:
-    """Return what the replicas of a case measured in a run, by metric."""
+    """Return what the replicas of a case measured in a run, by metric.
+
+    If a replica is not ok, only the time is returned, without values.
+    """
     first = replicas[0]
     if any(row.status is not Status.OK for row in replicas):
         worst = max(replicas, key=lambda row: row.status.severity)

@@ -60,7 +60,7 @@ class VerdictStore:
                 connection.execute(insert(Verdicts), rows)
 
     def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run's series, under the names that their cases had, without excluded ones."""
+        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then."""
         query = (
             with_case(Verdicts)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))

@@ -126,7 +126,7 @@ def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, se
 
 
 def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
-    """Return the build of the case at a commit; if it could not be built, raise the reason."""
+    """Return the build of the case at a commit; raise ``UsageError`` or ``CaseError`` if it could not be built."""
     result = builds.at[commit.hash]
     if isinstance(result, CommitBuild):
         return result
@@ -144,6 +144,7 @@ def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> Measur
     def measure_builds(
         sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
     ) -> PairResults:
+        """Measure two builds in A/B pairs on the device of the bisection."""
         before, after = sides
         tasks = task(before), task(after)
         return measure_pairs(tasks, settings, threshold=threshold, enough=enough, metric=asked.metric)
@@ -152,7 +153,7 @@ def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> Measur
 
 
 def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:
-    """Return the case's files that differ between the first bad commit and the good commit it is proved against."""
+    """Return the case's files that differ between the two commits of the proof; empty without a proof."""
     if bisection.proof is None:
         return ()
     before, after = bisection.proof.before.hash, bisection.proof.after.hash

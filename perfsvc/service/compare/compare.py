@@ -177,7 +177,7 @@ def judge_run(
 def judge_series(
     store: Store, run: int, series: Iterable[Series], *, threshold: judge.ThresholdOption = None
 ) -> list[Judgement]:
-    """Judge some series of a run against their baselines, and also return auxiliary metrics that did not move.
+    """Judge some series of a run against their baselines. Auxiliary metrics are judged even if they did not move.
 
     The rules of the settings or the default thresholds decide; a threshold given to the command is ignored.
     """
@@ -294,7 +294,10 @@ def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, 
 def _with_confirmations(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return the judgements with the results of confirmations of the same two runs in the same direction."""
+    """Return the judgements; each gets the cause and the reason of its confirmation, if there is one.
+
+    A confirmation belongs to a judgement if it is about the same series, the same two runs and the same direction.
+    """
     runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
     confirmations = [
         confirmation
@@ -311,6 +314,7 @@ def _with_confirmations(
     }
 
     def with_confirmation(judgement: Judgement) -> Judgement:
+        """Return a judgement with the cause and the reason of its confirmation, if there is one."""
         direction = judge.MOVES.get(judgement.verdict)
         answer = direction and answers.get((judgement.series, judgement.baseline_run, direction))
         if not answer:

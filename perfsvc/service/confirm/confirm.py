@@ -75,6 +75,7 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
     }
 
     def with_cause(judgement: Judgement) -> Judgement:
+        """Return a judgement with the cause of its confirmation, and with its reason unless it has that already."""
         answer = answers.get(judgement.series)
         if answer is None or judgement.cause is None:
             return judgement

@@ -119,6 +119,7 @@ def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
 
 
 def _has_content(path: Path, content: bytes) -> bool:
+    """Return whether a file exists and has exactly this content."""
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except FileNotFoundError:

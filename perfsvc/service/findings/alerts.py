@@ -34,8 +34,9 @@ def alerts(
 ) -> dict[Series, Suspect]:
     """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
 
-    An alert is repeated for ``UNANSWERED_RUNS`` runs at most, until it is answered: the series was measured again, is
-    in a finding, or recovered from one; or its baseline was taken after the change.
+    An alert is repeated in later runs until it is answered, in at most ``UNANSWERED_RUNS`` of them. It is answered if
+    its series was measured again, is in a finding, or has recovered from one, or if its baseline was taken after the
+    change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
     threshold of errors is ignored, and so is any change below a rule of the settings.
@@ -154,8 +155,8 @@ def _is_answered(
         store: holds the confirmations.
         moved: the series, and the direction in which it moved.
         since: the runs from the one that raised the alert to the newest. A confirmation by the newest does not count.
-        reported: the runs in which findings saw series moved or recovered. The newest run counts: it has a finding if
-            the findings are updated for a second time.
+        reported: the runs in which findings saw series moved or recovered. The newest run counts too: its findings may
+            have been updated already.
     """
     series, direction = moved
     earlier = since[:-1]

@@ -119,7 +119,7 @@ def changes_of_run(
     """Return the series that moved in a run, by its verdicts and by the alerts of their histories.
 
     A series with the same code on both sides is not measured again: its environment changed, or the change is noise.
-    Neither is an improvement, unless an alert reports it.
+    An improvement is measured again only if an alert reports it.
     """
     judged = {judgement.series: judgement for judgement in judgements}
     raised = alerts(store, run, judged, judge.without_override(threshold))
@@ -304,6 +304,10 @@ def without_recoveries(
                 recovered_in[moved.series, moved.direction] = recovered_run
 
     def is_recovery(suspect: Suspect) -> bool:
+        """Return whether a suspect only shows that its series recovered from a change in the opposite direction.
+
+        The series recovered in this run, or the suspect is an alert whose baseline run is older than the recovery.
+        """
         recovered_run = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
         before = suspect.judgement.baseline_run
         is_alert = suspect.change not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}

@@ -94,7 +94,7 @@ class Night:
 
     @property
     def run(self) -> int:
-        """The number of its run, for the stages that need a run."""
+        """The number of the night's run; raises ``LookupError`` if the run has not begun."""
         run = self.row.run
         if run is None:
             raise LookupError(f"night {self.number} has no run")
@@ -102,12 +102,12 @@ class Night:
 
     @property
     def request(self) -> RunRequest:
-        """The request of its run."""
+        """The request of the night's run."""
         return run_request(self.settings, self.command_line)
 
     @property
     def scope(self) -> str:
-        """The scope of its run."""
+        """The scope of the night's run."""
         request = self.request
         return scope_of(request.suite, request.selection, request.points)
 
@@ -116,7 +116,7 @@ class Night:
         return expect_service.devices_here(self.store, self.row.host, self.scope, self.settings.run.devices)
 
     def devices(self) -> Mapping[str, DeviceInfo]:
-        """Return the devices that it measures on, by UUID."""
+        """Return the devices that the night measures on, by UUID."""
         return {device.uuid: device for device in self.devices_here().devices}
 
 
@@ -299,7 +299,7 @@ def expect(night: Night) -> StageResult:
 
 
 def report(night: Night) -> StageResult:
-    """Write the measurements of the run as a page."""
+    """Write the measurements of the run to an HTML page in the night's folder."""
     from perfsvc.report.export import files, frames
 
     destination = folder_of(night.settings, night.number) / REPORT

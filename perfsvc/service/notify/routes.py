@@ -38,6 +38,7 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         return news
 
     def takes(finding: Finding, severity: Severity | None = None) -> bool:
+        """Return whether any route takes a finding; the severity is that of the finding unless given."""
         alarm = _severity(finding)
         if any(_takes(route, finding, severity or alarm, news.missing) for route in routes):
             return True

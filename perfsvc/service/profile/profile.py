@@ -145,16 +145,16 @@ def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceIn
     }
     if not built:
         raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
-    ran_on = store.devices.all()
+    stored_devices = store.devices.all()
     same_device = [(device, device.uuid) for device in devices.values() if device.uuid in built]
     same_target = [
-        (device, uuid) for device in devices.values() for uuid in built if ran_on[uuid].target == device.target
+        (device, uuid) for device in devices.values() for uuid in built if stored_devices[uuid].target == device.target
     ]
     if usable := [*same_device, *same_target]:
         device, uuid = usable[0]
         subject_case, binary = built[uuid]
         return Subject(subject_case, run, binary, uuid, device)
-    where = ", ".join(f"{ran_on[uuid].model} ({uuid})" for uuid in built)
+    where = ", ".join(f"{stored_devices[uuid].model} ({uuid})" for uuid in built)
     raise NotMeasuredError(
         f"run {run} has a binary of {case} for {where}, and none of the devices asked for can run it",
         cure="profile it where it was measured: --device",

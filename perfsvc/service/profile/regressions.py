@@ -19,7 +19,8 @@ def explain_confirmed(
     A case that cannot be profiled costs only its own explanation. A device that no profiler supports is reported once.
     """
     regressed = [confirmation.suspect for confirmation in confirmations if confirmation.regressed]
-    regressed.sort(key=lambda suspect: suspect.change is ChangeKind.AGAIN)  # the newest step of a series counts
+    # Further steps come last, so that the dict keeps the newest step of each series.
+    regressed.sort(key=lambda suspect: suspect.change is ChangeKind.AGAIN)
     judgements = {
         (suspect.series.device, suspect.series.case): suspect.judgement
         for suspect in regressed

@@ -99,7 +99,7 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
         tasks += [task for _, _, task in prepared]
     assigned = spread(tasks, [target.device for target in targets], request.spread)
     affordable = _within_budget(request, assigned, store, recorder)
-    failed = {(old.device, old.case, old.cache) for old in recorder.opened.held if old.status is not Status.OK}
+    failed = {(old.device, old.case, old.cache) for old in recorder.opened.measurements if old.status is not Status.OK}
     return Plan(
         tuple(task for task in affordable if (task.device, *task.key) not in failed),
         request.replicas,
@@ -211,6 +211,6 @@ def _remaining_s(request: RunRequest, recorder: Recorder) -> float | None:
     if request.budget_s is None:
         return None
     spent: dict[str, float] = defaultdict(float)
-    for measurement in recorder.opened.held:
+    for measurement in recorder.opened.measurements:
         spent[measurement.device] += measurement.wall_s
     return max(0.0, request.budget_s - max(spent.values(), default=0.0))

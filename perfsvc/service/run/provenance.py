@@ -35,14 +35,14 @@ class OpenRun:
         run: its number.
         seed: decides the order of its cases.
         started: when the run was begun for the first time.
-        held: the measurements that a resumed run already has.
+        measurements: the measurements that a resumed run already has.
         peaks: the measured peaks that a resumed run already has, by device UUID.
     """
 
     run: int
     seed: int
     started: datetime
-    held: tuple[Measurement, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
     peaks: Mapping[str, Peak] = field(default_factory=dict)
 
 

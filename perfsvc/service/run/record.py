@@ -48,7 +48,7 @@ class Recorder:
         self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
         self._binaries: dict[CaseKey, int] = {}
         self.opened = opened
-        self.measurements = list(opened.held)
+        self.measurements = list(opened.measurements)
         self.peaks = PeakCollector(tuple(target.device for target in targets), report, opened.peaks)
         self.over_budget: list[OverBudget] = []
         self.doubts: dict[CaseKey, Doubt] = {}
@@ -83,7 +83,7 @@ class Recorder:
     @property
     def measured(self) -> frozenset[MeasurementKey]:
         """The keys (device, case, cache state, replica) of the measurements that a resumed run already had."""
-        return frozenset((held.device, held.case, held.cache, held.replica) for held in self.opened.held)
+        return frozenset((old.device, old.case, old.cache, old.replica) for old in self.opened.measurements)
 
     def put_binaries(self, prepared: Sequence[tuple[CaseSpec, Sequence[Binary], Task]]) -> None:
         """Store the binaries and sources of cases that are about to run."""

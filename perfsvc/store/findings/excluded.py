@@ -76,7 +76,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 
 
 def restore(connection: Connection, act: Act) -> FindingUpdates:
-    """Put series of data that is included again back into the findings that they had left; return which these are."""
+    """Put series of data that is included again back into the findings that they had left; return what changes."""
     reopened = _unrecover(connection, act, f"run {act.run} is included again")
     _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
@@ -143,7 +143,7 @@ def _begin_later(connection: Connection, act: Act, reason: str, touched: Collect
 
 
 def _begin_again(connection: Connection, act: Act) -> None:
-    """Let series that data had brought into findings before it was excluded begin with it again."""
+    """Let series and findings begin again with the included run, if it had brought them before it was excluded."""
     events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
     kinds = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
     brought = {event.finding_id for event in events if event.kind in kinds}
@@ -172,7 +172,7 @@ def _first_showing(connection: Connection, row: Any, after: int) -> int:
 
 
 def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:
-    """Return a root cause that ends with a run's commit, or names its code, with another run instead."""
+    """Return a root cause with run ``new`` in place of run ``old``, whose commit ends it or whose code it names."""
     rows = connection.execute(select(Runs.id, Runs.git_commit).where(Runs.id.in_([old, new])))
     commits: dict[int, str] = {row.id: row.git_commit for row in rows}
     before, after = commits.get(old, "")[:9], commits.get(new, "")[:9]
@@ -246,8 +246,8 @@ def _change(connection: Connection, row: Any, **values: Any) -> None:
 def _unrecover(connection: Connection, act: Act, text: str) -> set[int]:
     """Mark the series that recovered in a run as not recovered; return the resolved findings that this reopens.
 
-    A series that another active finding holds by now stays recovered, and so does one of a finding that a person
-    resolved or accepted.
+    A series stays recovered if another active finding holds it now, or if a person has resolved or accepted its
+    finding.
     """
     reopened: set[int] = set()
     for row in _rows(connection, act.cases, FindingCases.recovered_run_id == act.run):
@@ -263,7 +263,10 @@ def _unrecover(connection: Connection, act: Act, text: str) -> set[int]:
 
 
 def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
-    """Return whether a run, or the exclusion of ``run``, resolved the finding of a row; False if a person did."""
+    """Return whether the finding of a row is resolved because its series recovered or because ``run`` was excluded.
+
+    Return False if a person resolved it.
+    """
     if row.state is not FindingState.RESOLVED:
         return False
     reason = connection.scalar(select(Findings.reason).where(Findings.id == row.finding_id)) or ""

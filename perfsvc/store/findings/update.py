@@ -204,10 +204,10 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
 
 
 def _free_case_id(connection: Connection, row: Any, case: int) -> int:
-    """Return the case id to store in a row: ``case``, which has the name of the run.
+    """Return the case id to store in a row of a finding: ``case``, the id of the name under which a run measured it.
 
-    The name that the row has now may belong to a new case. If another row of the finding already has the id ``case``,
-    the row keeps its own.
+    The name in the row may belong to a new case by now. The row keeps its id if another row of the finding has
+    ``case`` already.
     """
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))
@@ -364,7 +364,7 @@ def _insert_finding(connection: Connection, run: int, cause: RootCause, now: dat
 
 
 def _reopen_ignored(connection: Connection, run: int, now: datetime) -> set[int]:
-    """Reopen the ignored findings whose time is over, and return them."""
+    """Reopen the findings that were ignored until a time before ``now``, and return their numbers."""
     is_over = (Findings.state == FindingState.IGNORED, Findings.ignored_until <= now)
     rows = connection.execute(select(Findings.id, Findings.ignored_until).where(*is_over).order_by(Findings.id)).all()
     for finding, until in rows:
