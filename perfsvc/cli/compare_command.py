@@ -11,6 +11,9 @@ from perfsvc.cli import configuration, options, output
 if TYPE_CHECKING:
     from perfsvc.service.compare.compare import RunComparison
 
+MOST_COMMANDS = 5
+"""How many commands that would confirm a change are printed."""
+
 Format = Literal["table", "json", "github", "junit"]
 
 
@@ -50,7 +53,7 @@ def command(
     @baseline: each series is then compared with its own baseline. A series that NEW should have and does not have is
     missing, and the exit code is 4: --select, --exclude and --device limit what is compared.
     """
-    from perfsvc.service.compare.compare import compare
+    from perfsvc.service.compare.compare import compare, how_to_confirm
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
@@ -65,7 +68,12 @@ def command(
             selection=Selection(select, exclude),
             devices=devices,
         )
+        confirming = how_to_confirm(store, comparison.judgements) if output_format == "table" else []
     _show(comparison, output_format)
+    if confirming:
+        more = f"\nand {len(confirming) - MOST_COMMANDS} more" if len(confirming) > MOST_COMMANDS else ""
+        click.echo("measure what is unconfirmed again in A/B pairs:")
+        click.echo("\n".join(f"  {text}" for text in confirming[:MOST_COMMANDS]) + more)
     sys.exit(comparison.exit_code(strict=strict))
 
 

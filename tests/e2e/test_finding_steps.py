@@ -128,6 +128,22 @@ def test_the_first_step_is_accepted_alone_and_the_second_stays_open(twice):
     assert "Resolved\n- finding 1" in message["message"]
 
 
+def test_two_runs_over_two_confirmed_steps_are_compared_by_the_steps(nights):
+    nights.commit("begin", "one", seconds(1))
+    nights.night(code=0)
+    nights.commit("repeat four times", "four", seconds(4))
+    nights.night(code=1)
+    nights.perfsvc("findings", "accept", "1", "--reason", "exact results cost that", code=0)
+    nights.commit("repeat sixteen times", "sixteen", seconds(16))
+    nights.night(code=1)
+    compared = nights.perfsvc("compare", "1", "3", "--format", "json").json["verdicts"]
+    (both,) = [judged for judged in compared if judged["case"] == CASE]
+    assert both["cause"] == "kernel"
+    steps = "+300.0 % from run 1 to run 2, +300.0 % from run 2 to run 3"
+    assert both["reason"].endswith(f"confirmed in A/B pairs step by step: {steps}")
+    assert "perfsvc confirm" not in nights.perfsvc("compare", "1", "3").out
+
+
 def test_all_steps_are_accepted_together(twice):
     nights, *_ = twice
     ended = nights.perfsvc("findings", "accept", "1", "--reason", "it is right now", code=0)
@@ -179,6 +195,8 @@ def test_what_cannot_be_confirmed_is_a_finding_in_the_second_night(nights):
     nights.commit("slower", "two", seconds(1.5))
     nights.times[old] = {"fault": "crash"}
     assert nights.night(code=1) == []
+    shown = nights.perfsvc("compare", "1", "2").out
+    assert shown.endswith(f"measure what is unconfirmed again in A/B pairs:\n  perfsvc confirm '{CASE}' --run 2\n")
     (message,) = nights.night(code=1)
     assert message["title"] == f"{CASE} slower by 50 %"
     assert "(new): unconfirmed, " in message["message"]

@@ -1,11 +1,14 @@
 """Compare a run with another run, or with the baseline of each series."""
 
+import shlex
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log, log1p, prod
 from pathlib import Path
 from typing import Final
 
-from perfsvc import judge
+from perfsvc import judge, units
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
 from perfsvc.model import (
@@ -367,7 +370,77 @@ def _with_answers_of_other_runs(
         for answer in answers
         if all(old == new or (old, new) in same_code for old, new in pairs(answer))
     }
-    return [_answered(judgement, newest.get(judgement.series)) for judgement in judgements]
+    of_series: dict[Series, list[Confirmation]] = defaultdict(list)
+    for answer in answers:
+        of_series[answer.suspect.series].append(answer)
+    by_steps = {
+        series: judgement
+        for series, known in of_series.items()
+        if series not in newest and (judgement := _by_steps(asked[series], known, binaries, threshold_of))
+    }
+    return [
+        by_steps.get(judgement.series) or _answered(judgement, newest.get(judgement.series)) for judgement in judgements
+    ]
+
+
+def _by_steps(
+    judgement: Judgement,
+    answers: Sequence[Confirmation],
+    binaries: Mapping[Judgement, CodeOfPair],
+    threshold_of: Callable[[Series], float],
+) -> Judgement | None:
+    """Return a judgement whose change confirmed steps explain, from the one binary to the other; None without them.
+
+    The steps explain the change if together they come within the threshold of it.
+    """
+    code, last = binaries[judgement]
+    steps: list[Confirmation] = []
+    for answer in answers:
+        before, after = binaries[answer.suspect.judgement]
+        if code != last and before == code and answer.confirmed and answer.ratio:
+            steps.append(answer)
+            code = after
+    if code != last or not steps or not judgement.ratio:
+        return None
+    left = judgement.ratio / prod(answer.ratio or 1.0 for answer in steps)
+    if abs(log(left)) > log1p(threshold_of(judgement.series)):
+        return None
+    shares = ", ".join(
+        f"{units.percent(answer.ratio or 1.0)} from run {answer.suspect.judgement.baseline_run} "
+        f"to run {answer.suspect.judgement.candidate_run}"
+        for answer in steps
+    )
+    largest = max(steps, key=lambda answer: abs(log(answer.ratio or 1.0)))
+    return replace(
+        judgement, cause=largest.cause, reason=f"{judgement.reason}; confirmed in A/B pairs step by step: {shares}"
+    )
+
+
+def how_to_confirm(store: Store, judgements: Iterable[Judgement]) -> list[str]:
+    """Return the command that measures each unconfirmed change again in A/B pairs.
+
+    ``perfsvc confirm`` measures a run against its baseline, so it is no answer about another pair of binaries.
+    """
+    unconfirmed = [
+        judgement
+        for judgement in judgements
+        if judgement.cause is Cause.UNCONFIRMED and None not in {judgement.baseline_run, judgement.candidate_run}
+    ]
+    usual: dict[Judgement, Judgement] = {}
+    for run in {judgement.candidate_run for judgement in unconfirmed if judgement.candidate_run is not None}:
+        of_run = [judgement for judgement in unconfirmed if judgement.candidate_run == run]
+        baselines = store.baselines.get([judgement.series for judgement in of_run], run)
+        usual |= {judgement: replace(judgement, baseline_run=baselines.get(judgement.series)) for judgement in of_run}
+    binaries = _binaries_of(store, {*usual, *usual.values()})
+    commands: list[str] = []
+    for judgement in unconfirmed:
+        series = judgement.series
+        if judgement in binaries and binaries.get(usual[judgement]) == binaries[judgement]:
+            metric = [] if series.metric == TIME else ["--metric", series.metric]
+            commands.append(
+                shlex.join(["perfsvc", "confirm", series.case.id, "--run", str(judgement.candidate_run), *metric])
+            )
+    return list(dict.fromkeys(commands))
 
 
 def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
