@@ -337,7 +337,10 @@ def _compare_cases(
     rows = {row.name: row for row in of_host if row.scope == scope}
     cases_of = cache(store.expectations.cases_of)
     found = cases_of(night.run)
-    carried, note = ([], "") if rows else _carried(of_host, scope)
+    nights = store.expectations.nights_of(night.host, scope)
+    is_first = not rows or nights.keys() <= {night.id}
+    carried, note = _carried([row for row in of_host if row.scope != scope], scope) if is_first else ([], "")
+    carried = [row for row in carried if row.name not in rows]
     rows |= {row.name: row for row in carried}
     back = [
         replace(row, night=night.id, run=night.run, seen=now)
@@ -351,7 +354,6 @@ def _compare_cases(
         for name in found.measured
         if name in rows or name in found.correct
     ]
-    nights = store.expectations.nights_of(night.host, scope)
     last_runs = {row.run for row in rows.values() if row.run is not None}
     excluded = {exclusion.run for exclusion in store.exclusions.of_runs(last_runs) if not exclusion.case}
     devices_here = {device for devices in found.measured.values() for device in devices}
@@ -380,12 +382,15 @@ def _compare_cases(
     return _Comparison([*back, *kept, *seen], absences, units.count(len(found.measured), "case"), renamed, note)
 
 
-def _carried(of_host: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
-    """Return the cases that the first night of a scope expects, and a note about cases that it no longer expects."""
-    newest = max(of_host, key=lambda row: row.night, default=None)
+def _carried(others: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
+    """Return the cases of other scopes that the first night of a scope expects, and a note about the rest.
+
+    The rest is what the last night of another scope had and this scope does not select: perfsvc no longer expects it.
+    """
+    newest = max(others, key=lambda row: row.night, default=None)
     if newest is None:
         return [], ""
-    before = [row for row in of_host if row.scope == newest.scope]
+    before = [row for row in others if row.scope == newest.scope]
     (suite_then, *options_then), (suite_now, *options) = scope_options(newest.scope), scope_options(scope)
     selected: set[Case] = set()
     if suite_then == suite_now and _points(options_then) == _points(options):

@@ -284,6 +284,53 @@ def test_a_new_selection_names_what_it_no_longer_looks_for_and_misses_what_it_se
     assert host.subjects() == [("variant dot/warp", FindingState.RESOLVED)]
 
 
+def test_a_first_night_of_a_selection_that_is_resumed_repeats_its_note_and_raises_nothing_more(host, story):
+    other = replace(DOT, variant="warp")
+    host.night(story.tiled, DOT, other)
+    first = host.night(DOT, scope="kernels --select=dot")
+    assert first.text.startswith("missing: variant dot/warp; 1 case of night 1 is no longer looked for, ")
+    assert host.check(2, scope="kernels --select=dot") == first
+    assert len(host.store.findings.events()) == 1
+    assert host.night(DOT, scope="kernels --select=dot").text == "missing: variant dot/warp"
+
+
+def test_a_first_night_of_a_selection_with_uncommitted_changes_leaves_its_task_to_the_next(host, story):
+    host.night(story.tiled, DOT)
+    assert host.night(scope="kernels --select=dot", dirty=True).exit_code == 0
+    missed = host.night(scope="kernels --select=dot")
+    assert missed.text.startswith("missing: benchmark dot; 1 case of night 1 is no longer looked for, ")
+
+
+def test_a_host_that_has_a_shared_benchmark_again_is_no_news_until_the_other_host_looks(host, story):
+    cases = [Case("dot", "tree", (("n", n),)) for n in (64, 128)]
+    for name in ("a", "b"):
+        host.night(story.tiled, *cases, host=name)
+    for name in ("a", "b"):
+        host.night(story.tiled, host=name)
+    host.night(story.tiled, *cases, host="a")
+    assert [event.kind for event in host.store.findings.events()] == [EventKind.RAISED]
+    host.night(story.tiled, cases[0], host="b")
+    assert [event.kind for event in host.store.findings.events(night=6)] == [EventKind.RETURNED]
+    assert host.subjects() == [("point n=128 of dot", FindingState.OPEN)]
+
+
+def test_a_renamed_host_expects_nothing_and_the_old_name_is_overdue_once(host, story):
+    host.night(story.tiled, every_s=86400.0)
+    for _ in range(3):
+        host.now += timedelta(days=1)
+        missed = host.night(story.tiled, host="a2", every_s=86400.0)
+    assert [finding.root_cause for finding in missed.missing] == ["host a"]
+    assert len(host.store.findings.events()) == 1
+    expect.forget(host.store, ["a"], by="ann", reason="renamed")
+    assert host.night(story.tiled, host="a2", every_s=86400.0).exit_code == 0
+
+
+def test_another_order_of_the_gpus_misses_nothing(host, story):
+    host.night(story.tiled)
+    host.gpus = [replace(OTHER, spec="cuda:0"), replace(GPU, spec="cuda:1")]
+    assert host.check(host.store.nights.list()[0].id).exit_code == 0
+
+
 def test_another_suite_names_what_it_no_longer_looks_for(host, story):
     host.night(story.tiled, DOT)
     assert host.night(story.tiled, scope="library").text == (
