@@ -200,6 +200,7 @@ def _records(content: bytes) -> Iterator[_Record]:
 
 
 def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | None:
+    """Return the offset and size of each parameter in order; None if the section does not list them."""
     values = [_PARAMETER_VALUE.unpack_from(record.content) for record in records if record.attribute == _PARAMETER]
     parameters = tuple((offset, bits >> _SIZE_SHIFT) for _, index, offset, bits in sorted(values, key=lambda v: v[1]))
     has_parameters = any(record.attribute == _PARAMETERS_SIZE and record.value for record in records)

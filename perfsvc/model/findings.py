@@ -103,12 +103,15 @@ AT_ONCE = "with unchanged code moved at once"
 
 
 def evidence_of(suspects: Sequence[Suspect]) -> str:
-    """Return the first suspect's evidence, headed by the cases that share it, unless it is about a whole device."""
+    """Return the first suspect's evidence, after the names of the cases with the same evidence.
+
+    Evidence about a whole device names no case. The text is empty if the first suspect has no evidence.
+    """
     first = suspects[0].evidence
     if first.endswith(AT_ONCE):
         return first
-    sharing = dict.fromkeys(suspect.series.case.id for suspect in suspects if suspect.evidence == first)
-    return f"{some(list(sharing))}: {first}" if first else ""
+    cases = dict.fromkeys(suspect.series.case.id for suspect in suspects if suspect.evidence == first)
+    return f"{some(list(cases))}: {first}" if first else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class Finding:
 
     @property
     def changes(self) -> tuple[ChangeKind, ...]:
-        """The kinds of change of its series, each kind once; further steps count only if it has no other kind."""
+        """The kinds of change of its series, each once; ``AGAIN`` is included only if there is no other kind."""
         kinds = dict.fromkeys(moved.change for moved in self.moved)
         return tuple(kind for kind in kinds if kind is not ChangeKind.AGAIN or len(kinds) == 1)
 
@@ -217,8 +220,9 @@ class Finding:
         return _furthest_first(moved for moved in self.moved if moved.recovered_run is None)
 
 
-def _furthest_first(moved: Iterable[MovedSeries]) -> tuple[MovedSeries, ...]:
-    return tuple(sorted(moved, key=lambda one: abs(log(one.ratio)) if one.ratio else inf, reverse=True))
+def _furthest_first(every_series: Iterable[MovedSeries]) -> tuple[MovedSeries, ...]:
+    """Return the series by the size of their change, the largest first; an unknown change counts as the largest."""
+    return tuple(sorted(every_series, key=lambda moved: abs(log(moved.ratio)) if moved.ratio else inf, reverse=True))
 
 
 @dataclass(frozen=True, slots=True)

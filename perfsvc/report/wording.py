@@ -111,9 +111,14 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def change_and_interval(ratio: float | None, low: float | None, high: float | None) -> str:
-    """Return ``+5.3 % (+4.9 % to +5.6 %)``; only the ratio if the interval is unknown, nothing if the ratio is."""
+    """Return a change with its interval: ``+5.3 % (+4.9 % to +5.6 %)``.
+
+    The text has no interval if an end is unknown, and is empty if the ratio is unknown.
+    """
+    if ratio is None:
+        return ""
     span = interval(low, high)
-    return "" if ratio is None else f"{units.percent(ratio)} ({span})" if span else units.percent(ratio)
+    return f"{units.percent(ratio)} ({span})" if span else units.percent(ratio)
 
 
 def spread(center: float | None, low: float | None, high: float | None) -> str:
@@ -188,7 +193,10 @@ def exclusion_sentence(exclusion: Exclusion) -> str:
 
 
 def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
-    """Return the cache state to show with each case: none for cold, unless the case has both cold and warm."""
+    """Return the word for the cache state to show with each case.
+
+    It is empty for a case that only has cold results on its device, since cold is the usual state.
+    """
     states: dict[tuple[str, str], set[CacheState]] = defaultdict(set)
     every_key = tuple(keys)
     for device, case, cache in every_key:
@@ -249,7 +257,7 @@ def outcome(judged: Judged) -> Outcome:
 
 
 def outcome_of(verdict: Verdict, cause: Cause | None) -> Outcome:
-    """Return what ``outcome`` does."""
+    """Return what ``outcome`` returns, for a verdict and a cause."""
     return cause if cause and cause.blameless and verdict in CHANGED else verdict
 
 
@@ -259,9 +267,9 @@ def outcome_word(word: Outcome) -> Text:
 
 
 def tally(judgements: Iterable[Judged]) -> dict[Outcome, int]:
-    """Return how often each outcome occurs, zero included, in the order of a summary."""
-    found = Counter(map(outcome, judgements))
-    return {word: found[word] for word in OUTCOME_NOUNS}
+    """Return how often each outcome occurs, in the order of a summary; an outcome that does not occur has 0."""
+    numbers = Counter(map(outcome, judgements))
+    return {word: numbers[word] for word in OUTCOME_NOUNS}
 
 
 def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]] | None = None) -> str:
@@ -278,7 +286,7 @@ def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]
 
 
 def missing_sentence(new: int, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
-    """Return which series a run lacks, in a line, and which were over budget, in another one; empty if none are."""
+    """Return a line with the series over budget, and a line with the missing series; empty if there are neither."""
     missing = [judgement.series for judgement in judgements if judgement.verdict is Verdict.MISSING]
     of_both = sum(judgement.verdict is not Verdict.NEW for judgement in judgements)
     verb = "is" if len(missing) == 1 else "are"
@@ -418,7 +426,7 @@ def _percent(fraction: float) -> str:
 
 
 def _width(judgement: Judgement) -> float:
-    """Return the far end of an inconclusive series' interval, as the ratio of the larger level to the smaller one."""
+    """Return how far an inconclusive series may have changed either way, as a factor of at least 1."""
     return max(judgement.high or 1.0, 1 / (judgement.low or 1.0))
 
 
