@@ -10,6 +10,7 @@ from perfsvc.model import Cause, Finding, FindingState, Series
 from perfsvc.service import expect
 from perfsvc.store import Store
 from perfsvc.suite import Selection
+from perfsvc.units import some
 
 
 def set_state(
@@ -72,6 +73,6 @@ def _selected(store: Store, number: int, selection: Selection | None) -> Collect
         raise UsageError(f"finding {number} is about something missing and has no cases", cure="leave out --select")
     cases = selection.filter(series.case for series in moved)
     if not cases:
-        names = ", ".join(dict.fromkeys(series.case.id for series in moved))
+        names = some(list(dict.fromkeys(series.case.id for series in moved)))
         raise UsageError(f"finding {number} has no such case", cure=f"select some of {names}")
     return [series for series in moved if series.case in cases]

@@ -15,6 +15,7 @@ from perfsvc.model import Cause, EventKind, Finding, FindingState, Series
 from perfsvc.store.findings.read import ACTIVE, KEY, active, get, load_events, put_event, series_rows
 from perfsvc.store.schema.engine import new_id
 from perfsvc.store.schema.judging_tables import Expectations, FindingCases, Findings
+from perfsvc.units import some
 
 _EVENTS: Mapping[FindingState, EventKind] = {
     FindingState.OPEN: EventKind.REOPENED,
@@ -139,7 +140,7 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
         connection.execute(update(FindingCases).filter_by(**key).values(finding_id=number))
     if action.step is not None:
         _describe_by_next_step(connection, finding)
-    names = ", ".join(sorted({series.case.id for row, series in every_row if row in rows}))
+    names = some(sorted({series.case.id for row, series in every_row if series in chosen and row.step <= last}))
     part = names if action.step is None else f"{names} up to step {last}"
     _record(connection, finding.id, EventKind.SPLIT, f"{part} is finding {number} from now on", action)
     _record(connection, number, EventKind.SPLIT, f"{part} was part of finding {finding.id}", action)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 
 from perfsvc.model import (
     Cause,
@@ -27,6 +27,7 @@ from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import among, new_id
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases
+from perfsvc.units import some
 
 Recovered = tuple[int, Series, int]
 """The number of a finding, one of its series, and the step that the series has recovered from."""
@@ -249,6 +250,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
             elsewhere.append((suspect, step))
     for finding, steps in sorted(stepped.items()):
         new = [row | {"finding_id": finding} for row in _rows(connection, run, cause, steps)]
+        for row in new:  # a step of this number that left the finding because its run was excluded
+            connection.execute(delete(FindingCases).filter_by(**{name: row[name] for name in KEY}))
         connection.execute(insert(FindingCases), new)
         _set_last_run(connection, finding, run)
         where = f", {cause.root_cause}" if cause.root_cause else ""
@@ -261,8 +264,8 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
-    """Return in words the cases of suspects and their evidence; if that differs, only the evidence of one suspect."""
-    cases = ", ".join(sorted({suspect.series.case.id for suspect in suspects}))
+    """Return in words some cases of suspects and their evidence; if that differs, only the evidence of one suspect."""
+    cases = some(sorted({suspect.series.case.id for suspect in suspects}))
     evidence = {suspect.evidence for suspect in suspects}
     shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
     return shared or f"{cases}; {evidence_of(suspects) or cause.evidence}"

@@ -126,6 +126,23 @@ def test_only_the_recovered_series_is_marked(story, nights, tiled, naive):
     assert {moved.series: moved.recovered_run for moved in finding.moved} == {tiled: None, naive: 3, joules: 3}
 
 
+def test_the_events_of_many_series_name_some_and_count_the_others(story, tiled):
+    cases = [replace(story.tiled, variant=f"v{place}") for place in range(100, 120)]
+    story.run(story.tiled, *cases)
+    second, third = story.run(story.tiled, *cases), story.run(story.tiled, *cases)
+    cause = RootCause("a..b", "it is slower", (suspect(tiled),))
+    story.store.findings.update(second, [], [cause])
+    more = tuple(suspect(story.series(case)) for case in cases)
+    story.store.findings.update(third, [], [replace(cause, suspects=more)])
+    ids = [case.id for case in cases]
+    (joined,) = story.store.findings.events(run=third)
+    assert joined.text == f"{', '.join(ids[:3])} and 17 more: it is slower"
+    split = [story.series(case) for case in cases[:10]]
+    number = story.store.findings.set_state(1, FindingState.ACKNOWLEDGED, by="ann", series=split).id
+    text = next(event.text for event in story.store.findings.events(finding=number) if event.kind is EventKind.SPLIT)
+    assert text == f"{', '.join(ids[:3])} and 7 more was part of finding 1"
+
+
 def test_many_recovered_series_take_few_statements(story):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(20)]
     story.run(*cases)

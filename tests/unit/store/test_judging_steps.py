@@ -17,6 +17,7 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.store import RunState
@@ -231,3 +232,16 @@ def test_a_lucky_baseline_makes_no_finding_of_every_later_night(night):
     night(1.2e-4)
     night(1e-4, SLOW, cause=None)  # faster code, and a lucky night: the baseline of the next ones
     assert [night(1.1e-4, SLOW, cause=None).raised for _ in range(4)] == [()] * 4
+
+
+def test_a_step_whose_run_is_excluded_comes_back_in_the_next_night(story, night):
+    night(1e-4)
+    night(2e-4, SLOW)
+    night(8e-4, SLOWER)
+    exclude(story.store, 3, (), reason="the GPU was shared")
+    assert steps(story) == [(1, 1, 2, None), (2, 2, 3, 3)]
+    assert night(8e-4, SLOWER).stepped == (1,)
+    assert steps(story) == [(1, 1, 2, None), (2, 2, 4, None)]
+    include(story.store, 3, ())
+    assert steps(story) == [(1, 1, 2, None), (2, 2, 4, None)]
+    assert night(1e-4).resolved == (1,)
