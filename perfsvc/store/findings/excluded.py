@@ -85,8 +85,14 @@ def restore(connection: Connection, act: Act) -> FindingUpdates:
 def forget(connection: Connection, run: int) -> tuple[int, ...]:
     """Remove a run from the findings that do not need it, and return the findings that this deletes.
 
-    A series that only this run showed is removed, and a finding without any series left is deleted.
+    A series that only this run showed is removed, and a finding without any series left is deleted. A series of an
+    accepted finding that had recovered in this run counts as recovered in the next one: its level was not accepted.
     """
+    following = select(func.min(Runs.id)).where(Runs.id > run).scalar_subquery()
+    accepted = select(Findings.id).where(Findings.state == FindingState.ACCEPTED)
+    recovered = (FindingCases.recovered_run_id == run, FindingCases.finding_id.in_(accepted))
+    stays = update(FindingCases).where(*recovered)
+    connection.execute(stays.values(recovered_run_id=func.coalesce(following, FindingCases.last_run_id)))
     connection.execute(delete(FindingCases).where(FindingCases.last_run_id == run))
     numbers = connection.scalars(
         select(Findings.id).where((Findings.first_run_id == run) | (Findings.last_run_id == run))

@@ -338,3 +338,16 @@ def test_a_finding_has_the_evidence_of_its_own_series_whatever_else_has_its_root
     assert story.store.findings.get(2).evidence == f"{naive.case.id}: its code is 5.0 % slower"
     (event,) = story.store.findings.events(run=3, finding=2)
     assert event.text == f"{naive.case.id}: its code is 5.0 % slower"
+
+
+def test_deleting_the_run_in_which_a_series_recovered_accepts_no_slow_level(story, nights, tiled, naive):
+    cause = RootCause("a..b", "it is slower", (suspect(naive),))
+    story.store.findings.update(2, [], [replace(cause, suspects=(suspect(tiled), suspect(naive)))])
+    story.store.findings.update(3, [(1, tiled, 1)], [cause])
+    story.store.findings.update(4, [], [cause])
+    story.store.findings.set_state(1, FindingState.ACCEPTED, by="ann")
+    assert story.store.baselines.get([tiled, naive], 9) == {tiled: 1, naive: 4}
+    story.store.exclusions.delete(3, reason="it was a test", by="ann")
+    assert story.store.baselines.get([tiled, naive], 9) == {tiled: 1, naive: 4}
+    recovered = {moved.series: moved.recovered_run for moved in story.store.findings.get(1).moved}
+    assert recovered == {tiled: 4, naive: None}
