@@ -291,8 +291,10 @@ def _gpus_gone(rows: Sequence[Expected], asked: str, elsewhere: Iterable[Expecte
     names = list(dict.fromkeys(row.text for row in rows))
     if len({_last_seen(row) for row in last.values()}) > 1:
         evidence = "; ".join(f"{name} {_last_seen(last[name])}" for name in names)
+    elif len(names) > 1:
+        evidence = f"{', '.join(names)}; {_last_seen(newest)}"
     else:
-        evidence = "; ".join([", ".join(names), _last_seen(newest)][len(names) == 1 :])
+        evidence = _last_seen(newest)
     moved = {row.text: row for row in elsewhere if row.text in last and row.finding is None}
     for name, row in moved.items():
         if row.seen > last[name].seen:

@@ -307,6 +307,7 @@ def _shared_finding(connection: Connection, absence: Absence) -> int | None:
     suites = {expected.suite for expected in absence.expected}
 
     def is_shared(rows: Collection[Expected]) -> bool:
+        """Return whether the rows of a finding are about the same GPU or host, or about the same suite elsewhere."""
         if any(row.kind is not ExpectedKind.CASE for row in rows):
             return any((row.kind, row.name) in things for row in rows)
         elsewhere = runs.isdisjoint((row.host, row.scope) for row in rows)
