@@ -48,14 +48,14 @@ def forget(names: tuple[str, ...], finding: int | None, reason: str, database: s
     from perfsvc.errors import UsageError
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import expected_lines
-    from perfsvc.service import expect
+    from perfsvc.service.expect.forget import forget
     from perfsvc.service.findings.actions import user_name
     from perfsvc.store import Store
 
     if not names and finding is None:
         raise UsageError("nothing to forget is named", cure="name it, or a finding: --finding ID; see perfsvc expect")
     with Store.open(database, create=False) as store:
-        forgotten, accepted = expect.forget(store, names, by=user_name(), reason=reason, finding=finding)
+        forgotten, accepted = forget(store, names, by=user_name(), reason=reason, finding=finding)
     if output_format == "json":
         output.show_json({"forgotten": plain(forgotten), "accepted": accepted})
         return

@@ -26,7 +26,7 @@ def command(*, every_s: float | None, database: str, output_format: str) -> None
     GPU.
     """
     from perfsvc.report.export.objects import plain
-    from perfsvc.service.expect import check_hosts
+    from perfsvc.service.expect.night import check_hosts
     from perfsvc.service.notify.notify import notify_of_hosts
     from perfsvc.store import Store
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Cause, Finding, FindingState, Series
-from perfsvc.service import expect
+from perfsvc.service.expect.forget import forget
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 from perfsvc.units import some
@@ -34,7 +34,7 @@ def set_state(
     """
     series = _selected(store, number, selection)
     if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):
-        expect.forget(store, (), by=user_name(), reason=reason, finding=number)
+        forget(store, (), by=user_name(), reason=reason, finding=number)
         return store.findings.get(number)
     return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series, step=step)
 

@@ -15,10 +15,11 @@ from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
 from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
-from perfsvc.service import expect as expect_service
 from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
+from perfsvc.service.expect.gpus import DevicesHere, devices_here
+from perfsvc.service.expect.night import check_night
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.begin import folder_of, require_same_suite, run_request, suite_digest
@@ -111,9 +112,9 @@ class Night:
         request = self.request
         return scope_of(request.suite, request.selection, request.points)
 
-    def devices_here(self) -> expect_service.DevicesHere:
+    def devices_here(self) -> DevicesHere:
         """Return the devices that the night's settings name; GPUs of earlier nights that are gone now are left out."""
-        return expect_service.devices_here(self.store, self.row.host, self.scope, self.settings.run.devices)
+        return devices_here(self.store, self.row.host, self.scope, self.settings.run.devices)
 
     def devices(self) -> Mapping[str, DeviceInfo]:
         """Return the devices that the night measures on, by UUID."""
@@ -287,7 +288,7 @@ def findings(night: Night) -> StageResult:
 
 def expect(night: Night) -> StageResult:
     """Look for the GPUs and cases that earlier nights had, and for other hosts whose night is overdue."""
-    outcome = expect_service.check_night(
+    outcome = check_night(
         night.store,
         night.row,
         scope=night.scope,

@@ -25,7 +25,7 @@ from perfsvc.report.wording import (
     since_first_step,
     some,
 )
-from perfsvc.service.expect import NO_GPU
+from perfsvc.service.expect.gpus import NO_GPU
 from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder

@@ -33,7 +33,7 @@ from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
 from perfsvc.service.confirm.pairs import PairSettings
-from perfsvc.service.expect import require_gpu
+from perfsvc.service.expect.gpus import require_gpu
 from perfsvc.service.findings.suspects import ignored, suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.profile.profile import ProfilerSettings

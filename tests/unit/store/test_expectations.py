@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from perfsvc.service.expect.forget import forget
 
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.model import (
@@ -24,7 +25,10 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.model.findings import ChangeKind
-from perfsvc.service import expect
+from perfsvc.service.expect import gpus
+from perfsvc.service.expect.cases import OVER_BUDGET_NIGHTS
+from perfsvc.service.expect.gpus import devices_here
+from perfsvc.service.expect.night import check_hosts, check_night
 from perfsvc.service.findings import actions
 from tests.unit.store.conftest import GPU
 
@@ -39,7 +43,7 @@ class Host:
     def __init__(self, story, monkeypatch, name="a"):
         self.story, self.store, self.name = story, story.store, name
         self.gpus, self.now = [GPU, OTHER], AT
-        monkeypatch.setattr(expect, "find", self._find)
+        monkeypatch.setattr(gpus, "find", self._find)
 
     def _find(self, specs):
         listed = [gpu for gpu in self.gpus if {gpu.spec, "cuda"} & set(specs)]
@@ -66,7 +70,7 @@ class Host:
     def check(self, night, specs=("cuda",), every_s=0.0, scope="kernels"):
         row = self.store.nights.get(night)
         folder = Path("/no/such/suite")
-        return expect.check_night(
+        return check_night(
             self.store, row, scope=scope, specs=specs, suite_folder=folder, every_s=every_s, now=self.now
         )
 
@@ -113,11 +117,11 @@ def test_nights_that_ask_for_different_gpus_in_turn_do_not_miss_each_others(host
 def test_a_night_measures_on_the_named_gpus_that_are_left(host, story):
     host.night(story.tiled, specs=("cuda:GPU-1", "cuda:GPU-2"))
     host.gpus = [OTHER]
-    here = expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
+    here = devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
     assert (here.devices, here.specs) == ((OTHER,), ("cuda:GPU-2",))
     host.gpus = []
     with pytest.raises(NoDeviceError):
-        expect.devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
+        devices_here(host.store, "a", "kernels", ("cuda:GPU-1", "cuda:GPU-2"))
 
 
 THIRD = replace(GPU, uuid="GPU-3", spec="cuda:GPU-3")
@@ -206,9 +210,9 @@ def test_a_gpu_that_was_never_here_is_no_lost_gpu(host, monkeypatch):
             raise UsageError("there is no device cuda:7", cure="name another")
         return [GPU]
 
-    monkeypatch.setattr(expect, "find", find)
+    monkeypatch.setattr(gpus, "find", find)
     with pytest.raises(UsageError, match="cuda:7"):
-        expect.devices_here(host.store, "a", "kernels", ("cuda:0", "cuda:7"))
+        devices_here(host.store, "a", "kernels", ("cuda:0", "cuda:7"))
 
 
 # --- cases -----------------------------------------------------------------------------------------------------------
@@ -254,7 +258,7 @@ def test_a_renamed_case_is_not_missing(host, story):
 
 def test_a_case_over_budget_is_missing_only_after_many_nights(host, story):
     host.night(story.tiled, DOT)
-    for _ in range(expect.OVER_BUDGET_NIGHTS - 1):
+    for _ in range(OVER_BUDGET_NIGHTS - 1):
         assert host.night(story.tiled, over_budget=[DOT]).exit_code == 0
     (finding,) = host.night(story.tiled, over_budget=[DOT]).missing
     assert finding.evidence.endswith("; over budget ever since")
@@ -321,7 +325,7 @@ def test_a_renamed_host_expects_nothing_and_the_old_name_is_overdue_once(host, s
         missed = host.night(story.tiled, host="a2", every_s=86400.0)
     assert [finding.root_cause for finding in missed.missing] == ["host a"]
     assert len(host.store.findings.events()) == 1
-    expect.forget(host.store, ["a"], by="ann", reason="renamed")
+    forget(host.store, ["a"], by="ann", reason="renamed")
     assert host.night(story.tiled, host="a2", every_s=86400.0).exit_code == 0
 
 
@@ -435,7 +439,7 @@ def test_what_a_person_accepted_or_forgot_is_expected_no_more_until_it_returns(h
     host.gpus = [GPU]
     host.night(story.tiled)
     host.store.findings.set_state(1, FindingState.ACCEPTED, by="ann", reason="sold")
-    forgotten, accepted = expect.forget(host.store, ["dot/*"], by="ann", reason="merged")
+    forgotten, accepted = forget(host.store, ["dot/*"], by="ann", reason="merged")
     assert [row.name for row in forgotten] == ["dot/tree[n=64]"]
     assert accepted == [2]
     assert host.night(story.tiled).exit_code == 0
@@ -455,8 +459,8 @@ def test_forgetting_a_host_forgets_all_that_is_on_it_and_a_wrong_name_is_refused
     host.night(story.tiled)
     host.night(story.tiled, host="b")
     with pytest.raises(UsageError, match="nothing that is expected is named 'GPU-7'"):
-        expect.forget(host.store, ["b", "GPU-7"], by="ann", reason="")
-    forgotten, _ = expect.forget(host.store, ["b"], by="ann", reason="")
+        forget(host.store, ["b", "GPU-7"], by="ann", reason="")
+    forgotten, _ = forget(host.store, ["b"], by="ann", reason="")
     assert {row.kind for row in forgotten} == set(ExpectedKind)
     assert {row.host for row in host.store.expectations.of_host(None)} == {"a"}
 
@@ -473,7 +477,7 @@ def test_accepting_a_finding_about_something_missing_forgets_all_of_it(host, sto
     with pytest.raises(UsageError, match="nothing that finding 1 reports is missing or expected any more"):
         actions.set_state(host.store, 1, FindingState.OPEN)
     with pytest.raises(UsageError, match="finding 1 reports nothing that is expected and missing"):
-        expect.forget(host.store, (), by="ann", reason="", finding=1)
+        forget(host.store, (), by="ann", reason="", finding=1)
 
 
 def test_accepting_that_a_host_is_gone_forgets_all_that_is_on_it(host, story):
@@ -490,18 +494,18 @@ def test_forgetting_a_part_of_a_finding_leaves_it_open_about_the_rest(host, stor
     host.night(story.tiled)
     host.gpus = [GPU]
     host.night(story.tiled)
-    assert expect.forget(host.store, ["GPU-2"], by="ann", reason="sold")[1] == []
+    assert forget(host.store, ["GPU-2"], by="ann", reason="sold")[1] == []
     assert host.subjects() == [("GPU-3 (NVIDIA H100) on host a", FindingState.OPEN)]
     assert [finding.root_cause for finding in host.night(story.tiled).missing] == ["GPU-3 (NVIDIA H100) on host a"]
-    assert expect.forget(host.store, ["GPU-3"], by="ann", reason="sold")[1] == [1]
+    assert forget(host.store, ["GPU-3"], by="ann", reason="sold")[1] == [1]
 
 
 def test_the_beginning_of_a_uuid_names_one_gpu_and_a_whole_uuid_only_itself(host, story):
     host.gpus = [GPU, replace(GPU, uuid="GPU-10", spec="cuda:GPU-10")]
     host.night(story.tiled)
     with pytest.raises(UsageError, match="2 GPUs begin with 'gpu': GPU-1, GPU-10"):
-        expect.forget(host.store, ["gpu"], by="ann", reason="")
-    forgotten, _ = expect.forget(host.store, ["GPU-1"], by="ann", reason="")
+        forget(host.store, ["gpu"], by="ann", reason="")
+    forgotten, _ = forget(host.store, ["GPU-1"], by="ann", reason="")
     assert {row.name for row in forgotten} == {"GPU-1"}
 
 
@@ -509,7 +513,7 @@ def test_the_beginning_of_a_uuid_names_one_gpu_and_a_whole_uuid_only_itself(host
 
 
 def overdue(store):
-    return [finding.root_cause for finding in expect.check_hosts(store, 86400.0).missing]
+    return [finding.root_cause for finding in check_hosts(store, 86400.0).missing]
 
 
 def test_a_host_is_overdue_one_and_a_half_intervals_after_its_last_night(story):
@@ -520,7 +524,7 @@ def test_a_host_is_overdue_one_and_a_half_intervals_after_its_last_night(story):
         seen = now - timedelta(hours=hours)
         store.expectations.update([Expected(ExpectedKind.HOST, name, name, night, seen)], [])
         story.execute("UPDATE nights SET started_at = :at WHERE id = :id", at=stored(story, seen), id=night)
-    assert expect.check_hosts(store, 0.0).missing == ()
+    assert check_hosts(store, 0.0).missing == ()
     assert overdue(store) == ["host late"]
     assert overdue(store) == ["host late"]
     assert len(store.findings.events()) == 1
