@@ -18,7 +18,7 @@ from perfsvc.model import (
     RunState,
     scope_options,
 )
-from perfsvc.service.expect.comparison import Comparison, last_seen
+from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import CasesInRun, NightRow, Store
 from perfsvc.suite.selection import Selection
 
@@ -35,7 +35,7 @@ def compare_cases(
     *,
     lost: AbstractSet[str],
     name_suite: bool,
-) -> Comparison:
+) -> Inventory:
     """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
 
     The first night of a scope expects the cases of the previous night that it selects, if the suite and the points are
@@ -48,10 +48,10 @@ def compare_cases(
     - Only runs measured it that a person has excluded since, or another case has taken over its name.
     """
     if night.run is None:
-        return Comparison()
+        return Inventory()
     run = store.runs.get(night.run)
     if run.state is not RunState.FINISHED or run.provenance.dirty:
-        return Comparison()
+        return Inventory()
     scope = run.provenance.scope
     of_host = [row for row in expected if row.kind is ExpectedKind.CASE]
     rows = {row.name: row for row in of_host if row.scope == scope}
@@ -99,7 +99,7 @@ def compare_cases(
     left = rows.keys() - {row.name for row in renamed}
     absences = _absences(missing, left, found, cases_of, suite_folder, name_suite=name_suite)
     kept = [row for row in carried if row.name not in found.measured]
-    return Comparison([*back, *kept, *seen], absences, units.count(len(found.measured), "case"), renamed, note)
+    return Inventory([*back, *kept, *seen], absences, units.count(len(found.measured), "case"), renamed, note)
 
 
 def _carried(others: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:

@@ -15,7 +15,7 @@ from perfsvc.model import (
     Expected,
     ExpectedKind,
 )
-from perfsvc.service.expect.comparison import Comparison, last_seen
+from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import NightRow, Store
 
 CPU = "cpu"
@@ -107,7 +107,7 @@ def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
 
 def compare_gpus(
     everything: Sequence[Expected], night: NightRow, scope: str, specs: Sequence[str], now: datetime
-) -> Comparison:
+) -> Inventory:
     """Compare the GPUs that are here with the GPUs of earlier nights that asked for the same devices.
 
     If no earlier night asked for these devices, the settings have changed, and the GPUs of all earlier nights count.
@@ -140,7 +140,7 @@ def compare_gpus(
     text = units.count(len(present), "GPU") if present or known else ""
     elsewhere = [row for row in everything if row.host != night.host and row.kind is ExpectedKind.GPU]
     absences = [gpus_gone(rows, asked, elsewhere) for rows in groups.values()]
-    return Comparison([*back, *carried, *seen], absences, text)
+    return Inventory([*back, *carried, *seen], absences, text)
 
 
 def gpus_gone(rows: Sequence[Expected], asked: str, elsewhere: Iterable[Expected] = ()) -> Absence:

@@ -14,8 +14,8 @@ from perfsvc.model import (
     FindingState,
 )
 from perfsvc.service.expect.cases import compare_cases
-from perfsvc.service.expect.comparison import Comparison, last_seen
 from perfsvc.service.expect.gpus import compare_gpus
+from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import NightRow, Store
 
 GRACE = 1.5
@@ -119,7 +119,7 @@ def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
     return Missed(here or "nothing is expected yet", tuple(findings[number] for number in numbers), code)
 
 
-def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> Comparison:
+def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> Inventory:
     """Find the hosts whose next night is overdue by the time that their last night began; ``own`` is under way."""
     last = store.expectations.last_nights()
     seen = [Expected(ExpectedKind.HOST, own.host, own.host, own.id, own.started)] if own else []
@@ -137,4 +137,4 @@ def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | 
             absences.append(Absence(f"host {row.name}", f"{last_seen(newest)}; {due}", (row,)))
         elif every_s and (newest is not row or row.finding is not None):
             seen.append(newest)
-    return Comparison(seen, absences, units.count(len(others) + bool(own), "host"))
+    return Inventory(seen, absences, units.count(len(others) + bool(own), "host"))

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from perfsvc.service.expect.forget import forget
 
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.model import (
@@ -27,6 +26,7 @@ from perfsvc.model import (
 from perfsvc.model.findings import ChangeKind
 from perfsvc.service.expect import gpus
 from perfsvc.service.expect.cases import OVER_BUDGET_NIGHTS
+from perfsvc.service.expect.forget import forget
 from perfsvc.service.expect.gpus import devices_here
 from perfsvc.service.expect.night import check_hosts, check_night
 from perfsvc.service.findings import actions

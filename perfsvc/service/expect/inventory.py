@@ -10,7 +10,7 @@ from perfsvc.model import (
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Inventory:
     """What is present and what is missing, for hosts, GPUs or cases.
 
     Attributes:
