@@ -346,8 +346,6 @@ def planned(days: int = DAYS) -> Plan:
                 "a lost GPU",
                 (
                     Report(lost.start, "new", "missing, FAKE-alpha"),
-                    Report(lost.start, "Failed stages of the night", "check: .*FAKE-alpha is lost"),
-                    Report(lost.start, "Failed stages of the night", "run: .*FAKE-alpha is lost"),
                     Report(lost.stop, "Resolved", "FAKE-alpha"),
                 ),
             ),
