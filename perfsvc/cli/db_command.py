@@ -1,11 +1,14 @@
 """``perfsvc db``."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import click
 
 from perfsvc.cli import configuration, options, output
 from perfsvc.errors import DatabaseError
+
+UNCONFIRMED = timedelta(days=1)
+"""A larger difference between this host's clock and the confirmed time is reported."""
 
 
 @click.group("db")
@@ -62,6 +65,7 @@ def _age(name: str, what: str) -> options.Decorator:
 @_age("profiles", "Keep Nsight Compute's reports for this long. Their metrics stay.")
 @_age("nights", "Keep nights and their files for this long. Their runs stay.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+@click.option("--force", is_flag=True, help="Trust this host's clock, and remove any share of the data at once.")
 @click.option("--vacuum", is_flag=True, help="Then return the space to the file system; this locks the database.")
 @options.database
 @options.formats
@@ -71,6 +75,7 @@ def prune(
     profiles: float | None,
     nights: float | None,
     dry_run: bool,
+    force: bool,
     vacuum: bool,
     database: str,
     output_format: str,
@@ -87,17 +92,19 @@ def prune(
     from perfsvc.store import Store
 
     settings = configuration.current().loaded.settings
+    now = datetime.now(UTC)
     asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights}
     retention = settings.retention.model_copy(update={name: age for name, age in asked.items() if age is not None})
     with Store.open(database, create=False) as store:
         pruned = prune_store(
             store,
             retention,
-            datetime.now(UTC),
+            now,
             nights=settings.nightly.folder,
             against=settings.baseline.against,
             suite=settings.suite,
             dry_run=dry_run,
+            force=force,
         )
         if vacuum and not dry_run:
             store.retention.vacuum()
@@ -113,5 +120,10 @@ def prune(
     )
     if pruned.parts:
         click.echo(f"{units.size(pruned.size_bytes)} in all")
+    if pruned.counted_from < now - UNCONFIRMED:
+        what = f"ages count from {pruned.counted_from:%Y-%m-%d %H:%M} UTC, because no run confirms a later time"
+        click.echo(f"{what}; --force counts from this host's clock", err=True)
+    if pruned.excess:
+        click.echo(f"{pruned.excess}: without --force, pruning refuses to remove so much at once", err=True)
     if pruned.code is None:
         click.echo(KEPT, err=True)

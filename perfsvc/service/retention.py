@@ -4,21 +4,26 @@ import contextlib
 import platform
 import shutil
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from perfsvc import units
 from perfsvc.config.settings import RetentionSettings
-from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.errors import InfrastructureError, NotMeasuredError, UsageError
 from perfsvc.service.findings.alerts import HISTORY_RUNS
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 from perfsvc.store import retention as stored
-from perfsvc.store.retention import Removed, RemovedCode
+from perfsvc.store.retention import Prunable, Removed, RemovedCode
 
 KEPT = "a run is under way, so binaries and reports are kept until the next time"
+LARGEST_SHARE = 0.5
+"""Pruning refuses to remove a larger share of the samples, reports, binaries or nights at once without ``force``."""
+FEW = 20
+"""So few items of a kind are always removed, whatever their share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +36,16 @@ class Pruned:
             running.
         nights: the numbers of removed nights.
         files: folders of nights.
+        counted_from: the time from which ages counted.
+        excess: the kinds of which more than ``LARGEST_SHARE`` would be removed, in words; empty after ``force``.
     """
 
     samples: Removed
     code: RemovedCode | None
     nights: tuple[int, ...]
     files: Removed
+    counted_from: datetime
+    excess: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -78,6 +87,7 @@ def prune(
     against: str = BASELINE,
     suite: Path = Path(),
     dry_run: bool = False,
+    force: bool = False,
 ) -> Pruned:
     """Remove stored data that is too old and no longer needed; a second call with the same arguments changes nothing.
 
@@ -87,16 +97,46 @@ def prune(
     Args:
         store: the database.
         retention: how long each kind is kept; None for ever.
-        now: the current time.
+        now: the time by the clock of this host.
         nights: the folder with the files of nights; None to keep them.
         against: the setting ``baseline.against``; a run that it names is kept whole.
         suite: the repository of git revisions.
         dry_run: change nothing, and return what would be removed.
+        force: trust the clock of this host, and remove any share of the data at once.
+
+    Raises:
+        InfrastructureError: more than ``LARGEST_SHARE`` of a kind would be removed, without ``force``.
     """
     store.runs.mark_interrupted(platform.node())
+    counted_from = now if force else store.retention.confirmed_time(now)
     keep: set[int] = set()
     if retention.samples or retention.binaries or retention.profiles:
         keep = {*_baselines_of_suspects(store), *_named_baseline(store, against, suite)}
+    remove = partial(_remove, store, retention, counted_from, keep, nights)
+    if not force and any(retention.model_dump().values()):
+        planned = remove(dry_run=True)
+        planned = replace(planned, excess=_excess(planned, store.retention.prunable()))
+        if dry_run:
+            return planned
+        if planned.excess:
+            raise InfrastructureError(
+                f"pruning would remove {planned.excess} at once, so it removed nothing",
+                cure=f"check the clock of this host ({now:%Y-%m-%d %H:%M} UTC) and the limits in [retention]; "
+                "see what is old: perfsvc db prune --dry-run; remove it: perfsvc db prune --force",
+            )
+    return remove(dry_run=dry_run)
+
+
+def _remove(
+    store: Store,
+    retention: RetentionSettings,
+    now: datetime,
+    keep: Collection[int],
+    nights: Path | None,
+    *,
+    dry_run: bool,
+) -> Pruned:
+    """Remove what is too old at a time, but not what the runs of ``keep`` need."""
     removed_nights: list[int] = []
     if before := _before(now, retention.nights):
         removed_nights = store.retention.nights(before, dry_run=dry_run)
@@ -120,7 +160,23 @@ def prune(
         night_numbers = range(max(stored_nights, default=0) + 1)
         kept_nights = stored_nights - set(removed_nights)
         files = _remove_folders(nights, before, night_numbers, kept_nights, dry_run=dry_run)
-    return Pruned(samples, code, tuple(removed_nights), files)
+    return Pruned(samples, code, tuple(removed_nights), files, now)
+
+
+def _excess(planned: Pruned, prunable: Prunable) -> str:
+    """Return in words the kinds of which too large a share would be removed; empty if there are none."""
+    code = planned.code or RemovedCode(0, 0, Removed())
+    kinds = (
+        (planned.samples.count, prunable.samples, "the samples of {} of {} measurements"),
+        (code.reports, prunable.reports, "{} of {} profilers' reports"),
+        (code.binaries, prunable.binaries, "{} of {} binaries"),
+        (len(planned.nights), prunable.nights, "{} of {} nights"),
+    )
+    return ", ".join(
+        words.format(removed, total)
+        for removed, total, words in kinds
+        if removed > FEW and removed > LARGEST_SHARE * total
+    )
 
 
 def _before(now: datetime, seconds: float | None) -> datetime | None:

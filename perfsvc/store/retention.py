@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import TypeVar
 
-from sqlalchemy import Connection, delete, exists, func, or_, select, text, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, text, union_all, update
 
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines import levels_to_keep, measured_before_budget_ran_out, newest_clean
@@ -36,6 +36,10 @@ IDS = 500
 """The number of ids in one statement."""
 LONGEST_RUN = timedelta(days=7)
 """A run that is stored as running for longer has died, and its host has not begun a run since."""
+CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
+"""A time is confirmed if this many hosts, or one host on this many days, began a run or a night then or later."""
+SLACK = timedelta(days=7)
+"""How far a clock may be ahead of the newest confirmed time before pruning counts from the confirmed time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,51 @@ class Needed:
         return run in self.runs or (run, lineage) in self.levels
 
 
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """How much the database has of each kind that pruning removes.
+
+    Attributes:
+        samples: measurements that have samples.
+        reports: profiles that have a report.
+    """
+
+    samples: int
+    reports: int
+    binaries: int
+    nights: int
+
+
 class Retention:
     """Removes what is old; each method is one transaction. A ``dry_run`` only returns what would be removed."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def confirmed_time(self, now: datetime) -> datetime:
+        """Return the time from which ages count: ``now``, or an earlier time if nothing confirms ``now``.
+
+        A single clock is never trusted: if the clock of a host is a year ahead for one night, nearly everything would
+        look old. PostgreSQL's clock, and the newest runs and nights that two hosts or three days confirm, limit it.
+
+        Args:
+            now: the time by the clock of this host.
+        """
+        with self._database.reading() as connection:
+            if connection.dialect.name == POSTGRESQL:
+                now = min(now, connection.scalar(select(func.now())) or now)
+            newest = _newest_confirmed(connection)
+        return now if newest is None else min(now, newest + SLACK)
+
+    def prunable(self) -> Prunable:
+        """Return how much the database has of each kind that pruning removes."""
+        with self._database.reading() as connection:
+            return Prunable(
+                samples=connection.scalar(select(func.count()).where(Measurements.samples.is_not(None))) or 0,
+                reports=connection.scalar(select(func.count()).where(Profiles.report_sha256.is_not(None))) or 0,
+                binaries=connection.scalar(select(func.count(Binaries.id))) or 0,
+                nights=connection.scalar(select(func.count(Nights.id))) or 0,
+            )
 
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
@@ -193,6 +237,23 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
         frozenset({*keep, *last, *_resumable(connection)}),
         frozenset(levels_to_keep(connection) | over_budget | _in_findings(connection)),
     )
+
+
+def _newest_confirmed(connection: Connection) -> datetime | None:
+    """Return the newest start of a run or a night that later starts confirm; the oldest start if none is confirmed.
+
+    None if the database has neither runs nor nights.
+    """
+    starts = union_all(select(Runs.started_at, Runs.host), select(Nights.started_at, Nights.host)).subquery()
+    hosts: set[str] = set()
+    days: set[date] = set()
+    started: datetime | None = None
+    for started, host in connection.execute(select(starts).order_by(starts.c.started_at.desc())):
+        hosts.add(host)
+        days.add(started.date())
+        if len(hosts) >= CONFIRMING_HOSTS or len(days) >= CONFIRMING_DAYS:
+            break
+    return started
 
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:

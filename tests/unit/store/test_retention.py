@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from perfsvc.config.settings import RetentionSettings
+from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
     Array,
     Buffer,
@@ -63,7 +64,7 @@ def night(story, number, *cases, scope="all", **given):
 
 
 def prune(store, retention=SHORT, **given):
-    return prune_store(store, retention, AFTER, **given)
+    return prune_store(store, retention, AFTER, **{"force": True, **given})
 
 
 def with_samples(story):
@@ -342,7 +343,7 @@ def test_old_nights_are_removed_with_their_files_except_the_last_of_each_host(st
     assert pruned.nights == tried.nights == (1, 3)
     assert {night.id for night in story.store.nights.list()} == {2, 4, 5}
     assert sorted(path.name for path in folder.iterdir()) == ["1", "2", "3", "3000", "4", "5", "7x", "notes"]
-    later = prune_store(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder)
+    later = prune_store(story.store, retention, datetime.now(UTC) + 31 * DAY, nights=folder, force=True)
     assert later.files.count == 3  # their files were too young before
     assert sorted(path.name for path in folder.iterdir()) == ["2", "3000", "5", "7x", "notes"]
 
@@ -353,7 +354,7 @@ def test_a_folder_with_the_number_of_no_night_stays(story, tmp_path):
     for name in ("1", "3", "2024"):
         (tmp_path / name).mkdir()
     later = datetime.now(UTC) + 400 * DAY
-    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path)
+    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path, force=True)
     assert pruned.files.count == 1
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
 
@@ -369,6 +370,75 @@ def test_a_night_with_an_undelivered_message_stays(story):
     story.execute(f"{delivery} FROM messages")
     assert prune(story.store).nights == (2,)
     assert story.execute("SELECT id FROM messages") == [(1,)]
+
+
+# --- clocks and shares -----------------------------------------------------------------------------------------------
+
+MONTHS = RetentionSettings(samples=90 * 86400.0)
+AHEAD = 463 * DAY
+
+
+def year(story, **given):
+    """Store a night every four days for a year, and return the time after the last one."""
+    for number in range(0, 100, 4):
+        night(story, number, **given)
+    return BEGAN + 97 * DAY
+
+
+@pytest.mark.parametrize("hosts", [("box",), ("box", "other")])
+def test_a_clock_that_is_ahead_for_one_night_prunes_nothing_more(story, hosts):
+    for host in hosts:
+        now = year(story, host=host)
+    before = with_samples(story)
+    assert (
+        prune(story.store, MONTHS, force=False, dry_run=True).counted_from
+        == BEGAN + (96 + 7 - 8 * (len(hosts) < 2)) * DAY
+    )
+    ahead = now + AHEAD
+    story.run(story.tiled, scope="all", started=ahead, host="box")
+    pruned = prune_store(story.store, MONTHS, ahead)
+    assert pruned.counted_from < now + 7 * DAY
+    assert pruned.samples.count <= 2 * 4 * len(hosts)  # of the days 0, 4, 8 and 12
+    assert len(with_samples(story)["tiled"]) > len(before["tiled"]) - 4 * len(hosts)
+    assert prune_store(story.store, MONTHS, ahead, force=True).samples.count > 2 * 16 * len(hosts)
+
+
+def test_the_clock_counts_once_runs_on_three_days_confirm_it(story):
+    now = year(story, host="box")
+    for number in range(3):
+        story.run(story.tiled, scope="all", started=now + AHEAD + number * DAY, host="box")
+    assert story.store.retention.confirmed_time(now + AHEAD + 2 * DAY) == now + AHEAD + 2 * DAY
+
+
+def test_the_clock_of_the_database_limits_the_clock_of_the_host(story):
+    began = datetime.now(UTC)
+    for number in range(3):
+        story.run(story.tiled, started=began + number * DAY)
+    confirmed = story.store.retention.confirmed_time(began + 2 * DAY)
+    if story.store.location.startswith("postgresql"):
+        assert began - DAY < confirmed < began + DAY
+    else:
+        assert confirmed == began + 2 * DAY
+
+
+def test_an_empty_database_confirms_any_time(story):
+    assert story.store.retention.confirmed_time(began := datetime(2020, 1, 1, tzinfo=UTC)) == began
+
+
+def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.retention.FEW", 3)
+    for number in range(8):
+        night(story, number)
+    whole = with_samples(story)
+    days = RetentionSettings(samples=86400.0)
+    with pytest.raises(
+        InfrastructureError, match=r"the samples of \d+ of 16 measurements at once, so it removed nothing"
+    ):
+        prune_store(story.store, days, BEGAN + 9 * DAY)
+    assert with_samples(story) == whole
+    assert "of 16 measurements" in prune_store(story.store, days, BEGAN + 9 * DAY, dry_run=True).excess
+    assert prune_store(story.store, days, BEGAN + 9 * DAY, force=True).samples.count == 12
+    assert with_samples(story) == both([1, 8])
 
 
 # --- dry run and vacuum -----------------------------------------------------------------------------------------------
