@@ -1,4 +1,4 @@
-"""Numbers with units, durations and shares: formatted for people, parsed from what they write.
+"""Numbers with units, durations, shares and paths: formatted for people, parsed from what they write.
 
 Numbers are shown with SI prefixes, a few significant digits and a space before the unit. Parsing errors are
 ``ValueError`` with a message that shows how to write the value. This module imports nothing of ours.
@@ -7,6 +7,7 @@ Numbers are shown with SI prefixes, a few significant digits and a space before 
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 _AMOUNT = r"(\d+(?:\.\d+)?)"
 _DURATION = re.compile(rf"(?:{_AMOUNT}d)?(?:{_AMOUNT}h)?(?:{_AMOUNT}m)?(?:{_AMOUNT}s)?", re.ASCII)
@@ -50,6 +51,19 @@ def parse_share(text: str, *, below: float, example: str = "1%") -> float:
     if not 0 < fraction < below:
         raise ValueError(f"{text!r} is not between 0 and {below:.0%}; {advice}")
     return fraction
+
+
+def parse_path(text: str) -> Path:
+    """Return the path that a text names, with ``~`` and ``~user`` replaced; ``ValueError`` if no path can be that."""
+    if not text:
+        raise ValueError("it is empty; write a path")
+    if "\0" in text:
+        raise ValueError(f"{text!r} holds the character NUL; write a path without it")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # there is no such user, or the present user has no home folder
+        home = Path(text).parts[0]
+        raise ValueError(f"{text!r}: the home folder {home} is unknown; write the whole path") from None
 
 
 SMALL = {-9: "n", -6: "µ", -3: "m", 0: ""}

@@ -14,9 +14,19 @@ _DIGEST_LENGTH = 64
 
 
 def default_folder() -> Path:
-    """Return ``PERFSVC_CACHE`` if it is set, else the user's cache folder."""
+    """Return ``PERFSVC_CACHE`` if it is set, else the user's cache folder.
+
+    Raises:
+        InfrastructureError: the user has no home folder, such as a user of a container that has no account.
+    """
     chosen = os.environ.get("PERFSVC_CACHE")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("perfsvc"))
+    try:
+        return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("perfsvc"))
+    except RuntimeError as error:
+        raise InfrastructureError(
+            "there is no folder for the build cache: this user has no home folder",
+            cure="set PERFSVC_CACHE or HOME to a folder that you can write to",
+        ) from error
 
 
 class Cache:

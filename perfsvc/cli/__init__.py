@@ -105,6 +105,7 @@ def cli(context: click.Context, config: Path | None) -> None:
 def main() -> NoReturn:
     """Run the ``perfsvc`` command and exit with its exit code; ``ending`` prints the message of an exception."""
     ending.open_streams()
+    ending.permit_many_files()
     with ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))
     sys.exit(code)

@@ -1,7 +1,9 @@
 """How a command ends: the exit code and the message of every exception, signal and closed pipe."""
 
+import contextlib
 import errno
 import os
+import resource
 import signal
 import sys
 import traceback
@@ -22,6 +24,8 @@ FAULT = InfrastructureError.exit_code
 """An unforeseen exception says nothing about a kernel, so it must not have the exit code of a verdict."""
 STOPS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command: service managers and time limits send SIGTERM, a closed terminal SIGHUP."""
+MANY_FILES = 4096
+"""The number of open files that a command asks for; a run opens several for each worker process."""
 NOTHING_LOST = "what was measured is stored"
 
 
@@ -61,6 +65,15 @@ def open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in this order: open takes the lowest number
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - lives as long as the process
+
+
+def permit_many_files() -> None:
+    """Raise the soft limit of open files, which shells often set to 256, as far as the hard limit permits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
@@ -146,6 +159,8 @@ def _exit_code(error: BaseException) -> Code:
             _print(f"interrupted; {_stored_or_not(error)}")
         case OSError(errno=errno.ENOSPC | errno.EDQUOT, strerror=reason):
             _print(f"error: {error.filename or 'the output'} cannot be written: {reason}\n  cure: make room")
+        case OSError(errno=errno.EMFILE | errno.ENFILE, strerror=reason):
+            _print(f"error: {reason}\n  cure: permit more open files: ulimit -n {MANY_FILES}; {NOTHING_LOST}")
         case _:
             traceback.print_exception(error)
             _print("error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor")

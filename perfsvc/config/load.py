@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import EnvSettingsSource
 
+from perfsvc import units
 from perfsvc.config import file as files
 from perfsvc.config.file import ConfigFile, KeyPath
 from perfsvc.config.keys import ARRAYS, KEYS, TABLES, toml
@@ -163,7 +164,12 @@ def _from_home(home: Path, written: str) -> str:
     """Return a path, or the URL of a SQLite file, with a relative path taken from the folder ``home``."""
     if sqlite := _SQLITE.fullmatch(written):
         return f"sqlite:///{home / sqlite[1]}"
-    return written if "://" in written or written == ":memory:" else str(home / Path(written).expanduser())
+    if "://" in written or written == ":memory:":
+        return written
+    try:
+        return str(home / units.parse_path(written))
+    except ValueError:
+        return written  # the reader of the value reports it, with its key
 
 
 # --- the environment -------------------------------------------------------------------------------------------------

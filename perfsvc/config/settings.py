@@ -112,9 +112,7 @@ def _tuple(value: object) -> object:
 
 
 def _path(value: object) -> object:
-    if isinstance(value, str) and not value:
-        raise ValueError("it is empty; write a path")
-    return Path(value).expanduser() if isinstance(value, str) else value
+    return units.parse_path(value) if isinstance(value, str) else value
 
 
 def _glob(text: str) -> str:

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -161,3 +162,22 @@ def test_a_share_from_one_on_needs_its_unit(text):
 def test_an_invalid_share_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r"write 1% or 0\.01"):
         parse_share(text, below=10)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is empty"),
+        ("~no-such-user/x", "the home folder ~no-such-user is unknown"),
+        ("a\0b", "holds the character NUL"),
+    ],
+)
+def test_a_text_that_can_be_no_path_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        units.parse_path(text)
+
+
+def test_a_path_may_begin_with_a_home_folder(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert units.parse_path("~/kernels") == Path("/home/ann/kernels")
+    assert units.parse_path("kernels") == Path("kernels")

@@ -1,11 +1,14 @@
 """Connecting to a database, its transactions, and the translation of SQLAlchemy's errors into ours."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 from sqlalchemy import (
     JSON,
@@ -26,6 +29,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 
+from perfsvc import units
 from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
@@ -66,7 +70,10 @@ class Database:
 def resolve(location: str) -> URL:
     """Return the URL to connect to for an SQLAlchemy URL or the path of a SQLite file (psycopg 3 for PostgreSQL)."""
     if "://" not in location:
-        path = location if location == ":memory:" else str(Path(location).expanduser())
+        try:
+            path = location if location == ":memory:" else str(units.parse_path(location))
+        except ValueError as error:
+            raise DatabaseError(f"no database has this path: {error}", cure="name a file: perfsvc.db") from None
         return URL.create(SQLITE, database=path)
     cure = "name a file (perfsvc.db) or a server (postgresql://user@host/database)"
     if location.startswith("postgres://"):
@@ -75,6 +82,8 @@ def resolve(location: str) -> URL:
         url = make_url(location)
     except ArgumentError:
         raise DatabaseError(f"{location!r} is no database URL", cure=cure) from None
+    except ValueError:
+        raise DatabaseError("the port in the database URL is no number", cure=cure) from None
     backend = url.get_backend_name()
     if backend not in {SQLITE, POSTGRESQL}:
         raise DatabaseError(f"{backend} is no database that perfsvc knows", cure=cure)
@@ -100,6 +109,8 @@ def connect(url: URL) -> Engine:
         MissingPackageError: the driver is not installed.
     """
     path = file_of(url)
+    if path is not None and "\0" in str(path):
+        raise DatabaseError(f"{str(path)!r} holds the character NUL", cure="name a file: perfsvc.db")
     if path is not None and path.is_dir():
         raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {path / 'perfsvc.db'}")
     if path is not None and not path.parent.is_dir():
@@ -107,6 +118,8 @@ def connect(url: URL) -> Engine:
     try:
         if url.get_backend_name() == SQLITE:
             engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
+            if path is not None:
+                event.listen(engine, "do_connect", partial(_open_as_permitted, path))
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
@@ -118,6 +131,21 @@ def connect(url: URL) -> Engine:
         ) from None
     except (NoSuchModuleError, ArgumentError) as error:
         raise DatabaseError(f"{shown(url)} cannot be opened: {error}", cure="use sqlite:/// or postgresql://") from None
+
+
+def _open_as_permitted(
+    path: Path, _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+) -> None:
+    """Let SQLite open a file only for reading if this user may not write in its folder.
+
+    A reader of a database with write-ahead logging makes files beside it, unless SQLite takes the file for immutable.
+    A database that a writer has open has these files already.
+    """
+    if not path.exists() or os.access(path.parent, os.W_OK):
+        return
+    is_in_use = path.with_name(f"{path.name}-wal").exists()
+    arguments[0] = f"file:{quote(str(path.absolute()))}?mode=ro" + ("" if is_in_use else "&immutable=1")
+    options["uri"] = True
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:

@@ -92,7 +92,15 @@ def _revisions(migrations: Path) -> tuple[str, ...]:
 
 
 def _revision(connection: Connection) -> str:
-    return MigrationContext.configure(connection).get_current_revision() or ""
+    """Return the revision of a database, empty if it has none; raises ``DatabaseError`` if it has several."""
+    revisions = MigrationContext.configure(connection).get_current_heads()
+    if len(revisions) > 1:
+        raise DatabaseError(
+            f"{shown(connection.engine.url)} has {len(revisions)} schema revisions in its table alembic_version: "
+            + ", ".join(revisions),
+            cure="restore a backup (docs/how-to/keep-the-database.md)",
+        )
+    return next(iter(revisions), "")
 
 
 def _is_empty(connection: Connection) -> bool:

@@ -85,3 +85,14 @@ def test_the_folder_is_that_of_the_environment_when_it_names_one(monkeypatch, tm
     assert default_folder() == Cache().folder == tmp_path / "mine"
     monkeypatch.delenv("PERFSVC_CACHE")
     assert "perfsvc" in default_folder().parts
+
+
+def test_a_user_without_a_home_folder_is_told_to_name_a_cache(monkeypatch):
+    def no_home(_name):
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.delenv("PERFSVC_CACHE", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_dir", no_home)
+    with pytest.raises(InfrastructureError, match="this user has no home folder") as error:
+        Cache()
+    assert "PERFSVC_CACHE" in error.value.cure

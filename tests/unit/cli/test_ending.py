@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -244,3 +245,23 @@ def test_a_full_disk_is_reported_once(body):
         process = ended(body, stdout=full)
     assert process.returncode == 5
     assert process.stderr == "error: the output cannot be written: No space left on device\n  cure: make room\n"
+
+
+def test_too_many_open_files_are_no_fault_of_perfsvc():
+    body = "open_files = [open('/dev/null') for _ in range(100)]"
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n{COMMAND.format(body=body)}"
+    command = [sys.executable, "-c", limited]
+    finished = subprocess.run(command, env=BUFFERED, capture_output=True, text=True, check=False, timeout=30)
+    assert finished.returncode == ending.FAULT
+    assert "error: Too many open files\n  cure: permit more open files: ulimit -n 4096" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_command_raises_the_soft_limit_of_open_files():
+    body = "import resource; click.echo(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    lowered = "import resource; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+    lowered += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+    command = [sys.executable, "-c", lowered + COMMAND.format(body=body)]
+    finished = subprocess.run(command, env=BUFFERED, capture_output=True, text=True, check=False, timeout=30)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert int(finished.stdout) == (4096 if hard == resource.RLIM_INFINITY else min(4096, hard)), finished.stderr

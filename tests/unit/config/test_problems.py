@@ -77,6 +77,17 @@ def test_the_error_of_a_duplicate_line_does_not_show_its_password(error_of):
     assert "secret" not in str(error_of(f"{line}\n{line}"))
 
 
+@pytest.mark.parametrize("key", ["suite", "nightly.folder", "dashboard.folder"])
+@pytest.mark.parametrize(
+    ("written", "what"),
+    [("~no-such-user/x", "the home folder ~no-such-user is unknown"), (r"a\u0000", "holds the character NUL")],
+)
+def test_a_path_that_cannot_be_is_reported_with_its_line(error_of, key, written, what):
+    error = error_of(f'# the first line\n{key} = "{written}"')
+    assert error.line == 2
+    assert what in error.what
+
+
 @pytest.mark.parametrize(
     ("content", "line", "expected"),
     [

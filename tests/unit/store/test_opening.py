@@ -1,4 +1,8 @@
+import contextlib
+import os
+import shutil
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +12,7 @@ import pytest
 from perfsvc.errors import DatabaseError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.store import Store
-from perfsvc.store.schema.engine import resolve
+from perfsvc.store.schema.engine import resolve, transaction
 
 
 def refusal(ask):
@@ -42,6 +46,68 @@ def test_another_kind_of_database_is_refused(place):
 def test_an_unknown_driver_is_refused():
     error = refusal(lambda: Store.open("postgresql+nothing://h/d"))
     assert error.cure == "use sqlite:/// or postgresql://"
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ("~no-such-user/x.db", "the home folder ~no-such-user is unknown"),
+        ("a\0.db", "holds the character NUL"),
+        ("sqlite:///a\0.db", "holds the character NUL"),
+        ("postgresql://u:secret@h:five/d", "the port in the database URL is no number"),
+    ],
+)
+def test_a_place_that_no_database_can_have_is_refused(place, what):
+    error = refusal(lambda: Store.open(place))
+    assert what in error.what
+    assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("act", [Store.open, Store.check, Store.upgrade])
+def test_a_database_with_two_schema_revisions_is_refused(empty, act):
+    with Store.open(empty) as store, transaction(store.database.engine, writes=True) as connection:
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('9999')")
+    error = refusal(lambda: act(empty))
+    assert "2 schema revisions in its table alembic_version: 0001, 9999" in error.what
+    assert error.cure.startswith("restore a backup")
+
+
+READ = """
+import sys
+from datetime import UTC, datetime
+from perfsvc.errors import DatabaseError
+from perfsvc.store import Store
+
+with Store.open(sys.argv[1], create=False) as store:
+    print(len(store.runs.list()), Store.check(sys.argv[1]).ok)
+    try:
+        store.nights.begin(host="here", started=datetime.now(UTC), suite="", command_line="", settings={})
+    except DatabaseError as error:
+        print(error.cure)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere")
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_database_in_a_folder_without_write_permission_can_be_read(tmp_path, in_use):
+    path = tmp_path / "folder" / "one.db"
+    path.parent.mkdir()
+    rights = "-dac_override,-dac_read_search"  # what lets root write in any folder
+    as_user = ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}"] if os.geteuid() == 0 else []
+    with contextlib.ExitStack() as stack:
+        store = Store.open(path)
+        if in_use:
+            stack.enter_context(store)
+            store.nights.list()
+        else:
+            store.close()
+        path.parent.chmod(0o555)
+        stack.callback(path.parent.chmod, 0o755)
+        read = subprocess.run(
+            [*as_user, sys.executable, "-c", READ, path], capture_output=True, text=True, check=False, timeout=60
+        )
+    assert read.stdout.splitlines()[0] == "0 True", read.stderr
+    assert read.stdout.splitlines()[1].startswith("make the file and its folder writable")
 
 
 def test_a_new_database_gets_its_tables(empty):
