@@ -199,7 +199,14 @@ class CountersError(InfrastructureError):
 
 
 class DatabaseError(InfrastructureError):
-    """The database cannot be opened, has another schema revision, or refused a statement."""
+    """The database cannot be opened, has another schema revision, or refused a statement.
+
+    ``again`` is True if the same statement may succeed later: the database is locked, or its server does not answer.
+    """
+
+    def __init__(self, what: str, *, cure: str = "", again: bool = False) -> None:
+        super().__init__(what, cure=cure)
+        self.again = again
 
 
 class NotSentError(InfrastructureError):

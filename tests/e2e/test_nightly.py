@@ -6,10 +6,13 @@ import os
 import signal
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from perfsvc.build.nvcc import find_nvcc
+from perfsvc.errors import DatabaseError
+from perfsvc.service.nightly import night, stages
 from perfsvc.store import RunState, Store
 from tests.e2e.nights import Nights
 
@@ -194,6 +197,43 @@ def test_an_unexpected_error_of_a_stage_names_the_log_with_its_traceback(nights,
     assert "log.jsonl" in cure
     (error,) = [line for line in nights.log(1) if line["level"] == "error"]
     assert "Traceback" in error["exception"]
+
+
+def locked(times):
+    """Return a function that raises the error of a locked database this often, and then does what it replaces."""
+    errors = iter([DatabaseError("perfsvc.db: database is locked", cure="wait", again=True)] * times)
+
+    def judge(night):
+        for error in errors:
+            raise error
+        return stages.judge(night)
+
+    return judge
+
+
+def with_judge(monkeypatch, judge):
+    replaced = [replace(stage, do=judge) if stage.name == "judge" else stage for stage in night.STAGES]
+    monkeypatch.setattr(night, "STAGES", tuple(replaced))
+    monkeypatch.setattr(night, "PAUSE_S", 0.01)
+
+
+def test_a_night_waits_while_its_database_is_locked(nights, monkeypatch):
+    with_judge(monkeypatch, locked(night.ATTEMPTS - 1))
+    ended = nights(code=0)
+    assert "database is locked: the night waits 0.01s and tries again" in ended.err
+    assert set(nights.stages(1).values()) <= {"done", "skipped"}
+    assert nights.nights() == [("finished", 0, 1)]
+
+
+def test_a_night_whose_database_stays_locked_can_be_resumed(nights, monkeypatch):
+    with monkeypatch.context() as patched:
+        with_judge(patched, locked(night.ATTEMPTS))
+        ended = nights(code=5)
+    assert "night 1 was stopped at its stage judge: perfsvc.db: database is locked" in ended.err
+    assert "resume the night: perfsvc nightly --resume" in ended.err
+    assert nights.nights() == [("interrupted", None, 1)]
+    nights("--resume", code=0)
+    assert nights.nights() == [("finished", 0, 1)]
 
 
 def test_a_missing_suite_fails_the_stage_revision(nights):

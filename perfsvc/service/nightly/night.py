@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from typing import TypeVar
 
-from perfsvc.errors import InfrastructureError, PerfsvcError
+from perfsvc.errors import DatabaseError, InfrastructureError, PerfsvcError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.lock import HostLock
@@ -21,8 +23,13 @@ from perfsvc.service.progress import Progress
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.units import duration_text
 
+Result = TypeVar("Result")
+
 POLL_S = 0.2
 """Seconds between two attempts to take a lock that another night holds."""
+
+ATTEMPTS, PAUSE_S = 10, 30.0
+"""How often a night tries again while its database is locked or does not answer, and the seconds between attempts."""
 
 UNEXPECTED = 5
 """The exit code of an error that is not a ``PerfsvcError``."""
@@ -121,8 +128,15 @@ def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
             )
             night.store.nights.end(night.number, RunState.INTERRUPTED, None)
             return
+        except DatabaseError as error:
+            night.log.report(
+                f"night {night.number} was stopped at its stage {stage.name}: {error.what}",
+                cure="when the database answers again, resume the night: perfsvc nightly --resume",
+            )
+            raise
     failed = any(row.state is StageState.FAILED for row in done.values())
-    night.store.nights.end(night.number, RunState.FAILED if failed else RunState.FINISHED, _exit_code(done))
+    state = RunState.FAILED if failed else RunState.FINISHED
+    _patiently(night, lambda: night.store.nights.end(night.number, state, _exit_code(done)))
 
 
 def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow]) -> StageRow:
@@ -133,22 +147,50 @@ def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow])
     if stage.needs and done[stage.needs].state is not StageState.DONE:
         row = replace(row, state=StageState.SKIPPED, wall_s=0.0, message=f"the stage {stage.needs} was not done")
     else:
-        night.store.nights.put_stage(night.number, row)
+        _store_stage(night, row)
         night.log.bind(stage=stage.name)
         began = time.monotonic()
-        row = replace(_with_result(row, stage, night), wall_s=time.monotonic() - began)
-    night.store.nights.put_stage(night.number, row)
+        result = _patiently(night, partial(_with_result, row, stage, night))
+        row = replace(result, wall_s=time.monotonic() - began)
+    _store_stage(night, row)
     if row.state is not StageState.FAILED:
         night.log.report(f"{row.name}: {row.message}", state=row.state, wall_s=row.wall_s)
     return row
 
 
+def _store_stage(night: Night, row: StageRow) -> None:
+    _patiently(night, lambda: night.store.nights.put_stage(night.number, row))
+
+
+def _patiently(night: Night, act: Callable[[], Result]) -> Result:
+    """Return the result of a function that may be repeated; wait and repeat it while the database is away.
+
+    Raises:
+        DatabaseError: the database was away at each of ``ATTEMPTS`` attempts; the night can then be resumed.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return act()
+        except DatabaseError as error:
+            if not error.again or night.stopping():
+                raise
+            night.log.report(f"{error.what}: the night waits {duration_text(PAUSE_S)} and tries again")
+            time.sleep(PAUSE_S)
+    return act()
+
+
 def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
-    """Do a stage, and return its row with the result. An error fails this stage only."""
+    """Do a stage, and return its row with the result. An error fails this stage only.
+
+    Raises:
+        DatabaseError: the database is locked or does not answer, so that the stage can be repeated.
+    """
     failed = replace(row, state=StageState.FAILED, exit_code=UNEXPECTED)
     try:
         result = stage.do(night)
     except PerfsvcError as error:
+        if isinstance(error, DatabaseError) and error.again:
+            raise
         night.log.fail(error)
         return replace(failed, message=error.what, cure=error.cure, exit_code=error.exit_code)
     except OSError as error:

@@ -50,6 +50,9 @@ _CURES = {
     "permission denied": "grant the user of the URL CREATE and USAGE on the database's schema",
     "connection": "check that the server runs and that host, port and network let you reach it",
 }
+_AWAY = ("database is locked", "connection", "starting up", "shutting down", "recovery mode", "timeout expired")
+"""Parts of the messages of a database that may answer later, unless it refuses for one of the reasons below."""
+_REFUSED = ("authentication failed", "does not exist", "permission denied", "no password supplied", "no pg_hba.conf")
 
 
 class Database:
@@ -185,13 +188,19 @@ def translated(url: URL) -> Iterator[None]:
     except DBAPIError as error:
         message = _in_one_line(error.orig)
         cure = next((cure for sign, cure in _CURES.items() if sign in message.lower()), "perfsvc db check")
-        raise DatabaseError(f"{shown(url)}: {message}", cure=cure) from error
+        raise DatabaseError(f"{shown(url)}: {message}", cure=cure, again=_is_away(message)) from error
     except SQLAlchemyError as error:
         raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
         raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
+
+
+def _is_away(message: str) -> bool:
+    """Return True if a driver's message means that the database is locked or does not answer now."""
+    lowered = message.lower()
+    return any(sign in lowered for sign in _AWAY) and not any(sign in lowered for sign in _REFUSED)
 
 
 def _in_one_line(error: Any) -> str:

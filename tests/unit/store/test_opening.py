@@ -254,3 +254,28 @@ def test_a_missing_driver_names_the_extra(monkeypatch):
     with pytest.raises(MissingPackageError) as error:
         Store.open("postgresql://localhost/perfsvc")
     assert error.value.cure == install_command("postgresql")
+
+
+def test_a_locked_database_may_answer_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("perfsvc.store.schema.engine.LOCK_WAIT_S", 0.05)
+    with Store.open(tmp_path / "one.db") as store, closing(sqlite3.connect(tmp_path / "one.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        error = refusal(lambda: store.runs.mark_interrupted("here"))
+        other.rollback()
+    assert error.again
+    assert "database is locked" in error.what
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_a_server_that_cuts_the_connection_may_answer_later_and_a_missing_database_never_does(empty, kind):
+    with Store.open(empty) as store:
+        with pytest.raises(DatabaseError) as cut, store.database.writing() as connection:
+            connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+        assert cut.value.again
+        assert store.runs.list() == []
+    assert not refusal(lambda: Store.open(empty.replace("?", "_missing?"))).again
+
+
+def test_a_server_that_does_not_answer_may_answer_later():
+    assert refusal(lambda: Store.open("postgresql://me@127.0.0.1:9/d")).again
+    assert not refusal(lambda: Store.open("nowhere/one.db")).again
