@@ -24,6 +24,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
+        │   └── UntrustedError    stored code is signed by no key that this user trusts, or was changed
         ├── NotSentError          a message was not delivered
         └── MissingPackageError
 
@@ -207,6 +208,10 @@ class DatabaseError(InfrastructureError):
     def __init__(self, what: str, *, cure: str = "", again: bool = False) -> None:
         super().__init__(what, cure=cure)
         self.again = again
+
+
+class UntrustedError(DatabaseError):
+    """Stored code, or the stored settings of a night, are signed by no key that this user trusts, or were changed."""
 
 
 class NotSentError(InfrastructureError):

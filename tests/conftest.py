@@ -31,6 +31,18 @@ from sqlalchemy import Engine, make_url
 from sqlalchemy.util import LRUCache
 
 ADMIN = "postgres"
+KEY = "5e" * 32
+"""The key of all tests, with which the dumps in tests/data/schemas are signed."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file with the key of all tests: they neither read nor make the developer's own."""
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.touch(mode=0o600)
+    file.write_text(f"{KEY}\n")
+    with mock.patch.dict(os.environ, {"PERFSVC_KEYS": str(file)}):
+        yield file
 
 
 def required() -> bool:

@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
+        sa.Column("signatures", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_binaries"),
         sa.UniqueConstraint("digest", name="uq_binaries_digest"),
     )
@@ -31,6 +32,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("record", sa.Text(), nullable=False),
+        sa.Column("signatures", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_python_codes"),
         sa.UniqueConstraint("digest", name="uq_python_codes_digest"),
     )
@@ -214,6 +216,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Integer(), nullable=True),
         sa.Column("command_line", sa.Text(), nullable=False),
         sa.Column("settings", sa.JSON(), nullable=False),
+        sa.Column("signatures", sa.Text(), nullable=False),
         sa.Column("exit_code", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_nights_run_id_runs", ondelete="SET NULL"),
         sa.PrimaryKeyConstraint("id", name="pk_nights"),

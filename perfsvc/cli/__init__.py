@@ -35,6 +35,7 @@ COMMANDS = {
     "watchdog": "Report hosts whose night is overdue.",
     "baseline": "Set, show and clear pinned baselines.",
     "config": "Show the settings in force and where each comes from.",
+    "key": "Show and choose the keys whose code runs here.",
     "schedule": "Start nights automatically.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and print a cure for what is missing.",

@@ -50,7 +50,7 @@ WITHOUT_FILE = frozenset({"init", "config", "devices"})
 
 HELP = frozenset({"-h", "--help"})
 _NAME = "perfsvc.toml"
-_READ_ELSEWHERE = frozenset({"PERFSVC_DB", "PERFSVC_SUITE", "PERFSVC_CACHE", "PERFSVC_LOCKS"})
+_READ_ELSEWHERE = frozenset({"PERFSVC_DB", "PERFSVC_SUITE", "PERFSVC_CACHE", "PERFSVC_KEYS", "PERFSVC_LOCKS"})
 """Variables that options and other modules read themselves."""
 
 

@@ -1,4 +1,8 @@
-"""Binaries: the code of cases as it ran, stored by content, and which binary each case of a run used."""
+"""Binaries: the code of cases as it ran, stored by content, and which binary each case of a run used.
+
+Code is signed when it is stored, and read again only if a trusted key has signed it (``perfsvc.store.keys``): whoever
+can write to the database must not decide what runs on the hosts that use it.
+"""
 
 import zlib
 from collections import defaultdict
@@ -6,13 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy import ColumnElement, Connection, exists, select, update
 from sqlalchemy.orm import aliased
 
-from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.errors import DatabaseError, NotMeasuredError, UntrustedError, UsageError
 from perfsvc.model import Environment, PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
+from perfsvc.store.keys import CHANGED, Keys, Signed
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.tables import (
@@ -30,8 +35,9 @@ from perfsvc.store.schema.tables import (
 class BinaryStore:
     """Binaries; each method is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
+        self._keys = keys
 
     def put(self, codes: Sequence[CaseCode]) -> list[int]:
         """Store the code of cases as it ran and return the ids of the binaries; equal records are stored once.
@@ -40,11 +46,16 @@ class BinaryStore:
             KeyError: a module that a record names is missing.
             ValueError: bytes do not have the digest that a record names.
         """
+        texts = [encode(code.record).decode() for code in codes]
+        ids: dict[str, int] = {}
         with self._database.writing() as connection:
-            return [_put(connection, code) for code in codes]
+            for text, code in sorted(zip(texts, codes, strict=True), key=lambda pair: pair[0]):
+                if text not in ids:  # in one order everywhere, so that two writers cannot deadlock
+                    ids[text] = _put(connection, code, text, self._keys)
+        return [ids[text] for text in texts]
 
     def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
-        """Return binaries by their ids, without their bytes."""
+        """Return binaries by their ids, without their bytes; those that no trusted key has signed are absent."""
         files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(BinaryFiles.role == "source")
         sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
         with self._database.reading() as connection:
@@ -52,17 +63,18 @@ class BinaryStore:
             for binary, name, sha256 in connection.execute(files):
                 sources[binary].add((name, sha256))
             records = connection.execute(
-                select(Binaries.id, Binaries.record).where(among(connection, Binaries.id, ids))
+                select(Binaries.id, Binaries.record, Binaries.signatures).where(among(connection, Binaries.id, ids))
             )
             return {
                 binary: BinaryRow(_record(text, f"binary {binary}"), frozenset(sources[binary]))
-                for binary, text in records
+                for binary, text, signatures in records
+                if self._keys.trusts(Signed.RECORD, text, signatures)
             }
 
     def of_run(self, run: int) -> dict[CaseKey, CaseBinary]:
         """Return the binary and the environment of each case of a run."""
         with self._database.reading() as connection:
-            return _of_run(connection, run)
+            return _of_run(connection, self._keys, run)
 
     def of_cases(self, wanted: Collection[tuple[int, CaseKey]]) -> dict[tuple[int, CaseKey], CaseBinary]:
         """Return the binary and the environment of each pair of run and case; unmeasured pairs are absent."""
@@ -74,7 +86,7 @@ class BinaryStore:
             binaries: dict[tuple[int, CaseKey], CaseBinary] = {}
             for run, of_run in keys.items():
                 names = {number for _, case, _ in of_run for number in ids.get(case, ())}
-                measured = _of_run(connection, run, among(connection, Measurements.case_id, names))
+                measured = _of_run(connection, self._keys, run, among(connection, Measurements.case_id, names))
                 binaries |= {(run, key): measured[key] for key in of_run if key in measured}
         return binaries
 
@@ -102,15 +114,20 @@ class BinaryStore:
         return binary_by_run
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
-        """Return the bytes of compiled modules by the digests that replay records name."""
+        """Return bytes by the digests that replay records name; what is missing or was changed is absent."""
         query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))
         with self._database.reading() as connection:
-            return {sha256: _whole(sha256, content) for sha256, content in connection.execute(query)}
+            contents = {sha256: _content(sha256, content) for sha256, content in connection.execute(query)}
+        return {sha256: content for sha256, content in contents.items() if content is not None}
 
     def python_modules(self, case_id: str, run: int, *, device: str | None = None) -> dict[str, str]:
-        """Return the source texts, by name, of the modules outside packages that a case's Python functions imported."""
+        """Return the source texts, by name, of the modules outside packages that a case's Python functions imported.
+
+        Raises:
+            UntrustedError: no trusted key has signed which modules these are, or a text was changed.
+        """
         query = (
-            select(PythonCodes.record)
+            select(PythonCodes.record, PythonCodes.signatures)
             .join(Measurements, Measurements.python_code_id == PythonCodes.id)
             .join(Cases, Cases.id == Measurements.case_id)
             .join(Devices, Devices.id == Measurements.device_id)
@@ -119,11 +136,12 @@ class BinaryStore:
         )
         with self._database.reading() as connection:
             query = query.where(Cases.lineage_id == lineage_of(connection, case_id))
-            record = connection.scalar(query if device is None else query.where(Devices.uuid == device))
-        if record is None:
+            row = connection.execute(query if device is None else query.where(Devices.uuid == device)).first()
+        if row is None:
             return {}
-        modules = _python_code(record).modules
-        texts = self.modules({sha256 for _, sha256 in modules})
+        self._keys.require(Signed.PYTHON, row.record, row.signatures, f"the Python code of {case_id} in run {run}")
+        modules = _python_code(row.record).modules
+        texts = self._all({sha256 for _, sha256 in modules}, f"{case_id} in run {run}")
         return {name: texts[sha256].decode() for name, sha256 in modules}
 
     def replay(
@@ -136,10 +154,11 @@ class BinaryStore:
         Raises:
             NotMeasuredError: the run holds no binary of the case.
             UsageError: the case used several binaries, on several devices, and ``device`` does not choose one.
+            UntrustedError: no trusted key has signed the code, or it was changed in the database.
         """
         with self._database.reading() as connection:
             query = (
-                select(Binaries.id, Binaries.record, Devices.uuid)
+                select(Binaries.id, Binaries.record, Binaries.signatures, Devices.uuid)
                 .join(Measurements, Measurements.binary_id == Binaries.id)
                 .join(Cases, Cases.id == Measurements.case_id)
                 .join(Devices, Devices.id == Measurements.device_id)
@@ -157,25 +176,35 @@ class BinaryStore:
                 raise UsageError(
                     f"run {run} holds several binaries of {case_id}", cure=f"name one device of {list(devices)}"
                 )
-            record = _record(rows[0].record, f"{case_id} in run {run}")
-            query_files = (
-                select(Artifacts.sha256, Artifacts.content)
-                .join(BinaryFiles, BinaryFiles.sha256 == Artifacts.sha256)
-                .where(BinaryFiles.binary_id == rows[0].id, BinaryFiles.role.in_(("module", "bench")))
-            )
-            files = {sha256: _whole(sha256, content) for sha256, content in connection.execute(query_files)}
+        name = f"{case_id} in run {run}"
+        self._keys.require(Signed.RECORD, rows[0].record, rows[0].signatures, f"the code of {name}")
+        record = _record(rows[0].record, name)
+        files = self._all({*record.modules, record.bench}, name)
         return record, {sha256: files[sha256] for sha256 in record.modules}, files[record.bench]
+
+    def _all(self, digests: Collection[str], name: str) -> dict[str, bytes]:
+        """Return the bytes of all digests; raise ``UntrustedError`` if one is missing or changed; ``name`` has them."""
+        contents = self.modules(digests)
+        if lacking := sorted(set(digests) - contents.keys()):
+            raise UntrustedError(
+                f"the file {lacking[0][:12]} of {name} is damaged in the database: it is missing or was changed",
+                cure=CHANGED,
+            )
+        return contents
 
 
 def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes) -> None:
-    """Store bytes under the digest of their content, unless they are stored already."""
-    if connection.scalar(select(Artifacts.sha256).where(Artifacts.sha256 == sha256)) is None:
-        row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
+    """Store bytes under the digest of their content, unless they are stored already; replace changed bytes."""
+    stored = connection.scalar(select(Artifacts.content).where(Artifacts.sha256 == sha256))
+    row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
+    if stored is None:
         insert_new(connection, Artifacts, row)
+    elif _content(sha256, stored) is None:
+        connection.execute(update(Artifacts).where(Artifacts.sha256 == sha256).values(row))
 
 
 def put_python_code(
-    connection: Connection, binary: int | None, code: PythonCode | None, files: Mapping[str, bytes]
+    connection: Connection, binary: int | None, code: PythonCode | None, files: Mapping[str, bytes], keys: Keys
 ) -> int | None:
     """Store what a case's Python functions ran with, and return its id; None if ``code`` is None.
 
@@ -189,13 +218,24 @@ def put_python_code(
         put_artifact(connection, sha256, role, files[sha256])
         row = {"binary_id": binary, "role": role, "name": sha256, "sha256": sha256}
         insert_new(connection, BinaryFiles, row)
-    text = encode(code)
-    query = select(PythonCodes.id).where(PythonCodes.digest == digest(text))
-    stored = connection.scalar(query)
-    if stored is None:
-        insert_new(connection, PythonCodes, {"digest": digest(text), "record": text.decode()})
-        stored = connection.scalar(query)
-    return stored
+    return _put_signed(connection, PythonCodes, Signed.PYTHON, encode(code).decode(), keys)
+
+
+def _put_signed(
+    connection: Connection, table: type[Binaries] | type[PythonCodes], kind: Signed, text: str, keys: Keys
+) -> int:
+    """Store a record unless it is stored, see that this user's key has signed it, and return its id."""
+    name = digest(text.encode())
+    query = select(table.id, table.record, table.signatures).where(table.digest == name)
+    row = connection.execute(query).first()
+    if row is None:
+        insert_new(connection, table, {"digest": name, "record": text, "signatures": keys.sign(kind, text)})
+        row = connection.execute(query).one()
+    if row.record != text or not keys.has_signed(kind, text, row.signatures):  # of another host, or changed
+        row = connection.execute(query.with_for_update()).one()
+        signatures = keys.sign(kind, text, row.signatures)
+        connection.execute(update(table).where(table.id == row.id).values(record=text, signatures=signatures))
+    return int(row.id)
 
 
 def damaged(what: str) -> DatabaseError:
@@ -205,14 +245,13 @@ def damaged(what: str) -> DatabaseError:
     )
 
 
-def _put(connection: Connection, code: CaseCode) -> int:
-    """Store a binary, unless this or another process has stored it, and return its id."""
+def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
+    """Store a binary whose record has this text, unless it is stored and signed by this user, and return its id."""
     record = code.record
-    text = encode(record)
-    query = select(Binaries.id).where(Binaries.digest == digest(text))
-    stored = connection.scalar(query)
-    if stored is not None:
-        return stored
+    query = select(Binaries.id, Binaries.record, Binaries.signatures).where(Binaries.digest == digest(text.encode()))
+    stored = connection.execute(query).first()
+    if stored is not None and stored.record == text and keys.has_signed(Signed.RECORD, text, stored.signatures):
+        return int(stored.id)
     files = [("module", module, code.modules[module]) for module in dict.fromkeys(record.modules)]
     files.append(("bench", record.bench, code.bench))
     for role, sha256, content in files:
@@ -221,8 +260,7 @@ def _put(connection: Connection, code: CaseCode) -> int:
     files += [("source", path, content) for path, content in code.sources.items()]
     for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
         put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
-    insert_new(connection, Binaries, {"digest": digest(text), "record": text.decode()})
-    binary = connection.execute(query).scalar_one()
+    binary = _put_signed(connection, Binaries, Signed.RECORD, text, keys)
     for role, name, content in files:
         insert_new(
             connection, BinaryFiles, {"binary_id": binary, "role": role, "name": name, "sha256": digest(content)}
@@ -230,8 +268,11 @@ def _put(connection: Connection, code: CaseCode) -> int:
     return binary
 
 
-def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> dict[CaseKey, CaseBinary]:
-    """Return the binary and the environment of the last replica of each case of a run."""
+def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[bool]) -> dict[CaseKey, CaseBinary]:
+    """Return the binary and the environment of the last replica of each case of a run.
+
+    What its Python functions ran with is None if no trusted key has signed it.
+    """
     later = aliased(Measurements)
     same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
     rows: Sequence[Any] = connection.execute(
@@ -242,6 +283,7 @@ def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> di
             Environments.toolkit,
             Environments.power_limit_w,
             PythonCodes.record.label("python"),
+            PythonCodes.signatures,
         )
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(PythonCodes, PythonCodes.id == Measurements.python_code_id)
@@ -253,7 +295,9 @@ def _of_run(connection: Connection, run: int, *where: ColumnElement[bool]) -> di
         (row.uuid, cases[row.case_id], row.cache): CaseBinary(
             row.binary_id,
             Environment(row.driver, row.toolkit, row.power_limit_w),
-            None if row.python is None else _python_code(row.python),
+            _python_code(row.python)
+            if row.python is not None and keys.trusts(Signed.PYTHON, row.python, row.signatures)
+            else None,
         )
         for row in rows
     }
@@ -276,12 +320,10 @@ def _python_code(text: str) -> PythonCode:
         raise damaged("what Python code ran with") from error
 
 
-def _whole(sha256: str, compressed: bytes) -> bytes:
-    """Return the decompressed content of an artifact; raises ``DatabaseError`` if it does not have its digest."""
+def _content(sha256: str, compressed: bytes) -> bytes | None:
+    """Return the decompressed content of an artifact; None if it does not have its digest."""
     try:
         content = zlib.decompress(compressed)
-    except zlib.error as error:
-        raise damaged(f"the artifact {sha256}") from error
-    if digest(content) != sha256:
-        raise damaged(f"the artifact {sha256}")
-    return content
+    except zlib.error:
+        return None
+    return content if digest(content) == sha256 else None

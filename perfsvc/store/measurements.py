@@ -32,6 +32,7 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
+from perfsvc.store.keys import Keys
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number
@@ -53,14 +54,15 @@ from perfsvc.store.schema.tables import (
 class MeasurementStore:
     """Measurements; each method is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
+        self._keys = keys
 
     def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
         with self._database.writing() as connection:
             for entry in entries:
-                _put(connection, run, entry)
+                _put(connection, run, entry, self._keys)
 
     def of_run(self, run: int) -> list[Measurement]:
         """Return a run's measurements in the order in which they were stored.
@@ -175,7 +177,7 @@ class MeasurementStore:
                 connection.execute(insert(NoiseOfCases), rows)
 
 
-def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
+def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) -> None:
     """Store a measurement of a run with its batches and metrics."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
     row = {
@@ -184,7 +186,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry) -> None:
         "device_id": device_id(connection, measurement.device),
         "environment_id": environment_id(connection, entry.environment),
         "binary_id": entry.binary,
-        "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files),
+        "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files, keys),
         "replica": measurement.replica,
         "cache": measurement.cache,
         "status": measurement.status,

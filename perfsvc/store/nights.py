@@ -1,5 +1,6 @@
 """Nights: one execution of ``perfsvc nightly`` each, with its stages."""
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from perfsvc.model import NightRow, RunState, StageRow
+from perfsvc.store.keys import Keys, Signed
 from perfsvc.store.runs import alive, this_process, unknown_night
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.night_tables import Nights, Stages
@@ -16,8 +18,9 @@ from perfsvc.store.schema.night_tables import Nights, Stages
 class NightStore:
     """Nights; each method is one transaction."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keys: Keys) -> None:
         self._database = database
+        self._keys = keys
 
     def begin(self, *, host: str, started: datetime, suite: str, command_line: str, settings: Mapping[str, Any]) -> int:
         """Store a new running night and return its number.
@@ -41,6 +44,7 @@ class NightStore:
             "suite_digest": "",
             "command_line": command_line,
             "settings": dict(settings),
+            "signatures": self._keys.sign(Signed.NIGHT, _signed_text(host, suite, settings)),
             **this_process(),
         }
         with self._database.writing() as connection:
@@ -49,6 +53,16 @@ class NightStore:
                     values = {"state": RunState.INTERRUPTED, "finished_at": datetime.now(UTC)}
                     _update(connection, night.id, values)
             return new_id(connection, Nights, row)
+
+    def require_signed(self, night: NightRow) -> None:
+        """Raise ``UntrustedError`` unless a trusted key has signed where a night runs, its suite and its settings.
+
+        They decide whose code a resumed night runs, and where it writes files.
+        """
+        name = f"what night {night.id} began with"
+        with self._database.reading() as connection:
+            signatures = connection.scalar(select(Nights.signatures).where(Nights.id == night.id)) or ""
+        self._keys.require(Signed.NIGHT, _signed_text(night.host, night.suite, night.settings), signatures, name)
 
     def resume(self, number: int) -> None:
         """Store that this process resumes a night."""
@@ -108,6 +122,11 @@ class NightStore:
         """Return all nights, or the last ``limit``, newest first."""
         with self._database.reading() as connection:
             return _load(connection, limit=limit)
+
+
+def _signed_text(host: str, suite: str, settings: Mapping[str, Any]) -> str:
+    """Return what is signed of a night; it reads the same from every database."""
+    return json.dumps([host, suite, settings], sort_keys=True)
 
 
 def _update(connection: Connection, number: int, values: Mapping[str, Any]) -> None:

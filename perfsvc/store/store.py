@@ -15,6 +15,7 @@ from perfsvc.store.devices import DeviceStore
 from perfsvc.store.exclusions import ExclusionStore
 from perfsvc.store.expectations import ExpectationStore
 from perfsvc.store.findings import FindingStore
+from perfsvc.store.keys import Keys
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.messages import MessageStore
 from perfsvc.store.nights import NightStore
@@ -56,10 +57,11 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.database = database = Database(engine)
+        keys = Keys()
         self.runs = RunStore(database)
         self.devices = DeviceStore(database)
-        self.measurements = MeasurementStore(database)
-        self.binaries = BinaryStore(database)
+        self.measurements = MeasurementStore(database, keys)
+        self.binaries = BinaryStore(database, keys)
         self.series = SeriesStore(database)
         self.baselines = BaselineStore(database)
         self.verdicts = VerdictStore(database)
@@ -69,7 +71,7 @@ class Store:
         self.expectations = ExpectationStore(database)
         self.profiles = ProfileStore(database)
         self.checks = CheckStore(database)
-        self.nights = NightStore(database)
+        self.nights = NightStore(database, keys)
         self.messages = MessageStore(database)
         self.retention = Retention(database)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from perfsvc import judge, units
-from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UsageError
+from perfsvc.errors import CaseError, NoDeviceError, SuiteError, UntrustedError, UsageError
 from perfsvc.judge import Comparison, SameOnBothSides
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan.order import Task
@@ -36,6 +36,9 @@ PYTHON_BUDGET = 5
 STANDING = frozenset({FindingState.OPEN, FindingState.ACKNOWLEDGED})
 """The states of findings whose series are suspects every night until they recover."""
 
+REFUSED = "refused: "
+"""How the reason of a confirmation begins whose code was not run, because no trusted key has signed it."""
+
 
 def confirm_all(
     store: Store, suspects: Sequence[Suspect], settings: PairSettings, progress: Progress, stopping: Stopping = never
@@ -60,6 +63,12 @@ def confirm_all(
                 progress.report(f"the suspects of {suspect.series.device} are not measured again: {error.what}")
         progress.step(suspect.series.case.id)
     return confirmations
+
+
+def refusals(confirmations: Iterable[Confirmation]) -> list[str]:
+    """Return the reasons of the confirmations whose code was not run, because no trusted key has signed it."""
+    reasons = (confirmation.reason for confirmation in confirmations)
+    return [reason.removeprefix(REFUSED) for reason in reasons if reason.startswith(REFUSED)]
 
 
 def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirmation]) -> list[Judgement]:
@@ -138,6 +147,9 @@ class Confirmer:
             sides = self._tasks(suspect)
         except (CaseError, SuiteError, UsageError) as error:
             return replace(unconfirmed, reason=f"it cannot be measured again: {error.what}")
+        except UntrustedError as error:
+            settings.report(f"{suspect.series.case.id} is not measured again: {error.what}; {error.cure}")
+            return replace(unconfirmed, reason=f"{REFUSED}{error.what}; {error.cure}")
         if any(task.bench for task in sides):
             settings = replace(settings, budget_s=PYTHON_BUDGET * settings.budget_s)
             unconfirmed = replace(unconfirmed, budget_s=settings.budget_s)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from perfsvc import judge
 from perfsvc.device.find import find
-from perfsvc.errors import NotMeasuredError
+from perfsvc.errors import NotMeasuredError, UntrustedError
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
-from perfsvc.service.confirm.confirm import confirm_all
+from perfsvc.service.confirm.confirm import confirm_all, refusals
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.progress import Progress
@@ -72,8 +72,10 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
 
 
 def exit_code(confirmations: Iterable[Confirmation]) -> int:
-    """Return 4 if a side has no right result any more, else 1 if a regression is confirmed, else 0."""
+    """Return 5 if stored code was refused, 4 if a side has no right result any more, 1 if a regression is confirmed."""
     confirmations = tuple(confirmations)
+    if refusals(confirmations):
+        return UntrustedError.exit_code
     if any(confirmation.failed for confirmation in confirmations):
         return 4
     return int(any(confirmation.regressed for confirmation in confirmations))

@@ -118,6 +118,7 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
     Raises:
         UsageError: there is no night, it was not stopped before its end, its suite has changed before it was measured,
             or another version of perfsvc stored its settings.
+        UntrustedError: no trusted key has signed its suite and settings, or they were changed in the database.
     """
     night = store.nights.unfinished(host)
     if night is None:
@@ -127,9 +128,10 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
         else:
             what = f"night {newest} is the newest of this host, and was not stopped before its end"
         raise UsageError(f"{what}: there is none to resume", cure="begin one: perfsvc nightly")
+    restored(night.settings, request.settings.database)  # raises before the night is changed
+    store.nights.require_signed(night)
     if LAST_WITH_SUITE not in _ended_stages(night):
         require_same_suite(night, Path(night.suite))
-    restored(night.settings, request.settings.database)  # raises before the night is changed
     store.nights.resume(night.id)
     return night
 

@@ -58,7 +58,7 @@ STAGES = (
     Stage("run", stages.run, needs="revision"),
     Stage("judge", stages.judge, needs="run"),
     Stage("confirm", stages.confirm, needs="judge"),
-    Stage("profile", stages.profile, needs="confirm"),
+    Stage("profile", stages.profile, needs="judge"),
     Stage("findings", stages.findings, needs="judge"),
     Stage("expect", stages.expect),
     Stage("report", stages.report, needs="run"),

@@ -9,7 +9,7 @@ from itertools import islice
 
 from perfsvc import units
 from perfsvc.config import Settings
-from perfsvc.errors import InfrastructureError
+from perfsvc.errors import InfrastructureError, UntrustedError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
@@ -18,6 +18,7 @@ from perfsvc.service import doctor as doctors
 from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
+from perfsvc.service.confirm.confirm import refusals
 from perfsvc.service.expect.gpus import DevicesHere, devices_here
 from perfsvc.service.expect.night import check_night
 from perfsvc.service.findings.suspects import ignored
@@ -233,6 +234,11 @@ def confirm(night: Night) -> StageResult:
     if night.stopping():
         raise NightStoppedError
     confirmations = store.confirmations.of_run(number)
+    if refused := refusals(confirmations):
+        raise UntrustedError(
+            f"stored code of {units.count(len(refused), 'suspect')} was refused: {refused[0]}",
+            cure="perfsvc key list shows whose code runs here (docs/security.md)",
+        )
     # A series that moved again was measured twice: against its baseline, and against the level before this step.
     of_series = [answer for answer in confirmations if answer.suspect.change is not ChangeKind.AGAIN]
     causes = Counter(str(answer.cause) for answer in of_series)

@@ -13,7 +13,8 @@ from perfsvc.store.schema.tables import Base, Free, Key
 class Nights(Base):
     """One night; ``pid`` and ``process_start`` identify its process, ``settings`` are the settings at its begin.
 
-    ``git_commit``, ``git_dirty`` and ``suite_digest`` are empty until the suite revision is stored.
+    ``git_commit``, ``git_dirty`` and ``suite_digest`` are empty until the suite revision is stored. A night is resumed
+    only if ``signatures`` holds a trusted signature of its host, suite and settings (``perfsvc.store.keys``).
     """
 
     __tablename__ = "nights"
@@ -33,6 +34,7 @@ class Nights(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
     command_line: Mapped[Free]
     settings: Mapped[dict[str, Any]]
+    signatures: Mapped[str]
     exit_code: Mapped[int | None]
 
 

@@ -176,13 +176,17 @@ class Artifacts(Base):
 
 
 class Binaries(Base):
-    """The code of a case as it ran; ``record`` is its replay record as JSON, ``digest`` the SHA-256 of the record."""
+    """The code of a case as it ran; ``record`` is its replay record as JSON, ``digest`` the SHA-256 of the record.
+
+    ``signatures`` holds signatures of the record (``perfsvc.store.keys``), which names all of the code by its SHA-256.
+    """
 
     __tablename__ = "binaries"
 
     id: Mapped[Key]
     digest: Mapped[str] = mapped_column(unique=True)
     record: Mapped[str]
+    signatures: Mapped[str]
 
 
 class BinaryFiles(Base):
@@ -200,13 +204,17 @@ class BinaryFiles(Base):
 
 
 class PythonCodes(Base):
-    """What Python functions ran with, as JSON (``perfsvc.model.PythonCode``); ``digest`` is the SHA-256 of that."""
+    """What Python functions ran with, as JSON (``perfsvc.model.PythonCode``); ``digest`` is the SHA-256 of that.
+
+    ``signatures`` holds signatures of the record, as in ``binaries``.
+    """
 
     __tablename__ = "python_codes"
 
     id: Mapped[Key]
     digest: Mapped[str] = mapped_column(unique=True)
     record: Mapped[str]
+    signatures: Mapped[str]
 
 
 class Measurements(Base):

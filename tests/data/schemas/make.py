@@ -4,6 +4,7 @@ A dump is never written again: it holds what perfsvc stored at that revision. te
 and reads it.
 """
 
+import os
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -61,6 +62,7 @@ from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageS
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries, Messages
 
+KEY = "5e" * 32  # that of tests/conftest.py
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
 TILED = Case("transpose", "tiled", (("n", 64),))
 SHARED = replace(TILED, variant="shared", formerly=("tiled",))
@@ -221,7 +223,10 @@ def put(
 def main() -> None:
     """Fill a database and write it as SQL."""
     with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "perfsvc.db"
+        path, keys = Path(name) / "perfsvc.db", Path(name) / "keys"
+        keys.touch(mode=0o600)
+        keys.write_text(f"{KEY}\n")
+        os.environ["PERFSVC_KEYS"] = str(keys)
         with Store.open(path) as store:
             fill(store)
         dump = Path(__file__).parent / f"{Store.check(path).revision}.sql"

@@ -262,7 +262,7 @@ def test_a_wrong_variable_is_reported_by_its_name(monkeypatch, name, value, what
 
 
 def test_variables_that_are_not_settings_are_ignored(monkeypatch):
-    for name in ("PERFSVC_CACHE", "PERFSVC_LOCKS", "PERFSVC_TEST_POSTGRESQL", "PERFSVC_SLACK_URL"):
+    for name in ("PERFSVC_CACHE", "PERFSVC_KEYS", "PERFSVC_LOCKS", "PERFSVC_TEST_POSTGRESQL", "PERFSVC_SLACK_URL"):
         monkeypatch.setenv(name, "x")
     assert set(load().origins.values()) == {"default"}
 

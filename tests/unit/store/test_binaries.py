@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.errors import DatabaseError, NotMeasuredError, UntrustedError, UsageError
 from perfsvc.model import (
     Array,
     Buffer,
@@ -107,7 +107,7 @@ def test_a_damaged_replay_record_is_an_error(story, binary):
     run = story.begin()
     story.put(run, story.tiled, binary=binary)
     story.execute("UPDATE binaries SET record = 'half a rec'")
-    with pytest.raises(DatabaseError, match=r"the replay record of .* is damaged"):
+    with pytest.raises(UntrustedError, match=r"the code of .* was changed in the database"):
         story.store.binaries.replay(story.tiled.id, run)
 
 

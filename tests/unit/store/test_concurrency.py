@@ -52,8 +52,8 @@ HALFWAY = """
 from perfsvc.store import measurements
 
 real = measurements._put
-def stop_after_the_row(connection, run, entry):
-    real(connection, run, entry)
+def stop_after_the_row(connection, run, entry, keys):
+    real(connection, run, entry, keys)
     print("halfway", flush=True)
     sys.stdin.readline()
 
