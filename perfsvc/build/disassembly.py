@@ -6,7 +6,6 @@ bare instructions.
 
 import json
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from perfsvc.build import process
 from perfsvc.build.cache import Cache
 from perfsvc.errors import NoDisassemblerError
 from perfsvc.model import digest
+from perfsvc.temporary import temporary_folder
 
 INSTRUCTION_BYTES = 16
 """The same on every architecture since Volta."""
@@ -135,10 +135,10 @@ class Disassembler:
         # nvdisasm decodes the features of SM90a only under that name, which covers SM90 too.
         name = architecture.replace("sm_", "SM")
         name = f"{name}a" if f"{name}a" in self._architectures else name
-        with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".bin") as file:
-            file.write(instructions)
-            file.flush()
-            printed = self._run("-json", "-ndf", "-b", name, file.name)
+        with temporary_folder() as folder:
+            file = folder / "kernel.bin"
+            file.write_bytes(instructions)
+            printed = self._run("-json", "-ndf", "-b", name, str(file))
         try:
             _, functions = json.loads(printed)
             opcodes = [line["opcode"] for function in functions for line in function["sass-instructions"]]

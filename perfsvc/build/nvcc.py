@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.temporary import temporary_folder
 
 # A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and equal
 # code must give equal cubins. Names in anonymous namespaces contain a hash of the source's full path unless the front
@@ -106,10 +106,12 @@ class NvccToolchain:
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
         # nvcc's temporary files go into this folder too: a killed nvcc deletes none, and its children may write more.
-        with tempfile.TemporaryDirectory(prefix="perfsvc-", ignore_cleanup_errors=True) as folder:
-            output = Path(folder, "code.cubin")
+        with temporary_folder() as folder:
+            output = folder / "code.cubin"
             arguments = [*further, *self._arguments(unit, output)]
-            finished = self._run(arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": folder})
+            finished = self._run(
+                arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": str(folder)}
+            )
             if finished.timed_out:
                 raise compile_timeout(unit, process.LIMIT_S)
             if finished.code:

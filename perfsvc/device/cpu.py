@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from perfsvc.device.arguments import check_arguments
 from perfsvc.device.memory import HostDevice
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Launch, ReplayRecord
+from perfsvc.temporary import temporary_folder
 
 WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
@@ -155,14 +155,14 @@ class CpuDevice(HostDevice):
     def load(self, code: bytes) -> CpuModule:
         """Load a shared object; raises ``LaunchError`` if this machine cannot load it."""
         # Each file gets its own name, because the loader takes two files with one name for the same library.
-        with tempfile.NamedTemporaryFile(prefix="perfsvc-", suffix=".so") as file:
-            file.write(code)
-            file.flush()
+        with temporary_folder() as folder:
+            file = folder / f"{folder.name}.so"
+            file.write_bytes(code)
             try:
-                library = ctypes.CDLL(file.name)
+                library = ctypes.CDLL(str(file))
                 symbols = elf.exported_sizes(code)
             except (OSError, ValueError) as error:
-                message = str(error).replace(f"{file.name}: ", "")
+                message = str(error).replace(f"{file}: ", "")
                 raise LaunchError(
                     f"the binary cannot be loaded: {message}",
                     cure="build it on this machine; if the temporary folder forbids execution, set TMPDIR to another",

@@ -14,7 +14,6 @@ comes with Nsight Compute (``extras/FileFormat``).
 import re
 import struct
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -28,6 +27,7 @@ from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, Repo
 from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfilerRule, codec
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
+from perfsvc.temporary import temporary_folder
 
 LIMIT_S = 60.0
 """Seconds that reading may take; a report with all sections takes less than one."""
@@ -177,8 +177,8 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
         ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
     """
     require_ncu_report()
-    with tempfile.TemporaryDirectory(prefix="perfsvc-report-") as folder:
-        file = Path(folder, "answer.json")
+    with temporary_folder() as folder:
+        file = folder / "answer.json"
         command = [*process.python_module("perfsvc.profile.reports"), str(path), kernel or "", str(file)]
         ended = process.run(command, folder=Path.cwd(), limit_s=LIMIT_S)
         answer = codec.decode(ReportAnswer, file.read_bytes()) if file.exists() and not ended.code else None

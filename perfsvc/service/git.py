@@ -7,7 +7,6 @@ git fails, because the caller would take an empty history for the real one.
 import contextlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.model import Commit
+from perfsvc.temporary import PREFIX, remove_abandoned, temporary_folder
 
 LIMIT_S = 30
 """Seconds for a short answer; commands that write files or read history have no limit."""
@@ -99,8 +99,9 @@ def checked_out(suite: Path, revision: str) -> Iterator[Worktree]:
     """
     commit = commit_of(suite, revision)
     inside = git(suite, "rev-parse", "--show-prefix") or ""
-    with tempfile.TemporaryDirectory(prefix="perfsvc-", ignore_cleanup_errors=True) as folder:
-        tree = Path(folder, commit[:10])
+    _remove_abandoned_worktrees(suite)
+    with temporary_folder() as folder:
+        tree = folder / commit[:10]
         try:
             _checkout(suite, commit, "worktree", "add", "--quiet", "--detach", str(tree), commit)
             if not (tree / inside).is_dir():
@@ -109,6 +110,16 @@ def checked_out(suite: Path, revision: str) -> Iterator[Worktree]:
         finally:
             # --force twice removes even a locked worktree: git locks a worktree while it creates it.
             git(suite, "worktree", "remove", "--force", "--force", str(tree))
+
+
+def _remove_abandoned_worktrees(folder: Path) -> None:
+    """Remove the worktrees that killed commands left in a repository."""
+    remove_abandoned()
+    listed = git(folder, "worktree", "list", "--porcelain") or ""
+    for line in listed.splitlines():
+        tree = Path(line.removeprefix("worktree "))
+        if line.startswith("worktree ") and tree.parent.name.startswith(PREFIX) and not tree.parent.exists():
+            git(folder, "worktree", "remove", "--force", "--force", str(tree))
 
 
 def move_to(tree: Worktree, commit: str) -> Worktree:

@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.temporary import PREFIX, temporary_folder
 
 HEADER = Path(__file__).resolve().parent / "cuda_on_cpu.h"
 
@@ -50,7 +50,7 @@ _LINK_DARWIN = ("-shared", "-Wl,-undefined,dynamic_lookup")
 
 _OLDEST_STANDARD = 17
 _CPP98 = 98
-_TEMPORARY = re.compile(r"[^\s\"']*/perfsvc-\w+/")
+_TEMPORARY = re.compile(rf"[^\s\"']*/{re.escape(PREFIX)}\w+/")
 
 _REFUSED = re.compile(r'unsupported on cpu: ([^"\n]*)')
 _NOT_FOUND = re.compile(r"fatal error: '?([^'\n:]+?)'?(?:: No such file or directory| file not found)")
@@ -142,8 +142,8 @@ class HostToolchain:
 
     def compile(self, unit: Unit) -> bytes:
         """Return a shared object that exports ``unit.entries``; see ``Toolchain.compile`` for the errors."""
-        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-            text, output = Path(folder, "unit.cc"), Path(folder, "unit.so")
+        with temporary_folder() as folder:
+            text, output = folder / "unit.cc", folder / "unit.so"
             text.write_text(self._text(unit), encoding="utf-8")
             self._run((*self._code_options(unit), *self._link_options, str(text), "-o", str(output)), unit)
             return output.read_bytes()
@@ -173,8 +173,8 @@ class HostToolchain:
         """Return the text of a unit after the C++ preprocessor, with its line markers."""
         # __FILE__ must not contain the source's folder.
         without_folder = f"-fmacro-prefix-map={source.parent}{os.sep}="
-        with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-            output, parameters = Path(folder, "unit.cc"), Path(folder, "parameters")
+        with temporary_folder() as folder:
+            output, parameters = folder / "unit.cc", folder / "parameters"
             parameters.write_text(_parameters(unit), encoding="utf-8")
             arguments = (*self._code_options(unit), *_includes(unit, parameters), without_folder)
             self._run(("-E", *arguments, source.name, "-o", str(output)), unit)

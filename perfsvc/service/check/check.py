@@ -1,6 +1,5 @@
 """Check a suite without a GPU: its compiled kernels against a baseline or another revision: ``perfsvc check``."""
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from perfsvc.service.run import provenance
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.store import Store
 from perfsvc.suite import Selection
+from perfsvc.temporary import temporary_folder
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 """The default architectures: data centre and workstation, from Ampere to Blackwell."""
@@ -201,9 +201,9 @@ def _run(
     variants = tuple(dict.fromkeys(f"{kernel.case.benchmark}/{kernel.case.variant}" for kernel in kernels.checked))
     if not variants:
         return (), ()
-    with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
+    with temporary_folder() as folder:
         run_request = RunRequest(
-            str(Path(folder, "check.db")),
+            str(folder / "check.db"),
             request.suite,
             devices=("cpu",),
             selection=Selection(variants, request.selection.exclude),

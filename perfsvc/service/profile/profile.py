@@ -32,6 +32,7 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
+from perfsvc.temporary import temporary_folder
 
 LOOK_S = 0.2
 """Seconds between two attempts to take the lock of a GPU that another run holds."""
@@ -246,9 +247,9 @@ class CaseProfiler:
                 f"{series.case.id} runs Python, and only kernels that perfsvc itself launches can be profiled",
                 cure="profile the program that calls it: ncu python ...",
             )
-        with tempfile.TemporaryDirectory(prefix="perfsvc-profile-") as name, self._locked(subject.device.uuid):
+        with temporary_folder() as folder, self._locked(subject.device.uuid):
             profiling_folder.write(
-                Path(name),
+                folder,
                 case.record,
                 subject.device,
                 modules=case.modules,
@@ -256,7 +257,7 @@ class CaseProfiler:
                 inputs=self._inputs(case),
                 launch=_same_launch(case, like),
             )
-            yield Path(name)
+            yield folder
 
     def _inputs(self, case: StoredCase) -> Arrays:
         """Return the inputs of a case; the last inputs are kept, because both sides of a pair have the same."""

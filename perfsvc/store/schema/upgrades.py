@@ -178,10 +178,13 @@ def _use_wal(engine: Engine) -> None:
 def _copy(path: Path, revision: str) -> Path:
     """Copy a SQLite file and return the copy's path; SQLite copies, so that its write-ahead log is included."""
     target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
+    partial = path.with_name(f"{path.name}.{revision}.backup.part")
     try:
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
+        partial.unlink(missing_ok=True)  # a killed upgrade may have left it
+        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
             source.backup(copy)
-    except sqlite3.Error as error:
+        partial.replace(target)
+    except (OSError, sqlite3.Error) as error:
         raise DatabaseError(
             f"{path} cannot be copied to {target}: {error}", cure="make its folder writable and free disk space"
         ) from error

@@ -1,4 +1,7 @@
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -103,3 +106,33 @@ def test_a_folder_outside_a_repository_has_no_revisions(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UsageError, match="is no revision"), checked_out(tmp_path, "HEAD"):
         pass
+
+
+HELD = """
+import sys, time
+from pathlib import Path
+from perfsvc.service.git import checked_out
+
+with checked_out(Path(sys.argv[1]), "HEAD~1") as tree:
+    print(tree.root, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("folder_is_gone", [False, True])
+def test_the_worktree_of_a_killed_command_is_removed_by_the_next_one(suite, tmp_path, monkeypatch, folder_is_gone):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    command = [sys.executable, "-c", HELD, str(suite)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
+        root = Path(killed.stdout.readline().strip())
+        killed.kill()
+    assert root.exists()
+    assert worktrees(suite) == 2
+    if folder_is_gone:
+        shutil.rmtree(root.parent)
+    with checked_out(suite, "HEAD~1"):
+        assert worktrees(suite) == 2
+    assert worktrees(suite) == 1
+    assert list((tmp_path / "tmp").iterdir()) == []
