@@ -1,1 +1,1 @@
-"""The change detector: which series changed their level, on which run, and how (docs/explanation/statistics.md)."""
+"""The change detector: which series changed their level, on which run, and how (docs/explanation/histories.md)."""

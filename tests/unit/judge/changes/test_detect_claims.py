@@ -105,7 +105,7 @@ def test_flat_series_raise_almost_nothing(noise: Noise, limit: float) -> None:
     ids=["lognormal", "exponential", "heavy", "weekly", "ticking", "gappy", "persistent 10", "30", "50"],
 )
 def test_flat_series_of_noise_that_nothing_was_tuned_on_raise_little(noise: Noise, limit: float) -> None:
-    """The limit is about twice the rate in docs/explanation/statistics.md: few runs have few alerts."""
+    """The limit is about twice the rate in docs/explanation/histories.md: few runs have few alerts."""
     assert alerts_per_1000(noise, seed=20) <= limit
 
 
