@@ -1,18 +1,57 @@
 """Nights: one execution of ``perfsvc nightly`` each, with its stages."""
 
+import contextlib
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
+from perfsvc.errors import DatabaseError
 from perfsvc.model import NightRow, RunState, StageRow
 from perfsvc.store.keys import Keys, Signed
-from perfsvc.store.runs import alive, this_process, unknown_night
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.runs import alive, is_elsewhere, this_process, unknown_night
+from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id, translated
 from perfsvc.store.schema.night_tables import Nights, Stages
+
+
+class ServerLock:
+    """A lock in a PostgreSQL database, which several containers may share though they share no folder.
+
+    The server releases the lock when the connection of this process ends.
+
+    Args:
+        database: the database.
+        name: what is locked.
+    """
+
+    def __init__(self, database: Database, name: str) -> None:
+        self._database = database
+        self._key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+        self._connection: Connection | None = None
+
+    def take(self) -> bool:
+        """Take the lock; returns False if another connection holds it."""
+        if self._connection is not None:
+            return True
+        engine = self._database.engine
+        with translated(engine.url):
+            connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            if connection.scalar(select(func.pg_try_advisory_lock(self._key))):
+                self._connection = connection
+            else:
+                connection.close()
+        return self._connection is not None
+
+    def release(self) -> None:
+        """Release the lock if this object holds it; a connection that was cut has released it already."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(DatabaseError), translated(self._database.engine.url), connection:
+                connection.execute(select(func.pg_advisory_unlock(self._key)))
 
 
 class NightStore:
@@ -106,14 +145,24 @@ class NightStore:
             raise unknown_night(number)
         return nights[0]
 
+    def lock(self, host: str) -> "ServerLock | None":
+        """Return the lock of a host's nights in a PostgreSQL database; None for SQLite."""
+        return ServerLock(self._database, f"night {host}") if self._database.engine.dialect.name == POSTGRESQL else None
+
     def running(self, host: str) -> NightRow | None:
-        """Return the running night of this machine, whose name is ``host``; None if no night is running."""
+        """Return the running night of this machine, whose name is ``host``; None if no night is running.
+
+        A night of another container of that name is taken for running.
+        """
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, Nights.state == RunState.RUNNING)
-        return next((night for night in nights if not _has_died(night)), None)
+        return next((night for night in nights if is_elsewhere(night.process_start) or not _has_died(night)), None)
 
     def unfinished(self, host: str) -> NightRow | None:
-        """Return the newest night of this machine, whose name is ``host``, if it was interrupted and not resumed."""
+        """Return the newest night of this machine, whose name is ``host``, if it was interrupted and not resumed.
+
+        A night that is stored as running, and whose process is not here, has died: the caller holds ``lock``.
+        """
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, limit=1)
         return next((night for night in nights if night.state is RunState.INTERRUPTED or _has_died(night)), None)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, exists, func, or_, select, text, unio
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines import levels_to_keep, measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import judged
-from perfsvc.store.runs import ENDED, newest_of_scopes
+from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
@@ -34,8 +34,6 @@ MOST = 20_000
 """The measurements that lose their samples in one transaction; it is short, since a run may wait to store results."""
 IDS = 500
 """The number of ids in one statement."""
-LONGEST_RUN = timedelta(days=7)
-"""A run that is stored as running for longer has died, and its host has not begun a run since."""
 CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
 """A time is confirmed if this many hosts, or one host on this many days, began a run or a night then or later."""
 SLACK = timedelta(days=7)

@@ -4,7 +4,7 @@ import os
 import platform
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,9 @@ from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudget
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
+
+LONGEST_RUN = timedelta(days=7)
+"""A run that is stored as running for longer has died, and its host has not begun a run since."""
 
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
@@ -234,11 +237,17 @@ def _change(connection: Connection, run: int, **values: Any) -> None:
 
 
 def _mark_interrupted(connection: Connection, host: str) -> None:
-    """Mark the running runs of this machine, whose name is ``host``, as interrupted if their process died."""
-    running = select(Runs.id, Runs.pid, Runs.process_start).where(Runs.state == RunState.RUNNING, Runs.host == host)
-    for run, pid, start in connection.execute(running).all():
-        if not alive(pid, start):
-            _change(connection, run, state=RunState.INTERRUPTED, finished_at=datetime.now(UTC))
+    """Mark the running runs of this machine, whose name is ``host``, as interrupted if their process died.
+
+    A run of another container of that name is taken for alive until it has lasted ``LONGEST_RUN``.
+    """
+    now = datetime.now(UTC)
+    running = select(Runs.id, Runs.pid, Runs.process_start, Runs.started_at)
+    here = (Runs.state == RunState.RUNNING, Runs.host == host)
+    for run, pid, start, started in connection.execute(running.where(*here)).all():
+        may_live = is_elsewhere(start) and started > now - LONGEST_RUN
+        if not may_live and not alive(pid, start):
+            _change(connection, run, state=RunState.INTERRUPTED, finished_at=now)
 
 
 def _first(connection: Connection, *where: ColumnElement[bool], offset: int = 0) -> RunRow | None:
@@ -319,20 +328,38 @@ def _run_row(
 
 
 def start_of(pid: int) -> str:
-    """Return when a process started, in the kernel's ticks; empty if it is gone or the system does not report it.
+    """Return when a process started, in the kernel's ticks, and the PID namespace in which it has its id.
 
-    Only the id and the start together identify a process, because the system reuses ids.
+    The result is empty if the process is gone or the system does not report it. Only the id, the start and the
+    namespace together identify a process: the system reuses ids, and each container has ids of its own.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return ""
     state, start = fields[0], fields[19]
-    return "" if state in "ZX" else start
+    return "" if state in "ZX" else f"{start} {_namespace()}".strip()
+
+
+def _namespace() -> str:
+    """Return the PID namespace of this process; empty if the system does not report it."""
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return ""
+
+
+def is_elsewhere(start: str) -> bool:
+    """Return True if a process with this start has its id in another PID namespace, where this process cannot see it.
+
+    Two containers may have one host name.
+    """
+    _, _, namespace = start.partition(" ")
+    return bool(namespace) and namespace != _namespace()
 
 
 def alive(pid: int, start: str) -> bool:
-    """Return True if the process with this id and this start still runs."""
+    """Return True if the process with this id and this start still runs; False if it is elsewhere."""
     if start:
         return start_of(pid) == start
     try:

@@ -81,6 +81,11 @@ class Store:
         return shown(self.database.engine.url)
 
     @property
+    def file(self) -> Path | None:
+        """The file of a SQLite database; None for a server and for a database in memory."""
+        return file_of(self.database.engine.url)
+
+    @property
     def identity(self) -> str:
         """Return a name that is the same for every ``Store`` that has this database open."""
         url = self.database.engine.url

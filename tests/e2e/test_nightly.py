@@ -281,6 +281,18 @@ def test_a_second_night_waits_no_longer_than_its_limit(nights):
     assert nights.nights() == [("finished", 0, 1)]
 
 
+def test_the_lock_beside_the_database_holds_with_another_folder_for_locks(nights):
+    nights(code=0)
+    database = nights.perfsvc.database
+    (path,) = database.parent.glob(f"{database.name}-night-*.lock")
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    nights.perfsvc.environment["PERFSVC_LOCKS"] = str(nights.perfsvc.folder / "other-locks")
+    assert "another night is under way on this host" in nights(code=5).err
+    os.close(descriptor)
+    nights(code=0)
+
+
 def test_two_nights_that_wait_run_one_after_the_other(nights):
     first, second = nights.perfsvc.start("nightly", "--wait", "90s"), nights.perfsvc.start("nightly", "--wait", "90s")
     ends = [process.communicate(timeout=100) for process in (first, second)]

@@ -28,13 +28,14 @@ class HostLock:
     Args:
         name: what is locked.
         purpose: what the lock prevents, as the error message words it: ``two runs from sharing a GPU``.
+        folder: where the lock file is; None for the folder of this machine's locks.
     """
 
     _error: type[InfrastructureError] = InfrastructureError
 
-    def __init__(self, name: str, purpose: str) -> None:
-        folder = os.environ.get("PERFSVC_LOCKS")
-        self._path = (Path(folder) if folder else FOLDER) / f"{quote(name, safe='')}.lock"
+    def __init__(self, name: str, purpose: str, folder: Path | None = None) -> None:
+        folder = folder or Path(os.environ.get("PERFSVC_LOCKS") or FOLDER)
+        self._path = folder / f"{quote(name, safe='')}.lock"
         self._purpose = purpose
         self._descriptor: int | None = None
 

@@ -21,6 +21,7 @@ from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
 from perfsvc.service.progress import Progress
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
+from perfsvc.store.nights import ServerLock
 from perfsvc.units import duration_text
 
 Result = TypeVar("Result")
@@ -223,36 +224,54 @@ def _locked(
 ) -> Iterator[str]:
     """Hold a lock that allows one night at a time on this host and database; yield a sentence on how it was taken.
 
-    The operating system releases the lock when the process ends.
+    The operating system releases the lock when the process ends. Two containers with one host name may have no folder
+    for locks in common, so a second lock is where the database is: beside the file of SQLite, or in PostgreSQL.
 
     Raises:
         InfrastructureError: another night still holds the lock after ``wait_s`` seconds, or when ``stopping`` becomes
             true; or the lock's file cannot be made.
     """
     name = hashlib.sha256(store.identity.encode()).hexdigest()[:16]
-    lock = HostLock(f"night-{name}", "two nights from sharing a database")
+    purpose = "two nights from sharing a database"
+    lock = HostLock(f"night-{name}", purpose)
+    locks: list[HostLock | ServerLock] = [lock]
+    if file := store.file:
+        locks.append(HostLock(f"{file.name}-night-{host}", purpose, file.absolute().parent))
+    elif in_database := store.nights.lock(host):
+        locks.append(in_database)
+    with contextlib.ExitStack() as stack:
+        for held in locks:
+            stack.callback(held.release)
+        yield _take(locks, partial(_holder, store, host, locks), wait_s, report, stopping)
+
+
+def _take(
+    locks: Sequence[HostLock | ServerLock],
+    holder: Callable[[], str],
+    wait_s: float,
+    report: Callable[[str], object],
+    stopping: Stopping,
+) -> str:
+    """Take all locks of a night, and return a sentence on how they were taken; raises as ``_locked`` does."""
     began = time.monotonic()
-    taken = lock.take()
+    taken = all(lock.take() for lock in locks)
     if not taken and wait_s:
-        report(f"{_holder(store, host, lock)}: waiting for {duration_text(wait_s)} at most")
+        report(f"{holder()}: waiting for {duration_text(wait_s)} at most")
     while not taken and time.monotonic() - began < wait_s and not stopping():
         time.sleep(POLL_S)
-        taken = lock.take()
+        taken = all(lock.take() for lock in locks)
     if not taken:
         cure = "see what it does: its log, or perfsvc runs" if wait_s else "wait for it: perfsvc nightly --wait 2h"
-        raise InfrastructureError(_holder(store, host, lock), cure=cure)
+        raise InfrastructureError(holder(), cure=cure)
     waited_s = time.monotonic() - began
-    try:
-        yield "taken at once" if waited_s < POLL_S else f"taken after {duration_text(round(waited_s))}"
-    finally:
-        lock.release()
+    return "taken at once" if waited_s < POLL_S else f"taken after {duration_text(round(waited_s))}"
 
 
-def _holder(store: Store, host: str, lock: HostLock) -> str:
-    """Return a sentence that names the night that holds the lock; only its process if the night is not stored."""
+def _holder(store: Store, host: str, locks: Sequence[HostLock | ServerLock]) -> str:
+    """Return a sentence that names the night that holds a lock; only its process if the night is not stored."""
     night = store.nights.running(host)
     if night is None:
-        pid = lock.holder()
+        pid = next((lock.holder() for lock in locks if isinstance(lock, HostLock) and not lock.held), None)
         return "another night is under way on this host" + (f" (pid {pid})" if pid else "")
     stage = next((stage.name for stage in night.stages if stage.state is StageState.RUNNING), "")
     return f"night {night.id} (pid {night.pid}) is under way on this host since {night.started:%Y-%m-%d %H:%M} UTC" + (

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -185,3 +186,11 @@ def test_a_process_is_alive_until_it_ends():
     child.communicate()
     assert not runs.alive(child.pid, start)
     assert not runs.alive(child.pid, "")
+
+
+@pytest.mark.parametrize(("age", "state"), [(timedelta(hours=1), "running"), (timedelta(days=8), "interrupted")])
+def test_a_run_of_another_container_is_interrupted_only_after_days(story, age, state):
+    story.begin(host="box", started=datetime.now(UTC) - age)
+    story.execute("UPDATE runs SET pid = 1, process_start = '7 1'")
+    story.store.runs.mark_interrupted("box")
+    assert story.execute("SELECT state FROM runs") == [(state,)]

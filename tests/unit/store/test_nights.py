@@ -2,13 +2,15 @@
 
 import os
 import platform
+import sys
+import time
 from datetime import UTC, datetime
 
 import pytest
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import Status
-from perfsvc.store import RunState, StageRow, StageState
+from perfsvc.store import RunState, StageRow, StageState, Store
 
 HOST = platform.node()
 STARTED = datetime(2025, 1, 1, 2, tzinfo=UTC)
@@ -147,3 +149,49 @@ def test_a_resumed_run_is_running_and_has_its_measurements(story):
     assert story.store.measurements.of_run(run + 1) == []
     with pytest.raises(NotMeasuredError):
         story.store.runs.resume(run + 1)
+
+
+def test_one_connection_holds_the_lock_of_a_hosts_nights(place):
+    with Store.open(place) as first, Store.open(place) as second:
+        lock, other = first.nights.lock("box"), second.nights.lock("box")
+        if first.file:
+            assert lock is other is None
+            return
+        assert lock.take()
+        assert lock.take()
+        assert not other.take()
+        elsewhere = second.nights.lock("another")
+        assert elsewhere.take()
+        elsewhere.release()
+        lock.release()
+        assert other.take()
+        other.release()
+
+
+def test_the_lock_of_nights_ends_with_its_connection(place):
+    with Store.open(place) as first, Store.open(place) as second:
+        if first.file:
+            return
+        lock, other = first.nights.lock("box"), second.nights.lock("box")
+        assert lock.take()
+        with second.database.writing() as connection:
+            ends = (
+                "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+            )
+            connection.exec_driver_sql(ends)
+        until = time.monotonic() + 10
+        while not other.take():
+            assert time.monotonic() < until
+        other.release()
+        lock.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has PID namespaces")
+def test_a_night_of_another_container_is_running(story, begin):
+    night = begin()
+    ((start,),) = story.execute("SELECT process_start FROM nights")
+    ticks, namespace = start.split()
+    story.execute("UPDATE nights SET process_start = :start", start=f"{int(ticks) + 1} {namespace}")
+    assert story.store.nights.running(HOST) is None
+    story.execute("UPDATE nights SET process_start = :start", start=f"{ticks} {int(namespace) + 1}")
+    assert story.store.nights.running(HOST).id == night
