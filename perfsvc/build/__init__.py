@@ -1,11 +1,18 @@
 """Compile units into binaries, for a GPU, the CPU device or the fake device."""
 
+from pathlib import Path
+
 from perfsvc.build.cache import Cache, default_folder
 from perfsvc.build.compile import compile_all
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
 
-__all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "toolchain_for"]
+__all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "known_shapes", "toolchain_for"]
+
+
+def known_shapes() -> Path:
+    """Return the folder of the cache that holds the shapes of inputs (``perfsvc.suite.arrays.KnownShapes``)."""
+    return default_folder() / "shapes"
 
 
 def toolchain_for(target: str) -> Toolchain:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 
-from perfsvc.build import process, sources
+from perfsvc.build import sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import CaseError
 from perfsvc.model import Unit, digest
+from perfsvc.process import programs
 
 Built = Binary | CaseError
 
@@ -63,10 +64,10 @@ def compile_all(
                         on_done(futures[future], outcome)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                process.kill_all()
+                programs.kill_all()
                 raise
     except Exception:
-        process.allow_again()  # not after a signal: a thread that was starting then may still start a compiler
+        programs.allow_again()  # not after a signal: a thread that was starting then may still start a compiler
         raise
     return {unit: built[unit] for unit in distinct}
 

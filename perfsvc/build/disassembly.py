@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from perfsvc.build import process
 from perfsvc.build.cache import Cache
 from perfsvc.errors import NoDisassemblerError
 from perfsvc.model import digest
+from perfsvc.process import programs
 from perfsvc.temporary import temporary_folder
 
 INSTRUCTION_BYTES = 16
@@ -85,7 +85,7 @@ def _class_of(opcode: str) -> str:
 
 def find_nvdisasm() -> Path | None:
     """Find nvdisasm on PATH, in a CUDA toolkit, or in the ``nvidia-cuda-nvdisasm`` wheel."""
-    return process.find_cuda_program("nvdisasm")
+    return programs.find_cuda_program("nvdisasm")
 
 
 class Disassembler:
@@ -151,7 +151,7 @@ class Disassembler:
     def _run(self, *arguments: str) -> str:
         """Return what nvdisasm prints with these arguments; raise ``NoDisassemblerError`` if it fails."""
         try:
-            finished = process.run([str(self._path), *arguments], folder=Path.cwd())
+            finished = programs.run([str(self._path), *arguments], folder=Path.cwd())
         except OSError as error:
             raise NoDisassemblerError(f"{self._path} cannot be run: {error.strerror}", cure="reinstall it") from error
         if finished.code:

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 from perfsvc import elf
-from perfsvc.build import process, sources
+from perfsvc.build import sources
 from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.process import programs
 from perfsvc.temporary import temporary_folder
 
 # A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and equal
@@ -29,7 +30,7 @@ _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 def find_nvcc() -> Path | None:
     """Find nvcc on PATH, in ``CUDA_HOME``, ``CUDA_PATH``, ``/usr/local/cuda`` or the ``nvidia-cuda-nvcc`` wheel."""
-    return process.find_cuda_program("nvcc")
+    return programs.find_cuda_program("nvcc")
 
 
 def is_ptx(unit: Unit) -> bool:
@@ -76,10 +77,10 @@ class NvccToolchain:
 
     def _run(
         self, arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str] | None = None
-    ) -> process.Finished:
+    ) -> programs.Finished:
         """Run nvcc in a folder; raise ``NoCompilerError`` if it cannot be started."""
         try:
-            return process.run([str(self.path), *arguments], folder=folder, environment=environment)
+            return programs.run([str(self.path), *arguments], folder=folder, environment=environment)
         except OSError as error:
             raise NoCompilerError(f"{self.path} cannot be run: {error.strerror}", cure="reinstall it") from error
 
@@ -113,7 +114,7 @@ class NvccToolchain:
                 arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": str(folder)}
             )
             if finished.timed_out:
-                raise compile_timeout(unit, process.LIMIT_S)
+                raise compile_timeout(unit, programs.LIMIT_S)
             if finished.code:
                 raise self._failure(unit, finished.output)
             code = output.read_bytes()

@@ -24,10 +24,10 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     perfsvc.toml configures it. Its log and its report lie in a folder of its own. A stage that fails does not stop the
     others.
     """
-    from perfsvc.measure.host.fork_servers import ForkServers
+    from perfsvc.measure.host.servers import worker_servers
 
     settings = configuration.current().loaded.settings
-    with ForkServers() as servers, ending.gently() as stopping:
+    with worker_servers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain
         from perfsvc.report.tables.lists import night_table
         from perfsvc.service.nightly.begin import NightRequest

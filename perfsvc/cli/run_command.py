@@ -123,9 +123,9 @@ def command(**chosen: Unpack[RunOptions]) -> None:
     """
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile explains confirmed regressions: add --confirm")
-    from perfsvc.measure.host.fork_servers import ForkServers
+    from perfsvc.measure.host.servers import worker_servers
 
-    with ForkServers() as servers:  # a server imports what workers need while this process imports the modules below
+    with worker_servers() as servers:  # a server imports what workers need while this process imports the modules below
         from perfsvc.report.export.objects import run_json
         from perfsvc.report.tables.run import doubt_text, run_table
         from perfsvc.service.results import stored_report

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from perfsvc.build import process
 from perfsvc.build.nvcc import find_nvcc
-from perfsvc.build.process import Finished
 from perfsvc.device import NVTX_DOMAIN, NVTX_PROFILED
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.model import Profile
+from perfsvc.process import programs
+from perfsvc.process.programs import Finished
 from perfsvc.profile import reports
 from perfsvc.profile.metrics import SECTIONS
 from perfsvc.profile.profiler import LIMIT_S
@@ -141,7 +141,7 @@ class NcuProfiler:
     def _run(self, command: Sequence[str], environment: Mapping[str, str] | None, limit_s: float) -> Finished:
         """Run ncu; raise ``NoProfilerError`` if it cannot be started."""
         try:  # in the current folder: the program may have to import perfsvc from there
-            return process.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
+            return programs.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         except OSError as error:
             raise NoProfilerError(f"{self.path} cannot be run: {error.strerror}", cure=INSTALL) from error
 
@@ -180,7 +180,7 @@ def run_nsys(program: Sequence[str], report: Path, *, environment: Mapping[str, 
         *program,
     ]
     try:
-        finished = process.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
+        finished = programs.run(command, folder=Path.cwd(), limit_s=limit_s, environment=environment)
     except OSError as error:
         raise NoProfilerError(f"{nsys} cannot be run: {error.strerror}", cure="install Nsight Systems anew") from error
     if finished.timed_out:

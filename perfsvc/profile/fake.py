@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from perfsvc.build import process
 from perfsvc.device import fake
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.model import DeviceInfo, Profile, ProfilerRule, codec, digest
+from perfsvc.process import programs
 from perfsvc.profile.profiler import LIMIT_S
 
 Fault = Literal["permission", "held", "old", "hang", "nothing", "unread"]
@@ -74,7 +74,7 @@ class FakeProfiler:
         """Run the program, and write the script's metrics as its report."""
         if self._script.fault and self._script.fault != "unread":
             raise _error(self._script.fault)
-        ended = process.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
+        ended = programs.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         if ended.timed_out:
             raise _error("hang")
         if ended.code:

@@ -22,10 +22,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from perfsvc.build import process
 from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
 from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfilerRule, codec
+from perfsvc.process import programs
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
 from perfsvc.temporary import temporary_folder
 
@@ -179,11 +179,11 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
     require_ncu_report()
     with temporary_folder() as folder:
         file = folder / "answer.json"
-        command = [*process.python_module("perfsvc.profile.reports"), str(path), kernel or "", str(file)]
-        ended = process.run(command, folder=Path.cwd(), limit_s=LIMIT_S)
+        command = [*programs.python_module("perfsvc.profile.reports"), str(path), kernel or "", str(file)]
+        ended = programs.run(command, folder=Path.cwd(), limit_s=LIMIT_S)
         answer = codec.decode(ReportAnswer, file.read_bytes()) if file.exists() and not ended.code else None
     if answer is None:
-        how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({process.describe_exit(ended.code)})"
+        how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({programs.describe_exit(ended.code)})"
         raise ProfileError(
             f"the package ncu-report {how} while it read {path.name}",
             cure=f"{install_command('profile')} --upgrade; remove Nsight Compute's own ncu_report from PYTHONPATH",

@@ -4,7 +4,7 @@ A bench.py uses the names from ``authoring`` (docs/reference/benchmark-files.md)
 """
 
 from perfsvc.model import Tolerance, Work
-from perfsvc.suite.arrays import Inputs, KnownShapes, make_arrays, make_fresh, replay_arrays, replay_inputs
+from perfsvc.suite import isolated
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
@@ -22,21 +22,19 @@ from perfsvc.suite.authoring import (
     scratch,
     tensor_map,
 )
-from perfsvc.suite.benchfile import BenchFile, StoredModules, functions, load, load_text
+from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.discovery import ListedCase, Suite, discover
+from perfsvc.suite.discovery import Suite, discover
+from perfsvc.suite.requests import ListedCase, StoredBench
 from perfsvc.suite.requirements import unmet
-from perfsvc.suite.resolving import replay_tolerance
 from perfsvc.suite.selection import Selection
 
 __all__ = [
-    "BenchFile",
     "Benchmark",
     "CaseSpec",
-    "Inputs",
-    "KnownShapes",
     "ListedCase",
     "Selection",
+    "StoredBench",
     "StoredModules",
     "Suite",
     "Tolerance",
@@ -51,17 +49,11 @@ __all__ = [
     "functions",
     "i32",
     "i64",
+    "isolated",
     "launch",
-    "load",
-    "load_text",
-    "make_arrays",
-    "make_fresh",
     "memset",
     "metric",
     "output",
-    "replay_arrays",
-    "replay_inputs",
-    "replay_tolerance",
     "scratch",
     "tensor_map",
     "unmet",

@@ -8,7 +8,6 @@ import hashlib
 import math
 import platform
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -158,7 +157,7 @@ def _described(value: object) -> str:
     return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__} {value!r:.60}"
 
 
-# --- inputs that are kept between resolving and measuring ------------------------------------------------------------
+# --- the shapes of inputs --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,21 +206,16 @@ class KnownShapes:
 
 
 class Inputs:
-    """Makes the inputs of points, several at once, and keeps them until they are taken.
+    """The shapes of the inputs of points.
 
     Args:
-        keep_bytes: how many bytes are kept at most; inputs beyond that are made again when they are needed.
-        threads: how many points are made at once.
-        known: the shapes of earlier runs; inputs of known shapes are made only when they are measured.
+        threads: how many points' inputs are made at once.
+        known: the shapes of earlier runs; inputs of known shapes are not made.
     """
 
-    def __init__(self, keep_bytes: int = 0, threads: int = 1, known: KnownShapes | None = None) -> None:
-        self._free_bytes = keep_bytes
+    def __init__(self, threads: int = 1, known: KnownShapes | None = None) -> None:
         self._threads = threads
         self._known = known
-        self._lock = threading.Lock()
-        self._shapes: dict[str, Shapes] = {}
-        self._kept: dict[str, Arrays] = {}
 
     def shapes(self, points: Iterable[tuple[BenchFile, Point]]) -> dict[tuple[BenchFile, Point], Shapes]:
         """Return the shapes of the inputs at each point of a benchmark file; inputs of known shapes are not made."""
@@ -231,43 +225,25 @@ class Inputs:
             made = dict(zip(unknown, threads.map(lambda pair: self._make_shapes(*pair), unknown), strict=True))
         return {pair: made[pair] if shapes is None else shapes for pair, shapes in known.items()}
 
-    def take(self, spec: CaseSpec) -> Arrays | None:
-        """Return the kept inputs of a case and release them; None if they are not kept."""
-        with self._lock:
-            inputs = self._kept.pop(spec.inputs, None)
-            self._free_bytes += _total_bytes(inputs or {})
-        return inputs
-
-    def forget_shapes(self, spec: CaseSpec) -> None:
-        """Delete the known shapes of a case's inputs, because its inputs turned out to have other shapes."""
-        if self._known:
-            self._known.forget(spec.inputs)
-
     def _known_shapes(self, file: BenchFile, point: Point) -> Shapes | None:
-        """Return the shapes of the inputs at a point, from memory or from earlier runs; None if they are unknown."""
-        key = arrays_key(file.text, seed_of(file.name, file.benchmark.version, point))
-        if key not in self._shapes and self._known and (known := self._known.get(key)) is not None:
-            self._shapes[key] = known
-        return self._shapes.get(key)
+        """Return the shapes of the inputs at a point from earlier runs; None if they are unknown."""
+        return self._known.get(_inputs_key(file, point)) if self._known else None
 
     def _make_shapes(self, file: BenchFile, point: Point) -> Shapes:
-        """Make the inputs at a point, keep them if there is room, store their shapes, and return the shapes."""
-        seed = seed_of(file.name, file.benchmark.version, point)
+        """Make the inputs at a point, store their shapes, and return the shapes."""
         try:
-            made = make_inputs(file.benchmark, point, seed)
+            made = shapes(make_inputs(file.benchmark, point, seed_of(file.name, file.benchmark.version, point)))
         except Problem:
             # make_arrays meets the same problem before a case of this point is measured, and fails only that case.
             smoke = smoke_point(file.benchmark)
             return shapes(make_inputs(file.benchmark, smoke, seed_of(file.name, file.benchmark.version, smoke)))
-        key = arrays_key(file.text, seed)
-        with self._lock:
-            if _total_bytes(made) <= self._free_bytes:
-                self._kept[key] = made
-                self._free_bytes -= _total_bytes(made)
-        self._shapes[key] = shapes(made)
         if self._known:
-            self._known.put(key, self._shapes[key])
-        return self._shapes[key]
+            self._known.put(_inputs_key(file, point), made)
+        return made
+
+
+def _inputs_key(file: BenchFile, point: Point) -> str:
+    return arrays_key(file.text, seed_of(file.name, file.benchmark.version, point))
 
 
 def _total_bytes(arrays: Arrays) -> int:
@@ -277,25 +253,24 @@ def _total_bytes(arrays: Arrays) -> int:
 # --- the arrays of a case --------------------------------------------------------------------------------------------
 
 
-def make_arrays(spec: CaseSpec, inputs: Inputs | None = None) -> tuple[Arrays, Arrays]:
+def make_arrays(spec: CaseSpec, known: KnownShapes | None = None) -> tuple[Arrays, Arrays]:
     """Return the inputs and expected results of a case, by name; variants with the same reference share them.
 
     Args:
         spec: the case.
-        inputs: where inputs are kept; the case's inputs are made only if they are not kept here.
+        known: the shapes of earlier runs; if the inputs have other shapes now, they are deleted there.
 
     Raises:
         SuiteError: the benchmark's functions failed, or made arrays that differ from their declarations.
     """
     file = load_again(spec.bench, spec.bench_text)
     with _reporting(file):
-        kept = inputs.take(spec) if inputs else None
-        made = make_inputs(file.benchmark, spec.case.point, spec.seed) if kept is None else kept
+        made = make_inputs(file.benchmark, spec.case.point, spec.seed)
         made_shapes = shapes(made)
         for buffer in spec.buffers:
             if buffer.role in {Role.INPUT, Role.INOUT} and made_shapes.get(buffer.array.name) != buffer.array:
-                if inputs:
-                    inputs.forget_shapes(spec)
+                if known:
+                    known.forget(spec.inputs)
                 raise Problem(
                     f"inputs made {buffer.array.name!r} of another shape or dtype than before",
                     file.benchmark.line,

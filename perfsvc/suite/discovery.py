@@ -1,52 +1,22 @@
 """Read a folder of benchmark files into a suite: its cases and its problems."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TypeVar
 
 from perfsvc.errors import SuiteError, UsageError
-from perfsvc.model import CacheState, Case, Kind
-from perfsvc.suite.arrays import Inputs, Shapes
-from perfsvc.suite.authoring import cache_states_of, words
-from perfsvc.suite.benchfile import FILE_NAME, BenchFile, load
+from perfsvc.model import Case
+from perfsvc.suite import isolated
+from perfsvc.suite.benchfile import FILE_NAME
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.checking import CheckedBenchmark, check
-from perfsvc.suite.points import Expansion, full_points, smoke_point
-from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
+from perfsvc.suite.requests import BenchRead, ListedCase, Points
 from perfsvc.suite.selection import Selection, choose
-from perfsvc.suite.values import Problem
 
-Points = Literal["smoke", "full"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ListedCase:
-    """A case of the suite that is not resolved yet."""
-
-    case: Case
-    points: Points
-    file: BenchFile
-    expansion: Expansion
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the case's variant, which decides how the case is timed."""
-        return Kind(self.expansion.variant.kind)
-
-    @property
-    def caches(self) -> tuple[CacheState, ...]:
-        """The cache states that the case is measured in."""
-        return cache_states_of(self.expansion.variant)
-
-    @property
-    def requires(self) -> tuple[str, ...]:
-        """What the case's variant requires, in the author's words."""
-        return words(self.expansion.variant.requires)
-
-    def resolve(self, inputs: Shapes) -> tuple[CaseSpec, ...]:
-        """Return the case with everything that building and running it needs, once for each cache state."""
-        return resolve(self.expansion, BenchmarkPoint(self.file, self.case.point, inputs))
+Input = TypeVar("Input")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +24,7 @@ class Suite:
     """A folder's benchmarks, their cases, and the problems of unusable benchmarks."""
 
     folder: Path
-    benchmarks: tuple[BenchFile, ...]
+    benchmarks: tuple[BenchRead, ...]
     cases: tuple[ListedCase, ...]
     problems: tuple[SuiteError, ...]
 
@@ -84,23 +54,34 @@ class Suite:
         names = {str(file.path): file.name for file in self.benchmarks}
         return names.get(problem.path, Path(problem.path).absolute().parent.name)
 
-    def resolve(self, selection: Selection, points: Points, inputs: Inputs | None = None) -> tuple[CaseSpec, ...]:
-        """Return the selected cases with everything that building and running them needs, in each cache state.
+    def resolve(
+        self, selection: Selection, points: Points, known_shapes: Path | None = None
+    ) -> tuple[tuple[CaseSpec, ...], tuple[SuiteError, ...]]:
+        """Resolve the selected cases: return them with everything that building and running them needs.
 
         Args:
             selection: the globs of the cases.
             points: whether to take the full or the smoke points.
-            inputs: makes the inputs of each point, whose shapes are needed here; it may keep the inputs for
-                ``make_arrays``.
+            known_shapes: a folder in which the shapes of inputs are kept, so that inputs need not be made to know them.
+
+        Returns:
+            Each case once for each cache state, and the problems of benchmarks that cannot be resolved.
 
         Raises:
             UsageError: a glob cannot be parsed or selects nothing, or every selected case is excluded.
         """
-        selected = self.select(selection, points)
-        shapes = (inputs or Inputs()).shapes((listed.file, listed.case.point) for listed in selected)
-        return tuple(spec for listed in selected for spec in listed.resolve(shapes[listed.file, listed.case.point]))
+        selected: dict[str, list[Case]] = {}
+        for listed in self.select(selection, points):
+            selected.setdefault(listed.case.benchmark, []).append(listed.case)
+        files = {file.name: file for file in self.benchmarks}
+        resolved = _each(
+            lambda name: isolated.resolve_cases(files[name].path, files[name].text, selected[name], known_shapes),
+            selected,
+        )
+        problems = tuple(specs for specs in resolved if isinstance(specs, SuiteError))
+        return tuple(spec for specs in resolved if not isinstance(specs, SuiteError) for spec in specs), problems
 
-    def benchmark(self, name: str) -> BenchFile:
+    def benchmark(self, name: str) -> BenchRead:
         """Return the file of a benchmark by its name; raises ``KeyError`` if no benchmark has this name."""
         return {file.name: file for file in self.benchmarks}[name]
 
@@ -119,40 +100,40 @@ def discover(folder: Path) -> Suite:
             f"no {FILE_NAME} in {folder}",
             cure=f"write one: {folder}/NAME/{FILE_NAME} (docs/how-to/write-a-benchmark.md)",
         )
-    files: dict[str, BenchFile] = {}
-    cases: list[ListedCase] = []
+    files: dict[str, BenchRead] = {}
     problems: list[SuiteError] = []
-    for path in sorted(paths):
-        try:
-            file = load(path)
-        except SuiteError as error:
-            problems.append(error)
-            continue
-        if file.name in files:
+    isolated.start()
+    for file in _each(isolated.read, sorted(paths)):
+        if isinstance(file, SuiteError):
+            problems.append(file)
+        elif file.name in files:
             problem = f"benchmark {file.name!r} exists already: {files[file.name].path}"
             cure = "rename the folder, or give one of the two benchmarks a name: Benchmark(name=...)"
-            problems.append(Problem(problem, file.benchmark.line, cure).at(path))
-            continue
-        checked = check(file)
-        problems += [problem.at(path) for problem in checked.problems]
-        files[file.name] = file
-        cases += _cases(file, checked)
+            problems.append(SuiteError(problem, path=str(file.path), line=file.line, cure=cure))
+        else:
+            problems += map(isolated.error, file.problems)
+            files[file.name] = file
     ordered = tuple(sorted(files.values(), key=lambda file: file.name))
-    return Suite(folder, ordered, tuple(sorted(cases, key=lambda listed: listed.case.benchmark)), tuple(problems))
+    return Suite(folder, ordered, tuple(case for file in ordered for case in file.cases), tuple(problems))
 
 
 def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") for part in path.parts)
 
 
-def _cases(file: BenchFile, checked: CheckedBenchmark) -> Iterator[ListedCase]:
-    """Yield the cases of a file's usable variants at the smoke point and at the full points."""
-    if not checked.variants:  # then the points may be unusable, too
-        return
-    smoke, full = smoke_point(file.benchmark), full_points(file.benchmark)
-    for expansion in checked.variants:
-        if worth_running(expansion, smoke):
-            yield ListedCase(case_of(file, expansion, smoke), "smoke", file, expansion)
-        for point in full:
-            if worth_running(expansion, point):
-                yield ListedCase(case_of(file, expansion, point), "full", file, expansion)
+def _each(function: Callable[[Input], Result], inputs: Iterable[Input]) -> list[Result | SuiteError]:
+    """Return the result of each call, or the problem that it raised; as many calls run at once as there are cores."""
+
+    def result(argument: Input) -> Result | SuiteError:
+        try:
+            return function(argument)
+        except SuiteError as error:
+            return error
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="perfsvc-suite") as threads:
+        try:
+            return list(threads.map(result, inputs))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            isolated.stop()
+            raise

@@ -70,7 +70,7 @@ def invoke(function: Function, names: Mapping[str, object], what: str, line: int
     arguments = {name: names[name] for name in _requested(function, names)[len(first) :] if name in names}
     try:
         return function(*first, **arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         code = getattr(inspect.unwrap(function), "__code__", None)
         raise Problem(
             f"{what} raised {type(error).__name__}: {error}{_where(names)}",

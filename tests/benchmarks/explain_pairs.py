@@ -29,6 +29,7 @@ from perfsvc.model import Explanation, Profile, ReasonKind
 from perfsvc.profile.commands import OWN, NcuProfiler
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read
+from perfsvc.suite import StoredBench, isolated
 
 SUITE = Path(__file__).parent.parent / "gpu" / "suites" / "causes"
 SUFFIX = ".ncu-rep.xz"
@@ -135,8 +136,9 @@ def profile_one(made: Ready, task: Task, report: Path) -> str:
 @contextlib.contextmanager
 def folder_of(made: Ready, task: Task) -> Iterator[Path]:
     """Yield the folder of a profiling launch of a case's first launch."""
-    record, files = task.record, suite.discover(SUITE)
-    inputs = suite.replay_inputs(files.benchmark(record.case.benchmark), record.case.point, record.seed)
+    record = task.record
+    bench = StoredBench(suite.discover(SUITE).benchmark(record.case.benchmark).text, record.case.benchmark)
+    inputs = isolated.replay_inputs(bench, record.case.point, record.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         path = Path(folder)
         parts = {"modules": task.modules, "helper kernels": made.helper_kernels, "inputs": inputs}

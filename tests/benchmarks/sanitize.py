@@ -39,6 +39,7 @@ from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Buffer, Call, DeviceInfo, Role, Unit, digest
 from perfsvc.suite import CaseSpec, Selection
+from perfsvc.suite.arrays import make_arrays
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 REPORTED = 9
@@ -120,7 +121,7 @@ def prepared(options: argparse.Namespace, device: DeviceInfo) -> tuple[list[Prep
     found = suite.discover(options.suite)
     for problem in found.split_problems(selection)[0]:
         raise problem
-    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)}  # only one of its cache states
+    specs = {spec.case.id: spec for spec in found.resolve(selection, options.points)[0]}  # only one of its cache states
     reasons = {name: suite.unmet(spec, device) for name, spec in specs.items()}
     if not options.python:
         in_python = {name for name, spec in specs.items() if any(isinstance(step, Call) for step in spec.steps)}
@@ -292,7 +293,7 @@ def say(words: str) -> None:
 
 def run_once(device: Device, case: CaseSpec, binaries: Sequence[bytes], *, poison: bool) -> None:
     """Run a case's steps and compare the result; raises ``ResultError`` if it is wrong."""
-    inputs, expected = suite.make_arrays(case)
+    inputs, expected = make_arrays(case)
     record = case.record([digest(code) for code in binaries], "")
     names = [step.function for step in case.steps if isinstance(step, Call)]
     functions = suite.functions(case.bench_text, names) if names else {}

@@ -26,8 +26,8 @@ from nvbench import bundle
 from nvbench.sittings import Sitting, SittingError, Workers, nvbench
 from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, ready, spread_of, table, tick_of
 
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Task
 from perfsvc.service.run.measure import GPU_SAMPLING
 
@@ -55,7 +55,7 @@ def main() -> int:
         plan = Rounds({FIRST: cases.tasks, PERFSVC: cases.tasks, ALIKE: alike}, options.processes)
         with (
             InputPrefetcher([plan.coming], threads=4, budget_bytes=ARRAY_BYTES) as prefetcher,
-            ForkServers() as servers,
+            worker_servers() as servers,
         ):
             workers = Workers(cases.device, cases.helper_kernels, prefetcher, servers)
             turns: dict[str, Callable[[int], Sitting]] = {

@@ -35,14 +35,14 @@ from perfsvc import suite
 from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.config.load import load
 from perfsvc.measure.host.device_queue import never
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import FindingState, digest
 from perfsvc.service.exclusions import exclude
 from perfsvc.service.findings.actions import set_state
 from perfsvc.service.nightly.begin import NightRequest
 from perfsvc.service.nightly.night import nightly
 from perfsvc.store import Store
-from perfsvc.suite import Inputs, Selection
+from perfsvc.suite import Selection
 
 DAYS = 180
 LEAST = 36
@@ -198,7 +198,7 @@ class World:
         for number in range(3):
             self._write(f"p{number}/bench.py", f"{PYTHON}\nNAME = 'p{number}'\n")
         self._git("init", "--quiet", "--initial-branch", "main")
-        specs = suite.discover(self.suite).resolve(Selection(), "smoke", Inputs())
+        specs = suite.discover(self.suite).resolve(Selection(), "smoke")[0]
         self._specs = {f"{spec.case.benchmark}/{spec.case.variant}": spec for spec in specs}
         self._now = {case: 1e-4 * (1 + number / 10) for number, case in enumerate(sorted(self._specs), start=1)}
         self._commit("Begin")
@@ -357,7 +357,7 @@ def planned(days: int = DAYS) -> Plan:
 def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, str]]) -> Iterator[Received]:
     """Live the days: both hosts run a night on each, unless the plan prevents it; yield what arrives."""
     lost = world.folder / "alpha" / "gpu0.json.lost"
-    with ForkServers() as servers, patch.dict(os.environ, {"TEAM_URL": address}):
+    with worker_servers() as servers, patch.dict(os.environ, {"TEAM_URL": address}):
         for day in range(plan.days):
             if changes := plan.changes(day):
                 world.change(changes)

@@ -10,17 +10,15 @@ import argparse
 import os
 import statistics
 import time
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from perfsvc import installation, suite
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS, InputPrefetcher
 from perfsvc.measure.plan.order import Plan, Task
-from perfsvc.measure.protocol import shared_arrays
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.suite import CaseSpec, Inputs, Selection, Suite
+from perfsvc.service.run import measure
+from perfsvc.suite import CaseSpec, Selection, Suite
 
 MEBI = 1 << 20
 
@@ -52,10 +50,9 @@ def main() -> None:
 def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[float, float]:
     """Return the seconds until a suite is resolved, and from then until all of its arrays have been taken once."""
     started = time.perf_counter()
-    inputs = Inputs(shared_arrays.budget_bytes(), threads)
-    specs = found.resolve(Selection(), points, inputs)
+    specs, _ = found.resolve(Selection(), points)
     resolved = time.perf_counter()
-    plan = Plan(tuple(task(spec, inputs) for spec in specs), replicas=1, seed=1, limit_s=60)
+    plan = Plan(tuple(task(spec) for spec in specs), replicas=1, seed=1, limit_s=60)
     coming = plan.order("GPU")
     nbytes = {}
     with InputPrefetcher([coming], threads=threads) as prefetcher:
@@ -67,11 +64,10 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
     return resolved - started, done - resolved
 
 
-def task(spec: CaseSpec, inputs: Inputs) -> Task:
+def task(spec: CaseSpec) -> Task:
     """Return a case as a run plans it, without its binaries."""
-    recipe = Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
     record = spec.record([""] * len(spec.units), "")
-    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, recipe)
+    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, measure.arrays(spec, 60.0))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,15 @@ from perfsvc.build import Binary, Cache
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find
 from perfsvc.device.protocol import Device
-from perfsvc.measure.host.input_prefetcher import MOST_THREADS
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Call, DeviceInfo, digest
+from perfsvc.service.run import measure
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection
+from perfsvc.suite import CaseSpec, Selection
 
 SUITE = Path(__file__).resolve().parents[2] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
@@ -57,8 +55,8 @@ def ready(folder: Path, device: str, sampling: Sampling, select: Sequence[str] =
     """
     (info,) = find([device])
     toolchain = build.toolchain_for(info.target)
-    inputs = Inputs(threads=MOST_THREADS, known=KnownShapes(build.default_folder() / "shapes"))
-    specs = suite.discover(folder).resolve(Selection(tuple(select)), "full" if info.kind == "cuda" else "smoke", inputs)
+    points = "full" if info.kind == "cuda" else "smoke"
+    specs, _ = suite.discover(folder).resolve(Selection(tuple(select)), points, build.known_shapes())
     specs = tuple(spec for spec in specs if not suite.unmet(spec, info))
     ours = helper_kernels.unit(info.kind)
     units = {unit for spec in specs for unit in spec.units} | ({ours} if ours else set())
@@ -81,7 +79,7 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
         cache=spec.cache,
         sampling=sampling,
         tolerance=spec.tolerance,
-        arrays=Recipe(spec.arrays, partial(suite.make_arrays, spec), partial(suite.make_fresh, spec)),
+        arrays=measure.arrays(spec, 60.0),
     )
 
 

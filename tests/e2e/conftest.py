@@ -16,7 +16,8 @@ from unittest import mock
 import pytest
 
 from perfsvc.cli import main
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
+from perfsvc.process.fork_servers import ForkServers
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is for what a shell starts in the background, and so it would be for every command that is started here.
@@ -24,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SUITES = Path(__file__).parent / "suites"
 FORKING = (
-    "perfsvc.measure.host.fork_servers.ForkServers",
+    "perfsvc.process.fork_servers.ForkServers",
     "perfsvc.service.confirm.confirm_case.ForkServers",
     "perfsvc.service.bisect.bisect.ForkServers",
 )
@@ -34,7 +35,7 @@ FORKING = (
 @functools.cache
 def shared_servers() -> ForkServers:
     """Fork servers for all tests of this process: a new one imports for most of a second before it can fork."""
-    servers = ForkServers()
+    servers = worker_servers()
     atexit.register(servers.__exit__, None, None, None)
     return servers
 

@@ -162,7 +162,7 @@ def slowed(monkeypatch):
         monkeypatch.setenv("SLOWED", variant)
         monkeypatch.setenv("PERCENT", "2")
         found = suite.discover(ROOT / "tests" / "benchmarks" / "nights" / "suite")
-        (spec,) = found.resolve(suite.Selection((case,)), "smoke", suite.Inputs())
+        (spec,) = found.resolve(suite.Selection((case,)), "smoke")[0]
         monkeypatch.delenv("SLOWED")
         return digest(build.toolchain_for("fake").compile(spec.units[0]))
 

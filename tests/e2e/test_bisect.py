@@ -48,7 +48,7 @@ class History:
         return self.git("rev-parse", "HEAD")
 
     def binary(self, case=CASE):
-        (spec,) = discover(self.suite).resolve(Selection((case,)), "smoke")
+        (spec,) = discover(self.suite).resolve(Selection((case,)), "smoke")[0]
         return digest(FakeToolchain().compile(spec.units[0]))
 
     def line(self, letters):

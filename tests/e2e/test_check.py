@@ -7,10 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from perfsvc.build import process
 from perfsvc.build.disassembly import find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.installation import data_folder, install_command
+from perfsvc.process import programs
 
 pytestmark = [
     pytest.mark.skipif(
@@ -374,7 +374,7 @@ def test_with_a_broken_disassembler_only_instruction_counts_are_missing(check, m
 
 
 def test_without_a_compiler_there_is_nothing_to_check(check, monkeypatch):
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter(()))
     ended = check(code=5)
     assert "nvcc was not found" in ended.err
     assert install_command("nvcc") in ended.err

@@ -3,7 +3,6 @@
 import json
 import time
 from collections import Counter
-from functools import partial
 
 import pytest
 
@@ -13,8 +12,8 @@ from perfsvc.measure.host import pool
 from perfsvc.measure.plan import order
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Status, digest
+from perfsvc.service.run import measure
 
 SAMPLING = Sampling(samples=60, recovery_s=0)
 USUAL = {"*": {"seconds": 1e-4}}
@@ -36,7 +35,6 @@ class Host:
         return {device.uuid: device for device in find([f"fake:{self.folder / uuid}.json" for uuid in scripts])}
 
     def task(self, uuid, spec):
-        inputs = suite.Inputs()
         return Task(
             uuid,
             spec.record(["0" * 64 for _ in spec.units], digest(spec.bench_text.encode())),
@@ -44,7 +42,7 @@ class Host:
             spec.cache,
             SAMPLING,
             spec.tolerance,
-            Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec)),
+            measure.arrays(spec, 60.0),
         )
 
     def plan(self, devices, spread, replicas=2):
@@ -61,7 +59,7 @@ class Host:
 @pytest.fixture
 def host(perfsvc, monkeypatch):
     monkeypatch.setenv("PERFSVC_LOCKS", str(perfsvc.folder / "locks"))
-    return Host(perfsvc.folder, suite.discover(perfsvc.suites / "scale").resolve(suite.Selection(), "full"))
+    return Host(perfsvc.folder, suite.discover(perfsvc.suites / "scale").resolve(suite.Selection(), "full")[0])
 
 
 def timed(measured, device):

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc import suite
 from perfsvc.device.find import find
 from perfsvc.measure.host import pool
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Status, Tolerance
+from perfsvc.process.shared_memory import share
 from perfsvc.store import Store
+from perfsvc.suite.arrays import replay_arrays
+from perfsvc.suite.benchfile import load_text
 
 CASES = ("kinds/steps[n=1000]", "kinds/python[n=1000]", "kinds/reports[n=1000]")
 SELECTED = ("--select", "kinds/steps", "--select", "kinds/python", "--select", "kinds/reports", "--replicas", "1")
@@ -37,8 +39,8 @@ def replayed(database, case_id, run):
     """What measuring the case as it was in that run gives tonight."""
     with Store.open(database) as store:
         record, modules, bench = store.binaries.replay(case_id, run)
-    file = suite.load_text(bench.decode(), record.case.benchmark)
-    inputs, expected = suite.replay_arrays(file, record.case.point, record.seed, record.case.variant)
+    file = load_text(bench.decode(), record.case.benchmark)
+    inputs, expected = replay_arrays(file, record.case.point, record.seed, record.case.variant)
     (cpu,) = find(["cpu"])
     task = Task(
         device=cpu.uuid,
@@ -47,7 +49,7 @@ def replayed(database, case_id, run):
         cache=CacheState.COLD,
         sampling=Sampling(samples=5, seconds=60.0),
         tolerance=Tolerance(max=1e-5, mean=1e-5),
-        arrays=Recipe(case_id, lambda: (inputs, expected)),
+        arrays=Recipe(case_id, lambda: share(inputs, expected)),
         bench=bench.decode(),
     )
     (measurement,) = pool.measure(Plan((task,), replicas=1, seed=0, limit_s=60), {cpu.uuid: cpu})

@@ -11,7 +11,7 @@ from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import MULTIPROCESSORS, WARP, occupancy
 from perfsvc.installation import data_folder
 from perfsvc.model import Launch
-from perfsvc.suite import Inputs, Selection, discover, unmet
+from perfsvc.suite import Selection, discover, unmet
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 
@@ -69,7 +69,7 @@ class Driver:
 @pytest.fixture(scope="module")
 def cases(gpus):
     """Every case of the built-in suite that the first GPU can run and that launches kernels."""
-    specs = discover(data_folder("kernels")).resolve(Selection(), "smoke", Inputs())
+    specs = discover(data_folder("kernels")).resolve(Selection(), "smoke")[0]
     return [spec for spec in specs if not unmet(spec, gpus[0]) and any(isinstance(step, Launch) for step in spec.steps)]
 
 

@@ -8,16 +8,44 @@ import pytest
 
 from perfsvc import build, installation
 from perfsvc.errors import CaseError, UnsupportedError
-from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, Sampling, without_samples
+from perfsvc.measure.protocol.messages import CaseJob, Sampling, without_samples
 from perfsvc.measure.worker.main import measure
 from perfsvc.measure.worker.memory import DeviceArrayCache
 from perfsvc.model import CacheState, Call, Status
-from perfsvc.suite import Inputs, discover, make_arrays, make_fresh, unmet
-from perfsvc.suite.points import axes_of
+from perfsvc.process.shared_memory import ArrayLayout
+from perfsvc.suite import discover, unmet
+from perfsvc.suite.arrays import Inputs, make_arrays, make_fresh
+from perfsvc.suite.benchfile import load
+from perfsvc.suite.points import axes_of, expansions_of
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
 from perfsvc.suite.selection import parse
 
-SUITE = discover(installation.data_folder("kernels"))
+
+class LoadedSuite:
+    """The built-in suite with its benchmark files loaded in this process, so that tests can call their functions."""
+
+    def __init__(self, suite):
+        self.benchmarks = tuple(load(bench.path) for bench in suite.benchmarks)
+        self.resolve = suite.resolve
+        self.cases = tuple(
+            SimpleNamespace(
+                case=listed.case,
+                points=listed.points,
+                file=self.benchmark(listed.case.benchmark),
+                expansion=self._expansion(listed.case),
+            )
+            for listed in suite.cases
+        )
+
+    def benchmark(self, name):
+        return next(file for file in self.benchmarks if file.name == name)
+
+    def _expansion(self, case):
+        expansions = expansions_of(self.benchmark(case.benchmark).benchmark)
+        return next(expansion for expansion in expansions if expansion.name == case.variant)
+
+
+SUITE = LoadedSuite(discover(installation.data_folder("kernels")))
 
 ONCE = Sampling(samples=1, seconds=0.0, least=1, evict=0.0)
 """Between the two checks, which run the steps once or twice each."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfsvc.model import Launch, Status
-from perfsvc.suite import Inputs
+from perfsvc.suite.arrays import Inputs
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 

@@ -61,6 +61,6 @@ def test_every_table_is_right(check, index):
 
 
 def test_the_arguments_are_all_coefficients_in_their_order(suite, names):
-    (spec,) = suite.resolve(Selection(("constant_memory/argument",)), "smoke")
+    (spec,) = suite.resolve(Selection(("constant_memory/argument",)), "smoke")[0]
     values = [arg.value for arg in spec.steps[0].args if arg.kind == "scalar" and arg.dtype == "float32"]
     assert values == names["COEFFICIENTS"].ravel().tolist()

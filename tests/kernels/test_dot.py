@@ -2,7 +2,8 @@
 
 import pytest
 
-from perfsvc.suite import Inputs, Selection, make_arrays
+from perfsvc.suite import Selection
+from perfsvc.suite.arrays import make_arrays
 
 ROUNDED_ONCE = 6e-8
 """The largest relative error of a number in float32."""
@@ -10,7 +11,7 @@ ROUNDED_ONCE = 6e-8
 
 @pytest.fixture(scope="module")
 def smoke(suite):
-    (spec,) = suite.resolve(Selection(("dot/partials",)), "smoke", Inputs())
+    (spec,) = suite.resolve(Selection(("dot/partials",)), "smoke")[0]
     return spec
 
 

@@ -36,7 +36,7 @@ def loaded(monkeypatch):
 @pytest.fixture
 def run(suite):
     def variant(name):
-        (spec,) = suite.resolve(Selection((f"jit/{name}",)), "smoke")
+        (spec,) = suite.resolve(Selection((f"jit/{name}",)), "smoke")[0]
         ((step, *_),) = (spec.steps,)
         assert step == Call(step.function, module=0)
         arrays = {
@@ -49,7 +49,7 @@ def run(suite):
 
 
 def test_ptx_is_made_for_the_variants_that_load_it(suite):
-    specs = suite.resolve(Selection(("jit",)), "smoke")
+    specs = suite.resolve(Selection(("jit",)), "smoke")[0]
     assert {spec.case.variant: spec.units[0].options for spec in specs} == {
         "ptx_cold": ("-ptx",),
         "ptx_warm": ("-ptx",),

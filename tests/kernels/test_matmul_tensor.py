@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from perfsvc.model import DeviceInfo, Launch
-from perfsvc.suite import Inputs, make_arrays, unmet
+from perfsvc.suite import unmet
+from perfsvc.suite.arrays import Inputs, make_arrays
 from perfsvc.suite.points import smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, resolve
 

@@ -102,7 +102,7 @@ def pipeline(suite, driver):
     """What takes a variant's name and the input, and returns what ``run(x)`` makes of it."""
 
     def of(variant, n):
-        (spec,) = suite.resolve(Selection((f"overlap/{variant}",)), "smoke")
+        (spec,) = suite.resolve(Selection((f"overlap/{variant}",)), "smoke")[0]
         steps = [(step, function) for step, function in zip(spec.steps, named(suite, spec), strict=True)]
         memory = {name: np.full(n, np.nan, np.float32) for name in ("x", "y", "device_x", "device_y")}
         arrays = {

@@ -5,13 +5,14 @@ import pytest
 
 from perfsvc.measure.worker.check import error_of
 from perfsvc.model import Status
-from perfsvc.suite import Selection, make_arrays
+from perfsvc.suite import Selection
+from perfsvc.suite.arrays import make_arrays
 
 
 @pytest.fixture(scope="module")
 def layouts(suite):
     """The smoke point's case, both of its arrays, and the sums."""
-    (spec,) = suite.resolve(Selection(("pitched/rows_pitched",)), "smoke")
+    (spec,) = suite.resolve(Selection(("pitched/rows_pitched",)), "smoke")[0]
     inputs, expected = make_arrays(spec)
     return spec, inputs["packed"], inputs["pitched"], expected["sums"]
 

@@ -3,12 +3,13 @@
 import pytest
 
 from perfsvc.model import Status
-from perfsvc.suite import Inputs, Selection, make_arrays
+from perfsvc.suite import Selection
+from perfsvc.suite.arrays import make_arrays
 
 
 @pytest.fixture(scope="module")
 def smoke(suite):
-    (spec,) = suite.resolve(Selection(("sum_of_cubes/one_thread",)), "smoke", Inputs())
+    (spec,) = suite.resolve(Selection(("sum_of_cubes/one_thread",)), "smoke")[0]
     return spec
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from perfsvc import installation
 from perfsvc.model import Kind, Launch, Role
-from perfsvc.suite import Inputs, Selection, discover, make_arrays
+from perfsvc.suite import Selection, discover
+from perfsvc.suite.arrays import make_arrays
 
 SUITE = discover(installation.data_folder("kernels"))
-SMOKE = SUITE.resolve(Selection(), "smoke", Inputs())
+SMOKE = SUITE.resolve(Selection(), "smoke")[0]
 EVERY_FILE = pytest.mark.parametrize("file", SUITE.benchmarks, ids=lambda file: file.name)
 EVERY_VARIANT = pytest.mark.parametrize("spec", SMOKE, ids=lambda spec: spec.case.id)
 

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import platformdirs
 
-from perfsvc.build import process, sources
+from perfsvc.build import sources
 from perfsvc.build.cpu import cuda_text
 from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.process import programs
 from perfsvc.temporary import PREFIX, temporary_folder
 
 HEADER = Path(__file__).resolve().parent / "cuda_on_cpu.h"
@@ -183,9 +184,9 @@ class HostToolchain:
     def _run(self, arguments: Sequence[str], unit: Unit) -> None:
         """Run the compiler in the source's folder, so that its messages name files as the author knows them."""
         command = ("env", *_environment(), *self._compiler.command, *arguments)
-        finished = process.run(command, folder=unit.source.absolute().parent)
+        finished = programs.run(command, folder=unit.source.absolute().parent)
         if finished.timed_out:
-            raise compile_timeout(unit, process.LIMIT_S)
+            raise compile_timeout(unit, programs.LIMIT_S)
         if finished.code != 0:
             raise _refusal(finished.output, unit)
 

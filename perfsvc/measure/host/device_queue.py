@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import ArrayOrder, InputPrefetcher
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.measure.plan.order import Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, without_samples
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status
+from perfsvc.process.fork_servers import ForkServers
 
 Report = Callable[[str], object]
 """Receives a message for the user who waits for a run."""

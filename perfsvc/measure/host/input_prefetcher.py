@@ -20,8 +20,9 @@ from typing import Self
 from perfsvc.device.memory import array_bytes
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import shared_arrays
-from perfsvc.measure.protocol.shared_arrays import Arrays, JobArrays, Recipe, SharedArrays, map_arrays, share
+from perfsvc.measure.protocol.shared_arrays import JobArrays, Recipe
 from perfsvc.model import DeviceInfo, Role
+from perfsvc.process.shared_memory import SharedArrays, share
 
 MOST_THREADS = 12
 """More threads would only wait for each other, because making arrays is limited by the speed of memory."""
@@ -72,14 +73,18 @@ class InputPrefetcher:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perfsvc-arrays")
         self._orders: dict[ArrayOrder, None] = {}
         self._arrays: dict[ArrayKey, Future[SharedArrays]] = {}
+        self._cancels: set[Callable[[], object]] = set()
         self._update()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Wait for the recipes that run, and free all memory."""
-        self._threads.shutdown(cancel_futures=True)
+        """Cancel the recipes that run, and free all memory."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for cancel in self._cancels:
+            cancel()
+        self._threads.shutdown()
         for key in tuple(self._arrays):
             self._discard(key)
 
@@ -154,13 +159,12 @@ class InputPrefetcher:
 
     def _make(self, keys: Sequence[ArrayKey], recipe: Recipe) -> None:
         """Start making a recipe's missing arrays: first arrays before fresh ones, whose making waits for the first."""
+        self._cancels.add(recipe.cancel)
         for key in keys:
             if key not in self._arrays:
                 name, fresh = key
                 arrays = self._arrays[key] = Future()
-                make = (
-                    partial(_make_fresh, recipe, self._arrays[name, False]) if fresh else partial(_make_first, recipe)
-                )
+                make = partial(_make_fresh, recipe, self._arrays[name, False]) if fresh else recipe.make
                 self._threads.submit(_fulfil, arrays, make)
 
     def _is_read(self, name: str) -> bool:
@@ -213,20 +217,9 @@ def _fulfil(arrays: Future[SharedArrays], make: Callable[[], SharedArrays]) -> N
             arrays.set_exception(error)
 
 
-def _make_first(recipe: Recipe) -> SharedArrays:
-    return share(*recipe.make())
-
-
 def _make_fresh(recipe: Recipe, first: Future[SharedArrays]) -> SharedArrays:
-    """Make a recipe's fresh arrays in shared memory; the recipe waits for the first arrays when it needs them."""
-    if recipe.make_fresh is None:
-        return share({}, {})
-
-    def first_inputs() -> Arrays:
-        shared = first.result()
-        return map_arrays(shared.descriptor, shared.layout.inputs)
-
-    return share(*recipe.make_fresh(first_inputs))
+    """Make a recipe's fresh arrays; the recipe waits for the first arrays when it needs them."""
+    return recipe.make_fresh(first.result) if recipe.make_fresh else share({}, {})
 
 
 def _close(arrays: Future[SharedArrays]) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Plan, Task, home_device
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
+from perfsvc.process.fork_servers import ForkServers
 
 
 def _silent(_: str) -> None:
@@ -51,7 +52,7 @@ def measure(
         InputPrefetcher(upcoming, threads=array_threads(devices.values())) as prefetcher,
         contextlib.ExitStack() as exits,
     ):
-        servers = servers or exits.enter_context(ForkServers())
+        servers = servers or exits.enter_context(worker_servers())
         queues = [
             DeviceQueue(plan, device, selector, prefetcher, servers=servers, report=report, stopping=stopping)
             for device in devices.values()

@@ -1,24 +1,15 @@
-"""Messages between the parent and its workers, and their form on the private socket.
+"""Messages between the parent and its workers. They travel as JSON in frames (``perfsvc.process.frames``).
 
-The parent sends cases, and a worker sends their measurements. A frame is one byte (``D`` if file descriptors come with
-it, ``-`` if not), the sizes of the text and of each blob, then their bytes. The text is JSON and not a pickle, so that
-memory corrupted by a kernel cannot make the parent run code.
+The parent sends cases, and a worker sends their measurements.
 """
 
-import os
-import socket
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from perfsvc.errors import PerfsvcError, ResultError, UnsupportedError
-from perfsvc.model import Array, CacheState, Case, DeviceInfo, Error, Measurement, ReplayRecord, Status, Tolerance
-
-MOST_DESCRIPTORS = 2
-"""How many file descriptors a frame can carry."""
-_COUNT = struct.Struct("!I")
-_SIZE = struct.Struct("!Q")
+from perfsvc.model import CacheState, Case, DeviceInfo, Error, Measurement, ReplayRecord, Status, Tolerance
+from perfsvc.process.shared_memory import ArrayLayout
 
 # --- what the parent sends -------------------------------------------------------------------------------------------
 
@@ -48,22 +39,6 @@ class Sampling:
     evict: float = 2.0
     energy: bool = False
     recovery_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayLocation:
-    """An array and its offset in bytes in shared memory."""
-
-    array: Array
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayLayout:
-    """Where inputs and references lie in one piece of shared memory."""
-
-    inputs: tuple[ArrayLocation, ...] = ()
-    expected: tuple[ArrayLocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,63 +162,3 @@ def without_samples(
         cure=error.cure,
         wall_s=wall_s,
     )
-
-
-# --- on the socket ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One message as it arrived: JSON text, blobs, and descriptors that the receiver must close."""
-
-    text: bytes
-    blobs: tuple[bytes, ...]
-    descriptors: tuple[int, ...]
-
-
-def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = ()) -> None:
-    """Send one message; raises ``OSError`` if the peer is gone."""
-    if descriptors:
-        socket.send_fds(peer, [b"D"], descriptors)
-    else:
-        peer.sendall(b"-")
-    sizes = [_SIZE.pack(len(part)) for part in (text, *blobs)]
-    peer.sendall(_COUNT.pack(len(sizes)) + b"".join(sizes) + text)
-    for blob in blobs:
-        peer.sendall(blob)
-
-
-def receive(peer: socket.socket) -> Frame | None:
-    """Receive one message.
-
-    Returns:
-        The message, or None if the peer has closed the socket.
-
-    Raises:
-        EOFError: the peer died within a message.
-    """
-    mark, descriptors, _, _ = socket.recv_fds(peer, 1, MOST_DESCRIPTORS)
-    if not mark:
-        return None
-    try:
-        count = _COUNT.unpack(_exactly(peer, _COUNT.size))[0]
-        sizes = [_SIZE.unpack(_exactly(peer, _SIZE.size))[0] for _ in range(count)]
-        text, *blobs = (_exactly(peer, size) for size in sizes)
-    except BaseException:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        raise
-    return Frame(text, tuple(blobs), tuple(descriptors))
-
-
-def _exactly(peer: socket.socket, size: int) -> bytes:
-    """Receive exactly this many bytes."""
-    buffer = bytearray(size)
-    view = memoryview(buffer)
-    while view:
-        received = peer.recv_into(view)
-        if not received:
-            message = "the peer closed the socket within a message"
-            raise EOFError(message)
-        view = view[received:]
-    return bytes(buffer)

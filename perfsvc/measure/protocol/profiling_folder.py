@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfsvc.build.process import python_module
-from perfsvc.measure.host.fork_servers import ONE_THREAD
-from perfsvc.measure.protocol.messages import ArrayLocation
-from perfsvc.measure.protocol.shared_arrays import Arrays, map_arrays, share
+from perfsvc.measure.host.servers import ONE_THREAD
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
+from perfsvc.process.programs import python_module
+from perfsvc.process.shared_memory import ArrayLocation, Arrays, map_arrays, share
 
 LAUNCH, REPORT, ARRAYS, HELPER_KERNELS, MODULE = "launch.json", "report.json", "arrays", "helper_kernels", "module-{}"
 """The files of the folder."""

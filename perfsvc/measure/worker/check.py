@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from perfsvc.device.protocol import Device
 from perfsvc.errors import ResultError
 from perfsvc.measure.protocol.messages import CaseJob, CheckedResult
-from perfsvc.measure.protocol.shared_arrays import Arrays, MappedArrays
+from perfsvc.measure.protocol.shared_arrays import MappedArrays
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Error, Kind, Role, Tolerance
+from perfsvc.process.shared_memory import Arrays
 
 RESULTS = (Role.OUTPUT, Role.INOUT)
 PATIENCE = 2.0

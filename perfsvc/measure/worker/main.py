@@ -1,11 +1,12 @@
 """The worker: opens one device and measures the cases it is sent, until its parent closes the socket.
 
-``perfsvc.measure.worker.fork_server`` forks it. Its standard output belongs to the code it measures; its own messages
+``perfsvc.process.fork_server`` forks it. Its standard output belongs to the code it measures; its own messages
 go over its socket. Each case is loaded, checked, sampled and checked again.
 """
 
 import contextlib
 import gc
+import importlib
 import math
 import os
 import socket
@@ -22,7 +23,6 @@ from perfsvc.device import VISIBLE
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, PerfsvcError, SuiteError
-from perfsvc.measure.protocol import messages
 from perfsvc.measure.protocol.messages import (
     CaseJob,
     Measured,
@@ -40,19 +40,23 @@ from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
 from perfsvc.model import Call, Kind, Measurement, PythonCode, Status, codec
+from perfsvc.process import frames
 
 CACHE_SHARE = 0.25
 """Share of a device's memory in which inputs and references are kept for later cases."""
 
 
 def prepare() -> None:
-    """Build the codecs of the messages in the fork server, so that no worker has to build them."""
+    """Import what workers need, CUDA's packages too if they are installed, and build the codecs of the messages."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("perfsvc.device.cuda.device")
+        importlib.import_module("pynvml")
     codec.prepare(Request, Reply)
 
 
 def serve(parent: socket.socket) -> int:
     """Open the device that the first message names, and measure until the socket closes; return the exit status."""
-    opening = messages.receive(parent)
+    opening = frames.receive(parent)
     if opening is None:  # the worker is not needed any more
         return 0
     try:
@@ -65,7 +69,7 @@ def serve(parent: socket.socket) -> int:
         cache = DeviceArrayCache(device, int(CACHE_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
         gc.freeze()  # collections skip what lives as long as the worker
         _send(parent, Ready(device.info))
-        while (frame := messages.receive(parent)) is not None:
+        while (frame := frames.receive(parent)) is not None:
             reply = _measure_frame(device, frame, cache)
             _send(parent, reply)
             if not reply.usable:
@@ -77,7 +81,7 @@ def serve(parent: socket.socket) -> int:
     return 0
 
 
-def _open(frame: messages.Frame) -> Device:
+def _open(frame: frames.Frame) -> Device:
     """Open the device that the first message names; raise ``LaunchError`` if the message is a job."""
     request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
@@ -94,10 +98,10 @@ def _send(parent: socket.socket, body: Ready | Refused | Measured) -> None:
     if isinstance(body, Measured) and body.measurement.files:
         files = body.measurement.files
         body = replace(body, measurement=replace(body.measurement, files={}))
-    messages.send(parent, codec.encode(Reply(body)), tuple(files.values()))
+    frames.send(parent, codec.encode(Reply(body)), tuple(files.values()))
 
 
-def _measure_frame(device: Device, frame: messages.Frame, cache: DeviceArrayCache) -> Measured:
+def _measure_frame(device: Device, frame: frames.Frame, cache: DeviceArrayCache) -> Measured:
     """Measure the case of a message. An error in perfsvc itself fails the case too, and ends the worker."""
     try:
         job = codec.decode(Request, frame.text).body

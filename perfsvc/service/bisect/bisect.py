@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfsvc import build, judge
+from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import CaseError, UsageError
 from perfsvc.judge import Comparison
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Verdict
 from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
@@ -19,7 +19,6 @@ from perfsvc.service.git import ancestry, changed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
-from perfsvc.suite import Inputs, KnownShapes
 
 BUDGET_S = 60.0
 """Most seconds for one comparison: a bisection makes few, and an inconclusive one means that a commit is skipped."""
@@ -68,8 +67,7 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     device, *others = find(request.devices)
     if others:
         progress.report(f"measuring on {device.model} ({device.uuid}) alone, the first of {len(others) + 1} devices")
-    inputs = Inputs(known=KnownShapes(build.default_folder() / "shapes"))
-    with ForkServers() as servers:
+    with worker_servers() as servers:
         settings = PairSettings(
             devices={device.uuid: device},
             sampling=measure.default_sampling,
@@ -85,13 +83,12 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
             request.cache,
             device,
             metric=request.metric,
-            inputs=inputs,
             progress=progress,
         )
         builds = builder.build([commit.hash for commit in commits])
         asked = _asked(request, commits, builds, settings)
         progress.begin("measuring", 1 + len(commits).bit_length())
-        bisection = Search(asked, commits, builds, _measure(asked, settings, inputs), progress).answer()
+        bisection = Search(asked, commits, builds, _measure(asked, settings), progress).answer()
     files = _changed_files(request.folder, bisection, builds)
     return replace(bisection, files=files, wall_s=time.monotonic() - began)
 
@@ -134,12 +131,13 @@ def _built(commit: Commit, which: str, builds: Builds) -> CommitBuild:
     raise kind(f"at the {which} commit, {commit.short}: {result.reason}", cure=result.error.cure)
 
 
-def _measure(asked: Bisection, settings: PairSettings, inputs: Inputs) -> MeasureBuilds:
+def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
     """Return a function that measures two builds of the case in A/B pairs."""
     sampling = replace(settings.sampling(asked.device), energy=asked.metric == ENERGY)
 
     def task(built: CommitBuild) -> Task:
-        return measure.task(asked.device, built.spec, built.modules, sampling, measure.arrays(built.spec, inputs))
+        recipe = measure.arrays(built.spec, settings.limit_s)
+        return measure.task(asked.device, built.spec, built.modules, sampling, recipe)
 
     def measure_builds(
         sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]

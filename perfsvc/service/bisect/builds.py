@@ -16,7 +16,7 @@ from perfsvc.service.compare.sides import launch_of
 from perfsvc.service.git import Worktree, checked_out, git, move_to, objects
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.prepare import Binaries, Target, compile_units, modules_of, replay_record
-from perfsvc.suite import CaseSpec, Inputs, Selection
+from perfsvc.suite import CaseSpec, Selection
 
 MOST_TREES = 8
 """Worktrees at once: each holds the whole repository."""
@@ -75,7 +75,6 @@ class CaseBuilder:
         cache: its cache state; None for the first one at the newest commit.
         device: where it will run.
         metric: what will be measured.
-        inputs: makes inputs, to know their shapes.
         progress: receives messages and the number of steps done.
     """
 
@@ -87,7 +86,6 @@ class CaseBuilder:
         device: DeviceInfo,
         *,
         metric: str,
-        inputs: Inputs,
         progress: Progress,
     ) -> None:
         self._folder = folder
@@ -97,7 +95,6 @@ class CaseBuilder:
         self._metric = metric
         self._target = Target(device, (), build.toolchain_for(device.target))
         self._progress = progress
-        self._inputs = inputs
         self._at: dict[str, CommitBuild | BuildFailure] = {}
         self._builds = 0
         self._compiled = 0
@@ -167,7 +164,9 @@ class CaseBuilder:
             raise self._missing(discovered)
         if listed.kind is Kind.HOST and self._metric == TIME:
             raise UsageError(f"{listed.case.id} has metrics of its own and no time", cure="name one of them: --metric")
-        specs = discovered.resolve(Selection((listed.case.id,)), listed.points, self._inputs)
+        specs, problems = discovered.resolve(Selection((listed.case.id,)), listed.points, build.known_shapes())
+        for problem in problems:
+            raise problem
         by_cache = {spec.cache: spec for spec in specs if spec.case == listed.case}
         cache = self._cache or next(iter(by_cache))
         if cache not in by_cache:

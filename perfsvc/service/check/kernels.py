@@ -16,10 +16,9 @@ from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all, s
 from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
-from perfsvc.measure.host.input_prefetcher import MOST_THREADS
 from perfsvc.model import Case, CheckedKernel, DeviceInfo, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
-from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, unmet
+from perfsvc.suite import CaseSpec, Selection, unmet
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 
@@ -103,10 +102,8 @@ class KernelReader:
 
     def _read(self, discovered: suite.Suite, selection: Selection, points: Literal["smoke", "full"]) -> SuiteKernels:
         """Compile the selected cases for every architecture, and return the facts of their kernels."""
-        known_shapes = KnownShapes(build.default_folder() / "shapes")
-        specs = _one_spec_per_case(
-            discovered.resolve(selection, points, Inputs(threads=MOST_THREADS, known=known_shapes))
-        )
+        resolved, unresolved = discovered.resolve(selection, points, build.known_shapes())
+        specs = _one_spec_per_case(resolved)
         wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
         self._progress.begin("compiling", sum(map(len, wanted.values())))
         digests = {unit: _source_digest(unit) for unit in {unit for units in wanted.values() for unit in units}}
@@ -116,6 +113,7 @@ class KernelReader:
             for spec in specs:
                 checked += _checked(spec, name, facts, digests)
         problems, warnings = discovered.split_problems(selection)
+        problems += unresolved
         sources = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
         for spec in specs:
             names = _kernel_names(spec, {unit: unit.entries for unit in spec.units})

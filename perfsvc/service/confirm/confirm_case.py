@@ -7,7 +7,7 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError, UntrustedError
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
 from perfsvc.service.confirm.confirm import confirm_all, refusals
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
@@ -52,7 +52,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
         NotMeasuredError: the run judged no such metric of the case on these devices.
         InfrastructureError: no device, no compiler for its helper kernels, or no database.
     """
-    with Store.open(request.database, create=False) as store, ForkServers() as servers:
+    with Store.open(request.database, create=False) as store, worker_servers() as servers:
         run = resolve(request.run, store, request.folder).id
         devices = {device.uuid: device for device in find(request.devices)}
         suspects = _suspects(request, run, store.verdicts.of_run(run), devices)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from perfsvc import judge, suite
+from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import TIME, Call, DeviceInfo, Measurement, OverBudget, ReplayRecord, Series, Status
+from perfsvc.process.fork_servers import ForkServers
 from perfsvc.store import Store
+from perfsvc.suite import StoredBench, isolated
 
 BUDGET_S = 20.0
 """Seconds for one answer at most. On a GPU that is enough for all pairs; opening the device takes most of the time."""
@@ -186,16 +187,16 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         SuiteError: its benchmark file cannot be used.
     """
     record = case.record
-    file = suite.load_text(case.bench, record.case.benchmark, dict(case.python_modules))
-    arrays = partial(suite.replay_arrays, file, record.case.point, record.seed, record.case.variant)
+    bench = StoredBench(case.bench, record.case.benchmark, case.python_modules)
+    arrays = partial(isolated.replay_arrays, bench, record.case.point, record.seed, record.case.variant)
     return Task(
         device=series.device,
         record=record,
         modules=case.modules,
         cache=series.cache,
         sampling=sampling,
-        tolerance=suite.replay_tolerance(file, record.case.point),
-        arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays),
+        tolerance=isolated.replay_tolerance(bench, record.case.point),
+        arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays, cancel=isolated.stop),
         bench=case.bench if calls_python(record) else "",
         python_modules=case.python_modules,
     )

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from perfsvc.errors import DatabaseError, InfrastructureError, PerfsvcError
 from perfsvc.measure.host.device_queue import Stopping
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.lock import HostLock
+from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.nightly import stages
 from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, log_of, restored, resume
 from perfsvc.service.nightly.heartbeat import Heartbeat

@@ -11,8 +11,8 @@ from perfsvc import units
 from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UntrustedError
 from perfsvc.measure.host.device_queue import Stopping
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
+from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
 from perfsvc.service import retention

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from perfsvc import suite
 from perfsvc.device.find import find
 from perfsvc.errors import (
     LaunchError,
@@ -23,8 +22,8 @@ from perfsvc.errors import (
 )
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
-from perfsvc.measure.protocol.shared_arrays import Arrays
 from perfsvc.model import Call, Case, DeviceInfo, Kind, Launch, Profile, ProfileResult, Series
+from perfsvc.process.shared_memory import Arrays
 from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
 from perfsvc.profile.profiler import Profiler, profiler_for
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
@@ -32,6 +31,7 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
+from perfsvc.suite import StoredBench, isolated
 from perfsvc.temporary import temporary_folder
 
 LOOK_S = 0.2
@@ -264,8 +264,8 @@ class CaseProfiler:
         record = case.record
         key = (record.bench, record.case.point, record.seed)
         if self._last_inputs is None or self._last_inputs[0] != key:
-            file = suite.load_text(case.bench, record.case.benchmark)
-            self._last_inputs = (key, suite.replay_inputs(file, record.case.point, record.seed))
+            bench = StoredBench(case.bench, record.case.benchmark)
+            self._last_inputs = (key, isolated.replay_inputs(bench, record.case.point, record.seed))
         return self._last_inputs[1]
 
     @contextlib.contextmanager

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from perfsvc import suite
+from perfsvc import build
 from perfsvc.build import Binary
 from perfsvc.errors import CaseError
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import Stopping, never
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.plan import budget
 from perfsvc.measure.plan.order import Plan, Task, home_device, spread
 from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Call, DeviceInfo, OverBudget, Status
+from perfsvc.process.fork_servers import ForkServers
+from perfsvc.process.shared_memory import share
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import peaks
 from perfsvc.service.run.prepare import (
@@ -31,7 +32,7 @@ from perfsvc.service.run.prepare import (
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.service.run.record import Recorder
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, Inputs
+from perfsvc.suite import CaseSpec, isolated
 
 GPU_SAMPLING = Sampling(least_s=0.06)
 """The median of a long kernel reaches the default precision after a few milliseconds. Sampling for 60 ms halves the
@@ -126,7 +127,8 @@ def _prepared(
                 if not is_recorded and _reports_failure(resolved, target.device, spec):
                     failed.append(without_samples(spec.case, target.device.uuid, 0, spec.cache, error))
             case modules:
-                prepared.append((spec, modules, task(target.device, spec, modules, how, arrays(spec, resolved.inputs))))
+                recipe = arrays(spec, resolved.request.limit_s)
+                prepared.append((spec, modules, task(target.device, spec, modules, how, recipe)))
     recorder.put(failed)
     return prepared
 
@@ -173,9 +175,15 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
     )
 
 
-def arrays(spec: CaseSpec, inputs: Inputs) -> Recipe:
-    """Return the functions that make a case's inputs and references; arrays that ``inputs`` holds are reused."""
-    return Recipe(spec.arrays, partial(suite.make_arrays, spec, inputs), partial(suite.make_fresh, spec))
+def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
+    """Return how to make a case's inputs and references, for a run whose cases may take ``limit_s``."""
+    arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
+    return Recipe(
+        spec.arrays,
+        partial(isolated.make_arrays, spec, build.known_shapes(), arrays_limit_s),
+        partial(isolated.make_fresh, spec, limit_s=arrays_limit_s),
+        cancel=isolated.stop,
+    )
 
 
 def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
@@ -190,7 +198,7 @@ def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorde
                     recorder.peaks.fail(target.device.uuid, error.what)
                     break
                 case modules:
-                    recipe = Recipe(spec.arrays, lambda: ({}, {}))
+                    recipe = Recipe(spec.arrays, partial(share, {}, {}))
                     tasks.append(task(target.device, spec, modules, peaks.SAMPLING, recipe))
     return tuple(tasks)
 

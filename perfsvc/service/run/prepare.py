@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,16 +10,14 @@ from perfsvc import build, judge, suite
 from perfsvc.build import Binary, Cache
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
-from perfsvc.errors import CaseError, InfrastructureError, UnsupportedError
-from perfsvc.measure.host.input_prefetcher import MOST_THREADS
+from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
-from perfsvc.measure.protocol import shared_arrays
 from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
 from perfsvc.service.compare import compare
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.service.run import peaks
-from perfsvc.suite import CaseSpec, Inputs, KnownShapes, Selection, Suite, unmet
+from perfsvc.suite import CaseSpec, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit."""
@@ -106,14 +103,12 @@ class ResolvedRun:
     Attributes:
         devices: the devices by UUID.
         suite: the suite, with its problems.
-        inputs: the inputs that resolving the cases has already made.
         targets: the devices, each with its cases.
     """
 
     request: RunRequest
     devices: Mapping[str, DeviceInfo]
     suite: Suite
-    inputs: Inputs
     targets: tuple[Target, ...]
 
 
@@ -131,10 +126,9 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
     if not discovered.problems:  # a rule may match cases of a benchmark file that cannot be read
         for rule in compare.unmatched_rules(request.threshold, [listed.case for listed in discovered.cases]):
             progress.report(f"{rule} matches no case of the suite: see perfsvc list")
-    known_shapes = KnownShapes(build.default_folder() / "shapes")
-    inputs = Inputs(keep_bytes=shared_arrays.budget_bytes(), threads=MOST_THREADS, known=known_shapes)
-    targets = _targets(discovered, devices, request.selection, request.points, inputs)
-    return ResolvedRun(request, {device.uuid: device for device in devices}, discovered, inputs, targets)
+    targets, problems = _targets(discovered, devices, request.selection, request.points)
+    discovered = replace(discovered, problems=(*discovered.problems, *problems))
+    return ResolvedRun(request, {device.uuid: device for device in devices}, discovered, targets)
 
 
 def _targets(
@@ -142,20 +136,24 @@ def _targets(
     devices: Sequence[DeviceInfo],
     selection: Selection,
     points: Literal["smoke", "full"] | None,
-    inputs: Inputs,
-) -> tuple[Target, ...]:
-    """Return each device with its selected cases; by default full points on a GPU, smoke points elsewhere."""
-    specs_at = cache(lambda at: discovered.resolve(selection, at, inputs))
-    return tuple(
+) -> tuple[tuple[Target, ...], tuple[SuiteError, ...]]:
+    """Return each device with its selected cases, and the problems of benchmarks that cannot be resolved.
+
+    The default is full points on a GPU, and smoke points elsewhere.
+    """
+    points_of = {device.uuid: points or ("full" if device.kind == "cuda" else "smoke") for device in devices}
+    resolved = {at: discovered.resolve(selection, at, build.known_shapes()) for at in set(points_of.values())}
+    targets = tuple(
         Target(
             device,
-            specs_at(points or ("full" if device.kind == "cuda" else "smoke")),
+            resolved[points_of[device.uuid]][0],
             build.toolchain_for(device.target),
             peaks.specs(device),
             helper_kernels.unit(device.kind),
         )
         for device in devices
     )
+    return targets, tuple(problem for _, problems in resolved.values() for problem in problems)
 
 
 def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:

@@ -14,7 +14,7 @@ from functools import partial
 from perfsvc import judge
 from perfsvc.errors import NOTHING_MEASURED, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import (
     CaseExplanation,
     ChangeKind,
@@ -28,6 +28,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.rows import Doubt
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
@@ -93,7 +94,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
         InfrastructureError: no device, no compiler or no database.
     """
     with contextlib.ExitStack() as stack:
-        servers = servers or stack.enter_context(ForkServers())
+        servers = servers or stack.enter_context(worker_servers())
         with _before_measuring():
             resolved = resolve(request, progress)
             store = stack.enter_context(Store.open(request.database))

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perfsvc.measure.host.fork_servers import ForkServers
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
 from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready
 from perfsvc.model import DeviceInfo, Measurement, Status
+from perfsvc.process.fork_servers import ForkServers
 
 CASES = Path(__file__).with_name("cases.py")
 LIMIT_S = 120.0

@@ -12,7 +12,7 @@ from simulated.found import answers
 from simulated.planted import Planted
 from simulated.workplace import Workplace
 
-from perfsvc.measure.host.fork_servers import ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import FindingState
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.service.run.run import run
@@ -39,7 +39,7 @@ class Lived:
 
 def live(workplace: Workplace, profiled: Collection[int] = ()) -> Iterator[Lived]:
     """Run the nights of a plan, and yield each when it is over; print the profile of those ``profiled``."""
-    with ForkServers() as servers:
+    with worker_servers() as servers:
         for night in range(1, workplace.plan.nights + 1):
             began = time.perf_counter()
             happen(workplace, night)

@@ -11,7 +11,7 @@ from simulated.planted import Commit, Plan
 from perfsvc import suite
 from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import digest
-from perfsvc.suite import Inputs, Selection
+from perfsvc.suite import Selection
 
 WITHIN, BETWEEN = 0.004, 0.003
 """The noise of samples and of replicas: the level of three replicas then has a standard deviation of 0.18 %."""
@@ -76,7 +76,7 @@ class Workplace:
         for number in range(plan.benchmarks):
             self._write(self.suite / f"b{number}")
         self._git("init", "--quiet", "--initial-branch", "main")
-        specs = suite.discover(self.suite).resolve(Selection(), "smoke", Inputs())
+        specs = suite.discover(self.suite).resolve(Selection(), "smoke")[0]
         self._units = {f"{spec.case.benchmark}/{spec.case.variant}": spec.units[0] for spec in specs}
         self._commit("Begin", [unit.source for unit in self._units.values()])
 

@@ -136,7 +136,7 @@ class Slow:
     def preimage(self, unit, files):
         return repr(unit.defines).encode()
     def compile(self, unit):
-        process.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
+        programs.run(["sh", "-c", f"sleep 300 & echo $! > {sys.argv[1]}/{unit.defines[0][1]}.pid; wait"], folder=Path())
         return b"code"
 
 folder = Path(sys.argv[1])
@@ -199,12 +199,12 @@ def test_programs_run_again_after_a_build_that_an_error_ended(cache, tmp_path):
 
     with pytest.raises(InfrastructureError):
         compile_all(UNITS, Scripted(lambda unit: b"code"), cache, on_done=fail)
-    assert process.run(["true"], folder=tmp_path).code == 0
+    assert programs.run(["true"], folder=tmp_path).code == 0
 
 
 def test_a_program_returns_its_output_and_exit_code(tmp_path):
-    finished = process.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
-    assert finished == process.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
+    finished = programs.run(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], folder=tmp_path)
+    assert finished == programs.Finished(3, f"out\nerr\n{tmp_path.resolve()}\n")
 
 
 def test_built_and_cached_binaries_have_their_source_texts(cache, tmp_path):
@@ -254,7 +254,7 @@ def test_a_source_that_is_edited_while_it_is_compiled_fails_and_is_not_kept(cach
 
 def test_a_compiler_that_hangs_is_killed_with_its_children(monkeypatch, tmp_path):
     monkeypatch.setattr(process, "LIMIT_S", 0.5)
-    finished = process.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
+    finished = programs.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
     assert (finished.timed_out, finished.output) == (True, "so far\n")
     deadline = time.monotonic() + 10
     while alive((tmp_path / "pid").read_text().strip()):
@@ -266,16 +266,16 @@ def test_a_compiler_that_hangs_is_killed_with_its_children(monkeypatch, tmp_path
 @pytest.mark.parametrize(("then", "timed_out"), [("exit 3", False), ("sleep 300", True)])
 def test_a_daemon_that_a_compiler_leaves_behind_is_not_waited_for(tmp_path, then, timed_out):
     daemon = "setsid sh -c 'echo $$ > pid; exec sleep 20' & until [ -s pid ]; do sleep 0.02; done"
-    finished = process.run(["sh", "-c", f"{daemon}; echo done; {then}"], folder=tmp_path, limit_s=3)
+    finished = programs.run(["sh", "-c", f"{daemon}; echo done; {then}"], folder=tmp_path, limit_s=3)
     pid = int((tmp_path / "pid").read_text())
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
-    assert finished == process.Finished(-signal.SIGKILL if timed_out else 3, "done\n", timed_out)
+    assert finished == programs.Finished(-signal.SIGKILL if timed_out else 3, "done\n", timed_out)
 
 
 def test_the_children_of_a_compiler_end_with_it(tmp_path):
-    finished = process.run(["sh", "-c", "sleep 20 & echo $! > pid"], folder=tmp_path, limit_s=3)
-    assert finished == process.Finished(0, "")
+    finished = programs.run(["sh", "-c", "sleep 20 & echo $! > pid"], folder=tmp_path, limit_s=3)
+    assert finished == programs.Finished(0, "")
     deadline = time.monotonic() + 10
     while alive((tmp_path / "pid").read_text().strip()):
         assert time.monotonic() < deadline
@@ -284,8 +284,8 @@ def test_the_children_of_a_compiler_end_with_it(tmp_path):
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="Linux alone limits other processes")
 def test_the_system_limits_the_processor_time_of_a_compiler(tmp_path):
-    limit = process._ORPHAN_LIMIT_S
-    finished = process.run(["sh", "-c", f"until [ $(ulimit -t) = {limit} ]; do sleep 0.05; done"], folder=tmp_path)
+    limit = programs._ORPHAN_LIMIT_S
+    finished = programs.run(["sh", "-c", f"until [ $(ulimit -t) = {limit} ]; do sleep 0.05; done"], folder=tmp_path)
     assert finished.code == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 from perfsvc import elf
 from perfsvc.build import (nvcc, process)
 from perfsvc.build import facts
-from perfsvc.build import process
+from perfsvc.process import programs
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
@@ -101,7 +101,7 @@ def test_a_case_that_requires_exactly_one_architecture_is_compiled_for_it(toolch
         '        Variant("exact", source="k.cu", entry="k", grid=1, block=1, args=["y"], requires="sm_90a"),\n'
         '        Variant("least", source="k.cu", entry="k", grid=1, block=1, args=["y"], requires="sm_90")])\n'
     )
-    exact, least = (spec.units[0] for spec in discover(tmp_path).resolve(Selection(), "smoke"))
+    exact, least = (spec.units[0] for spec in discover(tmp_path).resolve(Selection(), "smoke")[0])
     assert nvcc.entries(toolchain.compile(exact)) == ("k",)
     with pytest.raises(CompileError, match="not for sm_90a"):
         toolchain.compile(least)
@@ -174,7 +174,7 @@ def without_toolkit(monkeypatch, path):
     monkeypatch.setenv("PATH", path)
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
         monkeypatch.delenv(variable, raising=False)
-    real = process._cuda_program_paths
+    real = programs._cuda_program_paths
     monkeypatch.setattr(process, "_cuda_program_paths", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
 
 

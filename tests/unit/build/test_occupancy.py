@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import process
+from perfsvc.process import programs
 from perfsvc.build.occupancy import KIB, MULTIPROCESSORS, WARP, occupancy
 from perfsvc.model import Limiter, StaticFacts
 
@@ -86,7 +86,7 @@ int main() {
 
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory):
-    nvcc = process.find_cuda_program("nvcc")
+    nvcc = programs.find_cuda_program("nvcc")
     places = [] if nvcc is None else [*nvcc.resolve().parents[1].glob("**/cuda_occupancy.h")]
     import nvidia  # a namespace of several wheels
 

@@ -53,7 +53,7 @@ def resolved(tmp_path):
         (tmp_path / "bench.py").write_text(TEMPLATE.format(args, more))
         suite = discover(tmp_path)
         assert suite.problems == ()
-        (spec,) = suite.resolve(Selection(), "full")
+        (spec,) = suite.resolve(Selection(), "full")[0]
         return spec
 
     return made

@@ -14,6 +14,7 @@ from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+from perfsvc.process.shared_memory import share
 
 WORKER = """
 import json
@@ -25,7 +26,7 @@ from pathlib import Path
 
 from perfsvc.model import codec
 from perfsvc.device.find import find
-from perfsvc.measure.protocol import messages
+from perfsvc.process import frames
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, Reply, Request
 from perfsvc.model import Error, Measurement, Status
 
@@ -33,12 +34,12 @@ print("output of the worker", flush=True)
 
 
 def receive():
-    frame = messages.receive(pool)
+    frame = frames.receive(pool)
     return frame and (codec.decode(Request, frame.text).body, frame.blobs)
 
 
 def send(body):
-    messages.send(pool, codec.encode(Reply(body)))
+    frames.send(pool, codec.encode(Reply(body)))
 
 
 def log(*values):
@@ -81,7 +82,7 @@ SERVER = """
 import sys
 from pathlib import Path
 
-from perfsvc.measure.worker import fork_server
+from perfsvc.process import fork_server
 from perfsvc.measure.worker.main import prepare
 
 folder = Path(sys.argv[0]).parent
@@ -93,7 +94,7 @@ def worker(pool):
     return 0
 
 
-sys.exit(fork_server.main(*map(int, sys.argv[-2:]), worker))
+sys.exit(fork_server.main(*map(int, sys.argv[-3:-1]), lambda: worker))
 """
 
 NO_WAIT = Sampling(recovery_s=0)
@@ -122,7 +123,7 @@ class Work:
 
     def task(self, variant, device="only", arrays=None, *, cache=CacheState.COLD, sampling=NO_WAIT, replicas=None):
         record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (), (), "", seed=0)
-        recipe = arrays or Recipe("none", lambda: ({}, {}))
+        recipe = arrays or Recipe("none", lambda: share({}, {}))
         return Task(device, record, (), cache, sampling, Tolerance(0, 0), recipe, replicas=replicas)
 
     def measure(self, plan, devices):
@@ -143,7 +144,7 @@ class Work:
     def __call__(self, *, replicas=2, limit_s=30.0, preparation_s=0.0, sampling=NO_WAIT, **script):
         self.play(**script)
         devices = self.devices("only")
-        recipe = Recipe("none", lambda: time.sleep(preparation_s) or ({}, {}))
+        recipe = Recipe("none", lambda: time.sleep(preparation_s) or share({}, {}))
         tasks = tuple(self.task(name, "only", recipe, sampling=sampling) for name in ("good", "bad", "fine"))
         measurements = self.measure(Plan(tasks, replicas, 1, limit_s), devices)
         return {(measurement.case.variant, measurement.replica): measurement for measurement in measurements}

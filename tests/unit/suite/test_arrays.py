@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
-from perfsvc.suite import Selection, discover, load, load_text, make_arrays, replay_arrays
-from perfsvc.suite.arrays import seed_of
+from perfsvc.suite import Selection, discover
+from perfsvc.suite.arrays import make_arrays, replay_arrays, seed_of
+from perfsvc.suite.benchfile import load, load_text
 
 GOOD = Path(__file__).parents[2] / "data" / "suites" / "good"
 TEMPLATE = """
@@ -27,7 +28,7 @@ def arrays_of(inputs="rng.random(n)", reference="x", dtype="float64"):
 
 @pytest.fixture
 def spec():
-    (spec,) = discover(GOOD).resolve(Selection(("steps/full-TILE16-FAST0",)), "smoke")
+    (spec,) = discover(GOOD).resolve(Selection(("steps/full-TILE16-FAST0",)), "smoke")[0]
     return spec
 
 
@@ -128,7 +129,7 @@ def test_inputs_that_change_between_calls_are_reported(tmp_path, monkeypatch):
     changing = 'rng.random(n, dtype=__import__("os").environ["MADE_AS"])'
     (tmp_path / "bench.py").write_text(TEMPLATE.format(inputs=changing, reference="x", dtype="float64"))
     monkeypatch.setenv("MADE_AS", "float64")
-    (spec,) = discover(tmp_path).resolve(Selection(), "full")
+    (spec,) = discover(tmp_path).resolve(Selection(), "full")[0]
     monkeypatch.setenv("MADE_AS", "float32")
     with pytest.raises(SuiteError, match="'x' of another shape or dtype"):
         make_arrays(spec)
@@ -138,7 +139,7 @@ def test_an_edit_of_the_file_does_not_change_a_resolved_case(tmp_path):
     (tmp_path / "k.cu").write_text("")
     text = TEMPLATE.format(inputs="np.ones(n)", reference="x", dtype="float64")
     (tmp_path / "bench.py").write_text(text)
-    (spec,) = discover(tmp_path).resolve(Selection(), "full")
+    (spec,) = discover(tmp_path).resolve(Selection(), "full")[0]
     (tmp_path / "bench.py").write_text("no Python any more (")
     assert spec.bench_text == text
     assert make_arrays(spec)[0]["x"].tolist() == [1] * 8

@@ -8,7 +8,8 @@ import pytest
 
 from perfsvc.build.cpu.host import HostToolchain
 from perfsvc.measure.worker.memory import GUARD_BYTES
-from perfsvc.suite import Benchmark, Selection, Variant, discover, make_arrays
+from perfsvc.suite import Benchmark, Selection, Variant, discover
+from perfsvc.suite.arrays import make_arrays
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ def test_the_tutorials_benchmark_has_the_cases_on_the_page(tutorial):
 
 
 def test_the_tutorials_inputs_and_reference_fit(tutorial):
-    spec, _ = discover(tutorial).resolve(Selection(), "smoke")
+    spec, _ = discover(tutorial).resolve(Selection(), "smoke")[0]
     inputs, expected = make_arrays(spec)
     assert expected["y"] == pytest.approx(2.5 * inputs["x"].astype(float) + inputs["y"])
 
@@ -62,7 +63,7 @@ def test_the_template_on_the_page_compiles(tmp_path):
         '    outputs={"y": output("float32", lambda n: n)}, reference=lambda x: 2 * x,\n'
         f"    tolerance=Tolerance(0, 0), variants=[{variant}])\n"
     )
-    specs = discover(tmp_path).resolve(Selection(), "smoke")
+    specs = discover(tmp_path).resolve(Selection(), "smoke")[0]
     assert [spec.case.variant for spec in specs] == ["scale-ITEMS1", "scale-ITEMS4"]
     for spec in specs:
         assert HostToolchain().compile(spec.units[0])

@@ -7,7 +7,8 @@ import pytest
 
 from perfsvc.errors import SuiteError
 from perfsvc.model import digest
-from perfsvc.suite import functions, load, load_text
+from perfsvc.suite import functions
+from perfsvc.suite.benchfile import load, load_text
 
 PYTHON = Path(__file__).parents[2] / "data" / "suites" / "good" / "python" / "bench.py"
 

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
-from perfsvc.suite import Selection, arrays, discover, make_arrays, make_fresh, replay_arrays
-from perfsvc.suite.arrays import ELEMENTS_COMPARED_AT_ONCE, SMALL_CASE_BYTES, SMALL_RESULT_BYTES, fresh_seed
+from perfsvc.suite import Selection, arrays, discover
+from perfsvc.suite.arrays import (
+    ELEMENTS_COMPARED_AT_ONCE,
+    SMALL_CASE_BYTES,
+    SMALL_RESULT_BYTES,
+    fresh_seed,
+    make_arrays,
+    make_fresh,
+    replay_arrays,
+)
 from perfsvc.suite.benchfile import load
 
 LARGE = SMALL_CASE_BYTES // 8
@@ -31,7 +39,7 @@ def cases(tmp_path):
         )
         suite = discover(tmp_path)
         assert suite.problems == ()
-        return suite.resolve(Selection(), "full")
+        return suite.resolve(Selection(), "full")[0]
 
     return cases
 
@@ -131,7 +139,7 @@ def test_a_benchmark_without_outputs_has_no_fresh_arrays(tmp_path):
         "benchmark = Benchmark(inputs=lambda rng: {'x': rng.random(8)},\n"
         "    variants=[Variant('v', kind='host', run=metrics)])\n"
     )
-    (spec,) = discover(tmp_path).resolve(Selection(), "full")
+    (spec,) = discover(tmp_path).resolve(Selection(), "full")[0]
     assert make_fresh(spec, lambda: make_arrays(spec)[0]) == ({}, {})
 
 

@@ -1,4 +1,4 @@
-"""Inputs are made once: resolving a suite needs their shapes, and they are kept until they are measured."""
+"""Resolving a suite needs the shapes of its inputs; the shapes are kept for later runs."""
 
 import threading
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
-from perfsvc.suite import Inputs, KnownShapes, Selection, discover, load, make_arrays
+from perfsvc.suite import Selection, discover, isolated
+from perfsvc.suite.arrays import Inputs, KnownShapes
+from perfsvc.suite.benchfile import load
 
 BENCH = """
 from pathlib import Path
@@ -41,62 +43,25 @@ def calls(folder):
     return [int(line) for line in (folder / "calls").read_text().split()]
 
 
-def test_each_points_inputs_are_made_once_to_resolve_and_to_measure(suite, tmp_path):
-    inputs = Inputs(keep_bytes=1000)
-    specs = suite.resolve(Selection(), "full", inputs)
-    specs += suite.resolve(Selection(), "full", inputs)  # for another device
-    by_point = {spec.case.point: spec for spec in specs}
-    made = {point: make_arrays(spec, inputs) for point, spec in by_point.items()}
-    assert sorted(calls(tmp_path)) == [8, 16]
-    for point, spec in by_point.items():
-        np.testing.assert_array_equal(made[point][0]["x"], make_arrays(spec)[0]["x"])
-        np.testing.assert_array_equal(made[point][1]["y"], 2 * made[point][0]["x"])
-
-
-def test_inputs_are_taken_once_and_then_made_again(suite, tmp_path):
-    inputs = Inputs(keep_bytes=1000)
-    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
-    first, again = make_arrays(spec, inputs), make_arrays(spec, inputs)
-    assert calls(tmp_path) == [8, 8]
-    np.testing.assert_array_equal(first[0]["x"], again[0]["x"])
-
-
-def test_inputs_that_do_not_fit_are_made_again_and_taken_inputs_free_their_bytes(suite, tmp_path):
-    inputs = Inputs(keep_bytes=16 * 8)
-    (small, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
-    (large, *_) = suite.resolve(Selection(("*[n=16]",)), "full", inputs)
-    assert inputs.take(large) is None
-    assert inputs.take(small)["x"].size == 8
-    other = load(tmp_path / "bench.py")
-    inputs.shapes([(other, (("n", 15),))])
-    assert inputs.take(small) is None
-    assert calls(tmp_path) == [8, 16, 15]
-
-
-def test_by_default_no_inputs_are_kept(suite):
-    inputs = Inputs()
-    (spec, *_) = suite.resolve(Selection(), "full", inputs)
-    assert inputs.take(spec) is None
-
-
 def test_points_are_made_at_the_same_time(tmp_path, monkeypatch):
     barrier = threading.Barrier(2, timeout=30)
     monkeypatch.setattr(threading, "both", barrier.wait, raising=False)
-    suite = written(tmp_path, "n > 4 and __import__('threading').both()")
-    assert len(suite.resolve(Selection(), "full", Inputs(threads=2))) == 8
+    written(tmp_path, "n > 4 and __import__('threading').both()")
+    file = load(tmp_path / "bench.py")
+    assert len(Inputs(threads=2).shapes([(file, (("n", 8),)), (file, (("n", 16),))])) == 2
     assert barrier.broken is False
 
 
 def test_only_cases_of_one_point_share_their_arrays(suite):
-    specs = suite.resolve(Selection(), "full")
+    specs = suite.resolve(Selection(), "full")[0]
     names = {(spec.case.point, spec.arrays) for spec in specs}
     assert len(names) == len({name for _, name in names}) == 2
 
 
 def test_an_edit_of_the_file_changes_the_key_of_its_arrays(suite, tmp_path):
-    (before, *_) = suite.resolve(Selection(), "full")
+    (before, *_) = suite.resolve(Selection(), "full")[0]
     (tmp_path / "bench.py").write_text((tmp_path / "bench.py").read_text() + "# edited\n")
-    (after, *_) = discover(tmp_path).resolve(Selection(), "full")
+    (after, *_) = discover(tmp_path).resolve(Selection(), "full")[0]
     assert (before.seed, before.case) == (after.seed, after.case)
     assert before.arrays != after.arrays
 
@@ -105,37 +70,35 @@ def test_an_edit_of_the_file_changes_the_key_of_its_arrays(suite, tmp_path):
 
 
 def later(tmp_path):
-    """What a later run starts with."""
-    return Inputs(keep_bytes=1000, known=KnownShapes(tmp_path / "cache" / "shapes"))
+    """Return the folder of the shapes that earlier runs found."""
+    return tmp_path / "cache" / "shapes"
 
 
 def test_inputs_of_known_shapes_are_not_made_for_resolving(suite, tmp_path):
-    first = suite.resolve(Selection(), "full", later(tmp_path))
-    inputs = later(tmp_path)
-    assert suite.resolve(Selection(), "full", inputs) == first
+    first = suite.resolve(Selection(), "full", later(tmp_path))[0]
+    assert suite.resolve(Selection(), "full", later(tmp_path))[0] == first
     assert sorted(calls(tmp_path)) == [8, 16]
-    np.testing.assert_array_equal(make_arrays(first[0], inputs)[0]["x"], make_arrays(first[0])[0]["x"])
 
 
 @pytest.mark.parametrize("change", ["file", "numpy"])
 def test_known_shapes_depend_on_the_file_and_numpy(suite, tmp_path, monkeypatch, change):
     suite.resolve(Selection(), "full", later(tmp_path))
     if change == "file":
-        suite = written(tmp_path, "pass  # edited")
+        written(tmp_path, "pass  # edited")
     else:
         monkeypatch.setattr(np, "__version__", "99.0")
         (tmp_path / "calls").unlink()
-    suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    Inputs(known=KnownShapes(later(tmp_path))).shapes([(load(tmp_path / "bench.py"), (("n", 8),))])
     assert calls(tmp_path) == [8]
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"arrays": 1}'])
 def test_unreadable_shapes_are_unknown_and_stored_again(suite, tmp_path, damage):
-    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0]
     (entry,) = (tmp_path / "cache" / "shapes").iterdir()
     written_there = entry.read_bytes()
     entry.write_bytes(damage)
-    assert suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0] == spec
+    assert suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0][0] == spec
     assert entry.read_bytes() == written_there
     assert calls(tmp_path) == [8, 8]
 
@@ -143,7 +106,7 @@ def test_unreadable_shapes_are_unknown_and_stored_again(suite, tmp_path, damage)
 def test_a_folder_that_cannot_be_written_costs_nothing_but_time(suite, tmp_path):
     (tmp_path / "cache").touch()
     for _ in range(2):
-        assert len(suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))) == 4
+        assert len(suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0]) == 4
     assert calls(tmp_path) == [8, 8]
 
 
@@ -151,10 +114,9 @@ def test_inputs_of_other_shapes_than_known_fail_their_case_and_are_made_by_the_n
     suite = written(tmp_path, "n = n + int(__import__('os').environ.get('MORE', 0))")
     suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
     monkeypatch.setenv("MORE", "1")
-    inputs = later(tmp_path)
-    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", inputs)
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0]
     with pytest.raises(SuiteError, match="of another shape or dtype than before") as caught:
-        make_arrays(spec, inputs)
+        isolated.make_arrays(spec, later(tmp_path))
     assert "run again" in caught.value.cure
-    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))
+    (spec, *_) = suite.resolve(Selection(("*[n=8]",)), "full", later(tmp_path))[0]
     assert spec.buffers[0].array.shape == (9,)

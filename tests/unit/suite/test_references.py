@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from perfsvc.suite import Inputs, Selection, discover, load_text, make_arrays, make_fresh, replay_arrays
-from perfsvc.suite.arrays import SMALL_CASE_BYTES
+from perfsvc.suite import Selection, discover
+from perfsvc.suite.arrays import SMALL_CASE_BYTES, make_arrays, make_fresh, replay_arrays
+from perfsvc.suite.benchfile import load_text
 
 LARGE = SMALL_CASE_BYTES // 8
 """Elements of a float64 array that is no longer small."""
@@ -39,7 +40,7 @@ def cases(tmp_path):
         (tmp_path / "bench.py").write_text(BENCH.format(n=n))
         suite = discover(tmp_path)
         assert suite.problems == ()
-        return {spec.case.variant: spec for spec in suite.resolve(Selection(), "full", inputs)}
+        return {spec.case.variant: spec for spec in suite.resolve(Selection(), "full")[0]}
 
     return cases
 
@@ -57,11 +58,6 @@ def test_only_variants_with_the_same_reference_share_expected_results(cases):
     assert specs["double"].arrays == specs["also"].arrays
     assert specs["copy-WIDTH1"].arrays == specs["copy-WIDTH4"].arrays == specs["memcpy"].arrays
     assert len({spec.arrays for spec in specs.values()}) == 3
-
-
-def test_kept_inputs_serve_variants_with_any_reference(cases):
-    inputs = Inputs(keep_bytes=1000)
-    assert inputs.take(cases(inputs=inputs)["memcpy"])["x"].size == 8
 
 
 def test_fresh_results_are_of_the_variants_own_reference(cases):

@@ -23,6 +23,9 @@ from perfsvc.model import (
     codec,
 )
 from perfsvc.suite import Selection, discover
+from perfsvc.suite.benchfile import load
+from perfsvc.suite.points import expansions_of, smoke_point
+from perfsvc.suite.resolving import BenchmarkPoint, resolve
 
 GOOD = Path(__file__).parents[2] / "data" / "suites" / "good"
 TEMPLATE = """
@@ -43,7 +46,7 @@ def suite():
 
 @pytest.fixture
 def spec(suite):
-    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=64,scale=2.0]",)), "full")
+    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=64,scale=2.0]",)), "full")[0]
     return spec
 
 
@@ -63,7 +66,7 @@ def test_there_is_one_unit_for_each_source_with_all_its_entries(spec):
 
 
 def test_parameters_may_depend_on_the_point(suite):
-    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=4096,scale=2.0]",)), "full")
+    (spec,) = suite.resolve(Selection(("steps/full-TILE16-FAST1[n=4096,scale=2.0]",)), "full")[0]
     assert dict(spec.units[0].defines)["SPAN"] == 2
 
 
@@ -111,7 +114,7 @@ def test_work_tolerance_cache_and_requirements_are_those_of_the_point(spec):
 
 
 def test_a_variant_index_counts_all_expansions(suite):
-    specs = suite.resolve(Selection(("steps[n=4096,scale=2.0]",)), "full")
+    specs = suite.resolve(Selection(("steps[n=4096,scale=2.0]",)), "full")[0]
     found = [(spec.case.variant, spec.variant_index, spec.relative_to) for spec in specs]
     assert found == [
         ("full-TILE16-FAST0", 0, "full-TILE32-FAST1"),
@@ -119,14 +122,14 @@ def test_a_variant_index_counts_all_expansions(suite):
         ("full-TILE32-FAST0", 2, "full-TILE32-FAST1"),
         ("full-TILE32-FAST1", 3, "full-TILE32-FAST1"),
     ]
-    assert [(spec.variant_index, spec.relative_to) for spec in suite.resolve(Selection(("python",)), "full")] == [
+    assert [(spec.variant_index, spec.relative_to) for spec in suite.resolve(Selection(("python",)), "full")[0]] == [
         (0, ""),
         (1, ""),
     ]
 
 
 def test_python_variants_have_calls_and_no_units(suite):
-    host, pipeline = suite.resolve(Selection(("python",)), "full")
+    host, pipeline = suite.resolve(Selection(("python",)), "full")[0]
     assert (host.kind, host.units, host.steps) == (Kind.HOST, (), (Call("metrics"),))
     assert pipeline.kind is Kind.PIPELINE
     assert pipeline.steps == (Call("halves"), HostFinish("sum", "partials", "total"))
@@ -148,7 +151,7 @@ def test_a_function_with_a_source_is_given_its_binary(tmp_path):
     (tmp_path / "other.cu").write_text("")
     suite = discover(tmp_path)
     assert suite.problems == ()
-    short, long = suite.resolve(Selection(), "full")
+    short, long = suite.resolve(Selection(), "full")[0]
     assert short.units == (Unit(tmp_path / "k.cu", (), (("N", 3),), ("-ptx",)),)
     assert short.steps == (Call("work", 0),)
     assert [unit.source.name for unit in long.units] == ["other.cu", "k.cu"]
@@ -173,14 +176,14 @@ def test_a_record_needs_a_module_for_each_unit(spec):
 
 
 def test_the_seed_is_that_of_the_point_for_all_variants(suite):
-    specs = suite.resolve(Selection(("steps",)), "full")
+    specs = suite.resolve(Selection(("steps",)), "full")[0]
     seeds = {(spec.case.point, spec.seed) for spec in specs}
     assert len(seeds) == len({point for point, _ in seeds}) == len({seed for _, seed in seeds})
 
 
 def test_a_case_of_both_cache_states_is_resolved_once_for_each(tmp_path):
     suite = written(tmp_path, "grid=1, block=1, args=('y', 'x'), cache='both'")
-    cold, warm = suite.resolve(Selection(), "full")
+    cold, warm = suite.resolve(Selection(), "full")[0]
     assert (cold.cache, warm.cache) == (CacheState.COLD, CacheState.WARM)
     assert cold == replace(warm, cache=CacheState.COLD)
     (listed,) = suite.select(Selection(), "full")
@@ -188,9 +191,11 @@ def test_a_case_of_both_cache_states_is_resolved_once_for_each(tmp_path):
 
 
 def test_the_shapes_of_inputs_decide_the_shapes_of_buffers(tmp_path):
-    suite = written(tmp_path, "grid=1, block=1, args=('y', 'x')")
-    (listed,) = suite.select(Selection(), "smoke")
-    (spec,) = listed.resolve({"x": Array("x", "float64", (9,))})
+    written(tmp_path, "grid=1, block=1, args=('y', 'x')")
+    file = load(tmp_path / "bench.py")
+    (expansion,) = expansions_of(file.benchmark)
+    at = BenchmarkPoint(file, smoke_point(file.benchmark), {"x": Array("x", "float64", (9,))})
+    (spec,) = resolve(expansion, at)
     assert [buffer.array.shape for buffer in spec.buffers] == [(9,), (1,)]
 
 
@@ -256,7 +261,7 @@ def test_numpy_numbers_are_as_good_as_pythons(tmp_path):
     text = "import numpy as np\n" + (tmp_path / "bench.py").read_text()
     (tmp_path / "bench.py").write_text(text.replace('{"n": (64,)}', '{"n": (np.int32(64),)}'))
     suite = discover(tmp_path)
-    (spec,) = suite.resolve(Selection(), "full")
+    (spec,) = suite.resolve(Selection(), "full")[0]
     assert suite.problems == ()
     assert spec.case.variant == "v-T0.5"
     assert spec.case.point == (("n", 64),)
@@ -269,7 +274,7 @@ def test_inputs_that_fail_at_a_full_point_do_not_stop_resolving(tmp_path):
     text = (tmp_path / "bench.py").read_text().replace("rng.random(n)", "rng.random(n if n < 64 else -1)")
     (tmp_path / "bench.py").write_text(text)
     suite = discover(tmp_path)
-    (spec,) = suite.resolve(Selection(), "full")
+    (spec,) = suite.resolve(Selection(), "full")[0]
     assert suite.problems == ()
     assert spec.case.point == (("n", 64),)
 
@@ -287,5 +292,5 @@ def test_inputs_that_fail_at_a_full_point_do_not_stop_resolving(tmp_path):
     ],
 )
 def test_options_are_words_and_an_exact_architecture_is_one_of_them(tmp_path, variant, options):
-    (spec,) = written(tmp_path, f'args=("y",), grid=1, block=1, {variant}').resolve(Selection(), "smoke")
+    (spec,) = written(tmp_path, f'args=("y",), grid=1, block=1, {variant}').resolve(Selection(), "smoke")[0]
     assert spec.units[0].options == options

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure.host import device_queue, pool, worker_handle
+from perfsvc.measure.host import device_queue, pool
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Measurement, OverBudget, Status
+from perfsvc.process.fork_servers import END_LIMIT_S
+from perfsvc.process.shared_memory import map_arrays, share
 
 LIVES = {
     "born": "log('born')",
@@ -71,9 +73,13 @@ def test_a_right_result_is_known_to_later_replicas_of_the_same_case_and_cache_st
         assert known == (f"{variant} {cache}" if replica else None)
 
 
+def _inputs(shared):
+    return map_arrays(shared.descriptor, shared.layout.inputs)
+
+
 def test_only_the_first_replica_gets_fresh_arrays_and_arrays_have_their_name(work):
     arrays = {"a": np.arange(3.0)}
-    recipe = Recipe("three", lambda: (arrays, arrays), lambda first: ({"a": first()["a"] + 1}, {}))
+    recipe = Recipe("three", lambda: share(arrays, arrays), lambda first: share(_inputs(first()), {}))
     work.play(
         each="fresh = job.fresh_arrays.inputs if job.fresh_arrays else (); "
         "log(job.array_name, len(job.arrays.inputs), len(job.arrays.expected), len(fresh))"
@@ -95,7 +101,7 @@ def test_a_worker_that_dies_between_two_cases_costs_neither(work):
             (pid, _) = json.loads(log.read_text())
             while Path(f"/proc/{pid}").exists():
                 time.sleep(0.02)
-        return {}, {}
+        return share({}, {})
 
     work.play(after="log(variant); os._exit(1)")
     names = "good", "fine"
@@ -122,7 +128,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
     def made():
         while not (log.exists() and "a 0" in log.read_text()):
             time.sleep(0.02)
-        return {}, {}
+        return share({}, {})
 
     log = work.folder / "log"
     monkeypatch.setattr(pool, "array_threads", lambda _: 2)
@@ -138,7 +144,7 @@ def test_other_cases_of_a_replica_pass_a_case_whose_arrays_are_not_ready(work, m
 def test_no_case_passes_a_first_task_whose_arrays_are_not_ready(work, monkeypatch):
     monkeypatch.setattr(pool, "array_threads", lambda _: 2)
     work.play(each="log(variant)")
-    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or ({}, {})))
+    peak = work.task("peak", arrays=Recipe("peak", lambda: time.sleep(1.0) or share({}, {})))
     work.measure(Plan((work.task("good"),), 1, 1, 20.0, first=(peak,)), work.devices("only"))
     assert [words for _, words in work.logged()] == ["peak", "good"]
 
@@ -164,7 +170,7 @@ def test_an_exception_kills_the_workers_of_a_plan(work):
     began = time.monotonic()
     with pytest.raises(ZeroDivisionError):
         fail_amid()
-    assert time.monotonic() - began < worker_handle.END_LIMIT_S
+    assert time.monotonic() - began < END_LIMIT_S
     assert not any(Path(f"/proc/{pid}").exists() for pid in work.born())
 
 

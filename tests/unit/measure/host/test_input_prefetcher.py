@@ -15,6 +15,7 @@ from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Array, Buffer, CacheState, Case, DeviceInfo, Kind, ReplayRecord, Role, Tolerance
+from perfsvc.process.shared_memory import map_arrays, share
 
 UNIT = 2048
 """Bytes of an input, and of its reference; a case takes two."""
@@ -39,13 +40,14 @@ class Recipes:
         self._note(name)
         if name in self.waiting:
             assert self.waiting[name].wait(30)
-        return {"x": np.full(UNIT // 8, float(ord(name[0])))}, {"y": np.zeros(UNIT // 8)}
+        return share({"x": np.full(UNIT // 8, float(ord(name[0])))}, {"y": np.zeros(UNIT // 8)})
 
     def make_fresh(self, name, first):
         self._note(f"fresh {name}")
         if f"fresh {name}" in self.waiting:
             assert self.waiting[f"fresh {name}"].wait(30)
-        return {"x": first()["x"] + 1}, {}
+        shared = first()
+        return share({"x": map_arrays(shared.descriptor, shared.layout.inputs)["x"] + 1}, {})
 
     def hold(self, name):
         """Hold up a recipe until the event that this returns is set."""
@@ -182,7 +184,7 @@ def test_fresh_arrays_stay_until_the_last_device_has_used_them(recipes):
 
 def test_a_recipe_without_fresh_arrays_gives_none(recipes):
     task = recipes.task("a", fresh=True)
-    recipes.make_fresh = lambda name, first: ({}, {})
+    recipes.make_fresh = lambda name, first: share({}, {})
     with InputPrefetcher([plan([task])]) as prefetcher:
         assert use(prefetcher, task) == (97,)
 

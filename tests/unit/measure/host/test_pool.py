@@ -5,10 +5,11 @@ import time
 import pytest
 
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure.host import device_queue, worker_handle
+from perfsvc.measure.host import device_queue
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status
+from perfsvc.process.fork_servers import END_LIMIT_S
 
 
 def test_every_case_is_measured_once_in_each_replica(work):
@@ -20,8 +21,8 @@ def test_every_case_is_measured_once_in_each_replica(work):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("messages.send(pool, b'no json')", "the worker process sent a message that cannot be read: b'no json'"),
-        ('messages.send(pool, b\'{"body": {"message": "hello"}}\')', "sent a message that cannot be read"),
+        ("frames.send(pool, b'no json')", "the worker process sent a message that cannot be read: b'no json'"),
+        ('frames.send(pool, b\'{"body": {"message": "hello"}}\')', "sent a message that cannot be read"),
         ("os._exit(9)", "the worker process died (exit status 9): output of bad"),
         (
             "os.kill(os.getpid(), signal.SIGSEGV)",
@@ -37,7 +38,7 @@ def test_every_case_is_measured_once_in_each_replica(work):
 def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
     started = time.monotonic()
     measurements = work(bad=bad)
-    assert time.monotonic() - started < worker_handle.END_LIMIT_S
+    assert time.monotonic() - started < END_LIMIT_S
     assert {key for key, measurement in measurements.items() if measurement.status is Status.OK} == {
         (variant, replica) for variant in ("good", "fine") for replica in (0, 1)
     }
@@ -66,7 +67,7 @@ def test_the_time_for_recovery_is_added_to_the_limit_of_a_case(work):
     ("start", "reason"),
     [
         ("os._exit(3)", "died (exit status 3): output of the worker"),
-        ("messages.send(pool, b'garbage'); time.sleep(60)", "sent a message that cannot be read: b'garbage'"),
+        ("frames.send(pool, b'garbage'); time.sleep(60)", "sent a message that cannot be read: b'garbage'"),
     ],
 )
 def test_a_worker_that_does_not_start_ends_the_run(work, start, reason):

@@ -7,12 +7,13 @@ from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+from perfsvc.process.shared_memory import share
 
 
 def task(module):
     record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (module,), "", seed=0)
     return Task(
-        "GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {}))
+        "GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: share({}, {}))
     )
 
 

@@ -11,13 +11,14 @@ from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+from perfsvc.process.shared_memory import share
 
 NOW = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
 
 
 def make_task(name, device="GPU-1", cache=CacheState.COLD, **sampling):
     record = ReplayRecord(Case("dot", name), Kind.KERNEL, (), (), (), "", seed=0)
-    return Task(device, record, (), cache, Sampling(**sampling), Tolerance(0, 0), Recipe("none", lambda: ({}, {})))
+    return Task(device, record, (), cache, Sampling(**sampling), Tolerance(0, 0), Recipe("none", lambda: share({}, {})))
 
 
 def key(task):

@@ -10,12 +10,13 @@ from perfsvc.measure.plan.order import Plan, Task, devices, home_device, spread
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, DeviceInfo, Kind, ReplayRecord, Tolerance
+from perfsvc.process.shared_memory import share
 
 
 def make_task(number, device="GPU-1"):
     record = ReplayRecord(Case("dot", f"v{number}"), Kind.KERNEL, (), (), (), "", seed=0)
     return Task(
-        device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: ({}, {}))
+        device, record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: share({}, {}))
     )
 
 

@@ -5,8 +5,9 @@ import pytest
 
 from perfsvc.measure.protocol import shared_arrays
 from perfsvc.measure.protocol.messages import CaseJob, Sampling
-from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays, map_arrays, share
+from perfsvc.measure.protocol.shared_arrays import JobArrays, MappedArrays
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+from perfsvc.process.shared_memory import map_arrays, share
 
 
 def job_of(arrays):

@@ -11,7 +11,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import ResultError
-from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, CheckedResult, Sampling
+from perfsvc.measure.protocol.messages import CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import check as checking
 from perfsvc.measure.worker.check import ResultCheck
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
@@ -30,6 +30,7 @@ from perfsvc.model import (
     Role,
     Tolerance,
 )
+from perfsvc.process.shared_memory import ArrayLayout
 
 BUFFERS = (
     Buffer(Array("a", "float32", (4,)), Role.INPUT),

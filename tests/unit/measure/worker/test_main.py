@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from perfsvc.measure.protocol import messages
-from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, Frame, Measured, Open, Reply, Request, Sampling
-from perfsvc.measure.protocol.shared_arrays import share
+from perfsvc.measure.protocol.messages import CaseJob, Measured, Open, Reply, Request, Sampling
 from perfsvc.measure.worker import main
 from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance, codec
+from perfsvc.process import frames
+from perfsvc.process.frames import Frame
+from perfsvc.process.shared_memory import ArrayLayout, share
 
 KEEPS = """
 import kept
@@ -61,16 +62,16 @@ def test_objects_kept_by_the_functions_of_a_case_are_collected_after_it(monkeypa
     job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", arrays.layout, bench=KEEPS)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        messages.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
         for _ in range(3):
-            messages.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
+            frames.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
         ours.shutdown(socket.SHUT_WR)
         try:
             assert main.serve(theirs) == 0
         finally:
             gc.unfreeze()
             arrays.close()
-        replies = [codec.decode(Reply, messages.receive(ours).text).body for _ in range(4)][1:]
+        replies = [codec.decode(Reply, frames.receive(ours).text).body for _ in range(4)][1:]
     assert all(isinstance(reply, Measured) and reply.measurement.status is Status.OK for reply in replies)
     assert alive == [[], [False], [False, False]]
 
@@ -87,15 +88,15 @@ def test_an_error_of_perfsvc_itself_costs_its_case_alone(monkeypatch, tmp_path):
     arrays = share({}, {})
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        messages.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
-        messages.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
+        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        frames.send(ours, codec.encode(Request(job)), (), (arrays.descriptor,))
         try:
             assert main.serve(theirs) == 0
         finally:
             gc.unfreeze()
             arrays.close()
-        messages.receive(ours)  # Ready
-        reply = codec.decode(Reply, messages.receive(ours).text).body
+        frames.receive(ours)  # Ready
+        reply = codec.decode(Reply, frames.receive(ours).text).body
     assert not reply.usable
     assert reply.measurement.status is Status.FAILED
     assert reply.measurement.reason == "perfsvc itself failed: ZeroDivisionError: all"

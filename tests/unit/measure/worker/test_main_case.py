@@ -9,7 +9,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError
-from perfsvc.measure.protocol.messages import ArrayLayout, CaseJob, CheckedResult, Sampling
+from perfsvc.measure.protocol.messages import CaseJob, CheckedResult, Sampling
 from perfsvc.measure.worker import main as measuring
 from perfsvc.measure.worker.main import measure
 from perfsvc.measure.worker.memory import DeviceArrayCache
@@ -35,6 +35,7 @@ from perfsvc.model import (
     Status,
     Tolerance,
 )
+from perfsvc.process.shared_memory import ArrayLayout
 
 BUFFERS = (Buffer(Array("a", "float32", (4,)), Role.INPUT), Buffer(Array("out", "float32", (4,)), Role.OUTPUT))
 INPUTS = {"a": np.array([1, 2, 3, 4], np.float32)}

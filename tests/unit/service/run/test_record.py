@@ -21,7 +21,7 @@ def test_sources_of_one_name_in_two_folders_are_both_kept_with_their_headers(tmp
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "k.cu").write_text(f'#include "../h.cuh"\nint {folder};\n')
     (tmp_path / "h.cuh").write_text("int shared;\n")
-    (spec,) = discover(tmp_path).resolve(Selection(), "smoke")
+    (spec,) = discover(tmp_path).resolve(Selection(), "smoke")[0]
     modules = compile_all(spec.units, FakeToolchain(), Cache(tmp_path / "cache"))
     for path in tmp_path.rglob("*.cu*"):
         path.write_text("edited while the run was measuring\n")

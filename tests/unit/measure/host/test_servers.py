@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.measure.host.fork_servers import ForkServer, ForkServers
+from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.host.worker_handle import WorkerHandle
-from perfsvc.measure.worker import fork_server
+from perfsvc.process import fork_server
+from perfsvc.process.fork_servers import ForkServer
 
 LIMIT_S = 20.0
 PYTHON = sys.executable  # before a test replaces it
@@ -23,7 +24,7 @@ PYTHON = sys.executable  # before a test replaces it
 
 @pytest.fixture
 def servers(work):
-    with ForkServers() as servers:
+    with worker_servers() as servers:
         yield servers
 
 
@@ -96,15 +97,15 @@ def test_a_worker_that_is_given_up_before_it_is_forked_ends_by_itself(work, serv
     process = WorkerHandle(servers.take())
     process.dismiss(kill=True)
     process.end()
-    assert process._process._ended
-    assert process._process.status in {0, -signal.SIGKILL}
+    assert process._child._process._ended
+    assert process._child._process.status in {0, -signal.SIGKILL}
 
 
 def test_the_exit_status_is_reported_even_if_the_run_was_started_with_signals_blocked(work):
     work.play(born="sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))")
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGUSR1})
     try:
-        with ForkServers() as servers, forked(servers.take()) as (fork, _, _):
+        with worker_servers() as servers, forked(servers.take()) as (fork, _, _):
             assert fork.wait(LIMIT_S)
             assert fork.status == 0
     finally:
@@ -128,7 +129,7 @@ def test_a_worker_does_not_repeat_the_output_of_imports(work, monkeypatch):
     server = work.folder / "server.py"
     server.write_text("print('from an import')\n" + server.read_text())
     work.play(born="print('mine'); sys.exit()")
-    with ForkServers() as servers, forked(servers.take()) as (fork, _, output):
+    with worker_servers() as servers, forked(servers.take()) as (fork, _, output):
         assert fork.wait(LIMIT_S)
         output.seek(0)
         assert output.read() == b"output of the worker\nmine\n"
@@ -213,7 +214,7 @@ def test_the_output_of_a_server_that_cannot_start_is_reported(monkeypatch, tmp_p
     python.write_text("#!/bin/sh\necho nothing to be imported here\nexit 3\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    server = ForkServer()
+    server = ForkServer("perfsvc.measure.worker.main", {})
     process = WorkerHandle(server)
     crash = process.receive()
     assert "the worker process died (exit status 3): nothing to be imported here" in crash.what
@@ -227,14 +228,14 @@ def test_a_server_imports_from_the_working_directory_only_if_the_run_does(monkey
     (tmp_path / "selectors.py").write_text("raise ImportError('a module of the user that is called so')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path] + [""] * ours_as_well)
-    with ForkServers() as servers:
+    with worker_servers() as servers:
         process = WorkerHandle(servers.take())
         process.end()
-        assert process._process.status == (None if ours_as_well else 0)
+        assert process._child._process.status == (None if ours_as_well else 0)
 
 
 def test_an_unused_server_ends_with_its_run(work):
-    with ForkServers() as servers:
+    with worker_servers() as servers:
         pid = servers.take()._process.pid
     assert gone(pid)
 
@@ -245,7 +246,7 @@ def test_a_run_does_not_wait_for_a_server_that_is_still_starting(monkeypatch, tm
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     started = time.monotonic()
-    with ForkServers():
+    with worker_servers():
         pass
     assert time.monotonic() - started < 5
 
@@ -255,9 +256,9 @@ def test_no_process_outlives_a_killed_parent(work):
     program = """
 import socket, sys, tempfile, time
 sys.executable = sys.argv[1]
-from perfsvc.measure.host.fork_servers import ForkServer
+from perfsvc.process.fork_servers import ForkServer
 _, theirs = socket.socketpair()
-fork = ForkServer().fork(theirs, tempfile.TemporaryFile())
+fork = ForkServer("perfsvc.measure.worker.main", {}).fork(theirs, tempfile.TemporaryFile())
 time.sleep(60)
 """
     with subprocess.Popen([PYTHON, "-c", program, sys.executable]) as parent:

@@ -1,9 +1,11 @@
-"""The fork server: imports once what every worker needs, and forks each worker from there.
+"""The fork server: imports once what every child needs, and forks each child from there.
 
-``perfsvc.measure.host.fork_servers`` runs it as ``python -m perfsvc.measure.worker.fork_server SOCKET PARENT-PID``.
-Each message on its socket is a byte and three descriptors: the worker's private socket, the file for its output, and a
-socket on which the server reports the worker's process id and later its exit status. The server starts no threads and
-no driver, so that a fork inherits nothing that a fresh process would not have.
+``perfsvc.process.fork_servers`` runs it as ``python -m perfsvc.process.fork_server SOCKET PARENT-PID MODULE``. The
+module's ``prepare`` imports and builds what its children need, and its ``serve`` is what a child does with its socket.
+
+Each message on the server's socket is a byte and three descriptors: the child's private socket, the file for its
+output, and a socket on which the server reports the child's process id and later its exit status. The server starts no
+threads and no driver, so that a fork inherits nothing that a fresh process would not have.
 """
 
 import contextlib
@@ -18,51 +20,54 @@ import struct
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 DESCRIPTORS = 3
-"""Descriptors that come with each message: the worker's socket, the file for its output, the socket for its status."""
+"""Descriptors that come with each message: the child's socket, the file for its output, the socket for its status."""
 STATUS = struct.Struct("!q")
 """A number on the status socket: the process id, then the exit status, negative for the signal that killed it."""
 PR_SET_PDEATHSIG = 1
 
 Serve = Callable[[socket.socket], int]
-"""What a worker does with its socket; returns its exit status."""
+"""What a child does with its socket; returns its exit status."""
 
 
-def main(descriptor: int, parent: int, serve: Serve | None = None) -> int:
-    """Fork workers until the parent closes the socket and the last worker has ended; returns the exit status.
+def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
+    """Fork children until the parent closes the socket and the last child has ended; returns the exit status.
 
-    The function returns in each worker too, with the exit status of the worker.
+    The function returns in each child too, with the exit status of the child.
+
+    Args:
+        descriptor: the server's socket.
+        parent: the process id of the parent.
+        prepared: imports what children need, and returns what they do.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
     _die_with(parent)
-    serve = serve or _import_worker()
-    sys.stdout.flush()  # otherwise each worker would print once more what an import has printed
+    serve = prepared()
+    sys.stdout.flush()  # otherwise each child would print once more what an import has printed
     gc.collect()
-    gc.freeze()  # so that collections in workers do not write to shared pages, which would copy the pages
+    gc.freeze()  # so that collections in children do not write to shared pages, which would copy the pages
     with socket.socket(fileno=descriptor) as parents:
-        worker_socket = _Server(parents).serve()
-    if worker_socket is None:
+        child_socket = _Server(parents).serve()
+    if child_socket is None:
         return 0
-    with worker_socket:
-        return serve(worker_socket)
+    with child_socket:
+        return serve(child_socket)
 
 
-def _import_worker() -> Serve:
-    """Import what workers need, including CUDA's packages if they are installed."""
-    from perfsvc.measure.worker.main import prepare, serve
-
-    with contextlib.suppress(ImportError):
-        importlib.import_module("perfsvc.device.cuda.device")
-        importlib.import_module("pynvml")
-    prepare()
+def _prepared(name: str) -> Serve:
+    """Import a module, prepare it for its children, and return what they do."""
+    module = importlib.import_module(name)
+    module.prepare()
+    serve: Serve = module.serve
     return serve
 
 
 class _Server:
-    """Forks a worker for each request, and reports how each one ended."""
+    """Forks a child for each request, and reports how each child ended."""
 
     def __init__(self, parents: socket.socket) -> None:
         self._parents = parents
@@ -74,7 +79,7 @@ class _Server:
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> socket.socket | None:
-        """Fork a worker for each request; return the worker's socket in a worker, and None in the server at its end."""
+        """Fork a child for each request; return the child's socket in a child, and None in the server at its end."""
         connected = True
         with selectors.PollSelector() as selector:  # not epoll, because forks would share it
             selector.register(self._parents, selectors.EVENT_READ)
@@ -85,17 +90,17 @@ class _Server:
                         self._report_ended()
                         continue
                     mark, descriptors, _, _ = socket.recv_fds(self._parents, 1, DESCRIPTORS)
-                    for descriptor in descriptors:  # a process that a worker starts must not keep its socket open
+                    for descriptor in descriptors:  # a process that a child starts must not keep its socket open
                         os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no keyword
                     if not mark:
                         connected = False
                         selector.unregister(self._parents)
-                    elif worker_socket := self._fork(*descriptors):
-                        return worker_socket
+                    elif child_socket := self._fork(*descriptors):
+                        return child_socket
         return None
 
-    def _fork(self, worker: int, output: int, status: int) -> socket.socket | None:
-        """Fork a worker; returns its socket in the worker and None in the server."""
+    def _fork(self, child: int, output: int, status: int) -> socket.socket | None:
+        """Fork a child; returns its socket in the child and None in the server."""
         server = os.getpid()
         status_socket = socket.socket(fileno=status)
         try:
@@ -107,19 +112,20 @@ class _Server:
             status_socket.close()
             pid = None
         if pid == 0:
-            self._become_worker(server, output, status_socket)
-            return socket.socket(fileno=worker)
-        os.close(worker)
+            self._become_child(server, output, status_socket)
+            return socket.socket(fileno=child)
+        os.close(child)
         os.close(output)
         if pid:
             self._status_sockets[pid] = status_socket
             _report(status_socket, pid)
         return None
 
-    def _become_worker(self, server: int, output: int, status_socket: socket.socket) -> None:
-        """Close everything that belongs to the server, and send standard output and error to the worker's file."""
+    def _become_child(self, server: int, output: int, status_socket: socket.socket) -> None:
+        """Close everything that belongs to the server, and send standard output and error to the child's file."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()  # its own process group is killed with it
         _die_with(server)
         servers = (status_socket, *self._status_sockets.values(), self._child_ended, self._wakeup, self._parents)
         for server_socket in servers:
@@ -129,7 +135,7 @@ class _Server:
         os.close(output)
 
     def _report_ended(self) -> None:
-        """Report the exit status of every worker that has ended."""
+        """Report the exit status of every child that has ended."""
         with contextlib.suppress(BlockingIOError):
             while self._child_ended.recv(4096):
                 pass
@@ -142,7 +148,7 @@ class _Server:
 
 
 def _report(status_socket: socket.socket, number: int) -> None:
-    with contextlib.suppress(OSError):  # the parent has given this worker up
+    with contextlib.suppress(OSError):  # the parent has given this child up
         status_socket.sendall(STATUS.pack(number))
 
 
@@ -151,8 +157,8 @@ def _die_with(parent: int) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit("perfsvc's fork server or worker lost its parent while it started")
+        sys.exit("perfsvc's fork server or its child lost its parent while it started")
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), partial(_prepared, sys.argv[3])))

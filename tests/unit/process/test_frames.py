@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.measure.protocol import messages
+from perfsvc.process import frames
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def open_files():
 
 def test_a_message_arrives_with_its_blobs(pair):
     blobs = (b"", os.urandom(3_000_000), b"x")
-    sender = threading.Thread(target=messages.send, args=(pair[0], b'{"a": 1}', blobs))
+    sender = threading.Thread(target=frames.send, args=(pair[0], b'{"a": 1}', blobs))
     sender.start()
-    frame = messages.receive(pair[1])
+    frame = frames.receive(pair[1])
     sender.join()
     assert (frame.text, frame.blobs, frame.descriptors) == (b'{"a": 1}', blobs, ())
 
@@ -32,9 +32,9 @@ def test_descriptors_travel_with_the_message_in_their_order(pair, tmp_path):
     for name in ("first", "second"):
         (tmp_path / name).write_text(name)
     with (tmp_path / "first").open("rb") as first, (tmp_path / "second").open("rb") as second:
-        messages.send(pair[0], b"", descriptors=(first.fileno(), second.fileno()))
-    frame = messages.receive(pair[1])
-    assert len(frame.descriptors) == messages.MOST_DESCRIPTORS
+        frames.send(pair[0], b"", descriptors=(first.fileno(), second.fileno()))
+    frame = frames.receive(pair[1])
+    assert len(frame.descriptors) == frames.MOST_DESCRIPTORS
     for descriptor, name in zip(frame.descriptors, (b"first", b"second"), strict=True):
         with os.fdopen(descriptor, "rb") as received:
             assert received.read() == name
@@ -48,23 +48,23 @@ def test_an_incomplete_message_leaves_no_descriptor_open(pair, tmp_path):
         socket.send_fds(pair[0], [b"D"], [file.fileno()])
     pair[0].shutdown(socket.SHUT_WR)
     with pytest.raises(EOFError):
-        messages.receive(pair[1])
+        frames.receive(pair[1])
     assert open_files() == before
 
 
 def test_messages_keep_their_order(pair):
     for number in range(50):
-        messages.send(pair[0], str(number).encode(), [b"blob"])
-    assert [messages.receive(pair[1]).text for _ in range(50)] == [str(n).encode() for n in range(50)]
+        frames.send(pair[0], str(number).encode(), [b"blob"])
+    assert [frames.receive(pair[1]).text for _ in range(50)] == [str(n).encode() for n in range(50)]
 
 
 def test_a_closed_peer_is_no_message(pair):
     pair[0].close()
-    assert messages.receive(pair[1]) is None
+    assert frames.receive(pair[1]) is None
 
 
 def test_a_peer_that_dies_within_a_message_is_an_error(pair):
     pair[0].sendall(b"-\0\0\0\1\0\0\0\0\0\0\0\x09half")
     pair[0].close()
     with pytest.raises(EOFError):
-        messages.receive(pair[1])
+        frames.receive(pair[1])

@@ -4,27 +4,27 @@
 command line, and it cannot distinguish the death of the server from the death of a worker.
 """
 
+import atexit
 import contextlib
 import os
 import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import IO, Self
 
-from perfsvc.build.process import python_module
-from perfsvc.device import VISIBLE
-from perfsvc.measure.worker.fork_server import STATUS
+from perfsvc.process.fork_server import STATUS
+from perfsvc.process.programs import python_module
 
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Environment variables of a worker. They keep libraries from starting threads, which would delay launches."""
 END_LIMIT_S = 10.0
 """Seconds a process may take to end by itself before it is killed."""
 
 
 class ForkedProcess:
-    """A worker's process. It is a child of the fork server, which reports its process id and its exit status.
+    """A child of the fork server, which reports its process id and its exit status.
 
     Args:
         status_socket: receives the process id, then the exit status.
@@ -46,10 +46,17 @@ class ForkedProcess:
         return self._ended
 
     def kill(self) -> None:
-        """Kill the process. A process that is not forked yet ends by itself, because the worker's socket is closed."""
+        """Kill the process and its process group, even if it has ended and left others of the group behind.
+
+        A process that is not forked yet ends by itself, because its private socket is closed.
+        """
         while self._pid is None and not self._ended and self._receive(0.0):
             pass
-        if self._pid and not self.wait(0.0):
+        if not self._pid:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+        if not self.wait(0.0):  # it may not have made its group yet
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
@@ -66,7 +73,7 @@ class ForkedProcess:
             return False
         except OSError:
             number = b""
-        if len(number) < STATUS.size:  # the server died, and its workers with it
+        if len(number) < STATUS.size:  # the server died, and its children with it
             self._ended = True
         elif self._pid is None:
             (self._pid,) = STATUS.unpack(number)
@@ -77,27 +84,32 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A process that has imported what workers need and forks them; see ``perfsvc.measure.worker.fork_server``."""
+    """A process that has imported what its children need and forks them; see ``perfsvc.process.fork_server``.
 
-    def __init__(self) -> None:
+    Args:
+        module: the module whose ``serve`` the children run.
+        environment: variables to set for the server and its children, unless perfsvc's own environment sets them.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self.forked = False
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [*python_module("perfsvc.measure.worker.fork_server"), str(theirs.fileno()), str(os.getpid())],
+                [*python_module("perfsvc.process.fork_server"), str(theirs.fileno()), str(os.getpid()), module],
                 pass_fds=[theirs.fileno()],
-                env={**ONE_THREAD, VISIBLE: "", **os.environ},
+                env={**environment, **os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
             )
 
     def fork(self, theirs: socket.socket, output: IO[bytes]) -> ForkedProcess:
-        """Request a worker, without waiting for the fork. If the server is gone, the worker counts as ended.
+        """Request a child, without waiting for the fork. If the server is gone, the child counts as ended.
 
         Args:
-            theirs: the worker's end of its private socket.
+            theirs: the child's end of its private socket.
             output: the file for its standard output and error.
         """
         self.forked = True
@@ -122,13 +134,13 @@ class ForkServer:
         return "" if self._output.closed else tail(self._output, size)
 
     def dismiss(self) -> None:
-        """Close the connection, so that the server ends after its last worker has ended."""
+        """Close the connection, so that the server ends after its last child has ended."""
         self._socket.close()
 
     def end(self) -> None:
-        """Dismiss the server and wait for its end; kill the server and its workers if they take too long.
+        """Dismiss the server and wait for its end; kill the server and its children if they take too long.
 
-        A server that has forked no worker is killed at once, because it may still be importing.
+        A server that has forked no child is killed at once, because it may still be importing.
         """
         self.dismiss()
         if not (self.forked and self.wait(END_LIMIT_S)):
@@ -144,13 +156,17 @@ def tail(output: IO[bytes], size: int) -> str:
 
 
 class ForkServers:
-    """The fork servers of a run: one for most workers, and a new one for each worker that needs its own address layout.
+    """The fork servers of a module: one for most children, a new one for each child with its own address layout.
 
-    A context manager that ends all servers. The first server starts at once, so that it imports while the run prepares.
+    A context manager that ends all servers. The first server starts at once, so that it imports early.
+
+    Args:
+        start: starts a server.
     """
 
-    def __init__(self) -> None:
-        self._servers = [ForkServer()]
+    def __init__(self, start: Callable[[], ForkServer]) -> None:
+        self._start = start
+        self._servers = [start()]
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +181,7 @@ class ForkServers:
         """Return a running server. This object ends it.
 
         Args:
-            unused: return a server that has forked no worker yet.
+            unused: return a server that has forked no child yet.
         """
         newest = self._servers[-1]
         if newest.status is not None or (unused and newest.forked):
@@ -174,5 +190,26 @@ class ForkServers:
             for server in [server for server in self._servers if server.status == 0]:
                 self._servers.remove(server)
                 server.end()
-            self._servers.append(ForkServer())
+            self._servers.append(self._start())
         return self._servers[-1]
+
+
+_shared: dict[str, ForkServers] = {}
+
+
+def shared(module: str) -> ForkServers:
+    """Return the fork servers of a module that all of perfsvc shares, and start them at the first call.
+
+    Call it first in the main thread: Linux kills a server when the thread that started it ends. The servers end with
+    this process, or by ``end_shared``.
+    """
+    if module not in _shared:
+        _shared[module] = ForkServers(partial(ForkServer, module, {}))
+        atexit.register(end_shared, module)
+    return _shared[module]
+
+
+def end_shared(module: str) -> None:
+    """End the fork servers of a module, if they run."""
+    if servers := _shared.pop(module, None):
+        servers.__exit__(None, None, None)

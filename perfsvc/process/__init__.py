@@ -1,0 +1,1 @@
+"""Other processes: programs that are run, a fork server and its children, and what is exchanged with them."""

@@ -1,0 +1,125 @@
+"""The process that runs a benchmark file for perfsvc: it answers requests until perfsvc closes the socket.
+
+A fork server (``perfsvc.process.fork_server``) forks it. Whatever the file does (``sys.exit``, an endless loop, a
+thread, a crash, all of the memory) ends this process at most.
+"""
+
+import os
+import resource
+import socket
+import sys
+from functools import partial
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import codec
+from perfsvc.process import frames
+from perfsvc.process.shared_memory import Arrays, SharedArrays, map_arrays, share
+from perfsvc.suite import arrays, reading
+from perfsvc.suite.arrays import Inputs, KnownShapes
+from perfsvc.suite.benchfile import BenchFile, load_text
+from perfsvc.suite.requests import (
+    BenchRead,
+    Body,
+    Failed,
+    Made,
+    MakeArrays,
+    MakeFresh,
+    ReadBench,
+    ReplayArrays,
+    ReplayTolerance,
+    Reply,
+    Request,
+    ResolveCases,
+    Specs,
+    StoredBench,
+    ToleranceFound,
+    from_text,
+)
+from perfsvc.suite.resolving import replay_tolerance
+
+MEMORY_SHARE = 0.5
+"""Share of the machine's memory that a process may take for itself; the arrays that it shares do not count."""
+THREADS = 4
+"""How many points' inputs a process makes at once."""
+
+
+Answer = BenchRead | Specs | Made | ToleranceFound
+
+
+def prepare() -> None:
+    """Build the codecs of the messages."""
+    codec.prepare(Request, Reply)
+
+
+def serve(parent: socket.socket) -> int:
+    """Answer requests until the socket closes; return the exit status."""
+    _limit_memory()
+    while (frame := frames.receive(parent)) is not None:
+        request = codec.decode(Request, frame.text)
+        _become_like_the_parent(request)
+        made: list[SharedArrays] = []
+        reply: Answer | Failed
+        try:
+            reply = _answer(request.body, frame.descriptors, made)
+        except SuiteError as error:
+            reply = reading.failed(error)
+        finally:
+            for descriptor in frame.descriptors:
+                os.close(descriptor)
+        sys.stdout.flush()
+        frames.send(parent, codec.encode(Reply(reply)), descriptors=[shared.descriptor for shared in made])
+        for shared in made:
+            shared.close()
+    return 0
+
+
+def _limit_memory() -> None:
+    """Let allocations fail with ``MemoryError`` before the system runs out of memory and kills some process."""
+    most = int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _become_like_the_parent(request: Request) -> None:
+    """Take over the parent's environment variables, working directory and import path."""
+    environment = {from_text(name): from_text(value) for name, value in request.environment.items()}
+    if os.environ != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    if request.folder is not None:
+        os.chdir(from_text(request.folder))
+    sys.path[:] = map(from_text, request.import_path)
+
+
+def _answer(body: Body, descriptors: tuple[int, ...], made: list[SharedArrays]) -> Answer:
+    """Do what a request asks; append the arrays that belong to the reply to ``made``."""
+    match body:
+        case ReadBench(path):
+            return reading.read(path)
+        case ResolveCases(path, text, cases, known):
+            inputs = Inputs(threads=THREADS, known=KnownShapes(known) if known else None)
+            return Specs(reading.resolve_cases(path, text, cases, inputs))
+        case MakeArrays(spec, known):
+            return _shared(*arrays.make_arrays(spec, KnownShapes(known) if known else None), made)
+        case MakeFresh(spec, first):
+            (descriptor,) = descriptors
+            return _shared(*arrays.make_fresh(spec, partial(map_arrays, descriptor, first.inputs)), made)
+        case ReplayArrays(bench, point, seed, variant, inputs_only):
+            file = _stored(bench)
+            replayed = (
+                (arrays.replay_inputs(file, point, seed), {})
+                if inputs_only
+                else arrays.replay_arrays(file, point, seed, variant)
+            )
+            return _shared(*replayed, made)
+        case ReplayTolerance(bench, point):
+            return ToleranceFound(replay_tolerance(_stored(bench), point))
+
+
+def _stored(bench: StoredBench) -> BenchFile:
+    return load_text(bench.text, bench.name, dict(bench.modules))
+
+
+def _shared(inputs: Arrays, expected: Arrays, made: list[SharedArrays]) -> Made:
+    made.append(share(inputs, expected))
+    return Made(made[0].nbytes, made[0].layout)

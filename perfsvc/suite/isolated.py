@@ -1,0 +1,274 @@
+"""Run benchmark files in processes of their own, so that nothing in a file can end, stop or write for perfsvc itself.
+
+A process runs one benchmark file. It is kept for the next request of the same file, because what the file imports may
+take seconds to import. It is killed when it exceeds its time, and at the end of perfsvc.
+"""
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
+
+from perfsvc import units
+from perfsvc.errors import SuiteError
+from perfsvc.model import Case, Tolerance, codec
+from perfsvc.process import fork_servers
+from perfsvc.process.child import Child, Death
+from perfsvc.process.fork_servers import ForkServer
+from perfsvc.process.frames import FrameError
+from perfsvc.process.shared_memory import SharedArrays, map_arrays
+from perfsvc.suite import requests
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.points import Point
+from perfsvc.suite.requests import (
+    BenchRead,
+    Body,
+    Failed,
+    Made,
+    MakeArrays,
+    MakeFresh,
+    ReadBench,
+    ReplayArrays,
+    ReplayTolerance,
+    Reply,
+    Request,
+    ResolveCases,
+    Specs,
+    StoredBench,
+    ToleranceFound,
+)
+
+SERVER = "perfsvc.suite.child"
+"""The module whose fork server forks the processes."""
+READ_LIMIT_S = 300.0
+"""Seconds that reading or resolving a benchmark file may take, the imports of its packages included."""
+ARRAYS_LIMIT = 10
+"""The inputs and the reference of a case may take this many times as long as the case itself (``--limit``)."""
+DEFAULT_LIMIT_S = 600.0
+"""Seconds that inputs and references may take where no run gives another limit."""
+SHOWN_BYTES = 200
+"""How many bytes of an unreadable reply are reported."""
+MOST_IDLE = 8
+"""Processes kept for the next request."""
+
+T = TypeVar("T", BenchRead, Specs, Made, ToleranceFound)
+
+
+def read(path: Path) -> BenchRead:
+    """Return the cases of a benchmark file, and its problems; raises ``SuiteError`` if it is no benchmark file."""
+    return _ask(ReadBench(path), BenchRead, str(path), READ_LIMIT_S)[0]
+
+
+def resolve_cases(
+    path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None
+) -> tuple[CaseSpec, ...]:
+    """Return cases of a benchmark file, resolved, once for each cache state; see ``reading.resolve_cases``."""
+    specs, _ = _ask(ResolveCases(path, text, tuple(cases), known_shapes), Specs, str(path), DEFAULT_LIMIT_S)
+    return specs.specs
+
+
+def make_arrays(spec: CaseSpec, known_shapes: Path | None = None, limit_s: float = DEFAULT_LIMIT_S) -> SharedArrays:
+    """Return the inputs and the expected results of a case; see ``arrays.make_arrays``."""
+    return _made(MakeArrays(spec, known_shapes), str(spec.bench), limit_s)
+
+
+def make_fresh(spec: CaseSpec, first: Callable[[], SharedArrays], *, limit_s: float = DEFAULT_LIMIT_S) -> SharedArrays:
+    """Return the fresh inputs of a case, and their expected results; see ``arrays.make_fresh``."""
+    arrays = first()
+    return _made(MakeFresh(spec, arrays.layout), str(spec.bench), limit_s, [arrays.descriptor])
+
+
+def replay_arrays(
+    bench: StoredBench, point: Point, seed: int, variant: str = "", limit_s: float = DEFAULT_LIMIT_S
+) -> SharedArrays:
+    """Return the inputs and the expected results that a stored benchmark makes at a point; see ``arrays``."""
+    return _made(ReplayArrays(bench, point, seed, variant), f"{bench.name}/bench.py", limit_s)
+
+
+def replay_inputs(bench: StoredBench, point: Point, seed: int) -> dict[str, NDArray[Any]]:
+    """Return only the inputs of ``replay_arrays``."""
+    made = _made(ReplayArrays(bench, point, seed, inputs_only=True), f"{bench.name}/bench.py", DEFAULT_LIMIT_S)
+    try:
+        return map_arrays(made.descriptor, made.layout.inputs)
+    finally:
+        made.close()
+
+
+def replay_tolerance(bench: StoredBench, point: Point) -> Tolerance:
+    """Return a stored benchmark's tolerance at a point; raises ``SuiteError`` if it is unusable."""
+    found, _ = _ask(ReplayTolerance(bench, point), ToleranceFound, f"{bench.name}/bench.py", READ_LIMIT_S)
+    return found.tolerance
+
+
+def error(failed: Failed) -> SuiteError:
+    """Return the problem that a process reported."""
+    return SuiteError(failed.what, path=failed.path, line=failed.line, cure=failed.cure)
+
+
+def start() -> None:
+    """Start the server that forks the processes, so that it imports while perfsvc prepares. Call it in the main thread.
+
+    Linux kills the server when the thread that started it ends.
+    """
+    _processes.start()
+
+
+def stop() -> None:
+    """Kill the processes that run now: what they were asked fails."""
+    _processes.stop()
+
+
+# --- the processes ---------------------------------------------------------------------------------------------------
+
+
+class _Processes:
+    """The processes that run benchmark files. One that has answered is kept idle for the next request of its file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[str, Child] = {}
+        self._busy: dict[Child, None] = {}
+        self._registered = False
+
+    def start(self) -> ForkServer:
+        """Return the running server; start it if there is none."""
+        with self._lock:
+            if not self._registered:
+                self._registered = True
+                atexit.register(self.end)
+            return fork_servers.shared(SERVER).take()
+
+    @contextlib.contextmanager
+    def process(self, path: str) -> Iterator[Child]:
+        """Lend a process for a request of a benchmark file; kill it if the block raises, else keep it idle."""
+        server = self.start()
+        with self._lock:
+            child = self._idle.pop(path, None)
+            if child and not child.is_alive():
+                child.end()
+                child = None
+            child = child or Child(server)
+            self._busy[child] = None
+        try:
+            yield child
+        except BaseException:
+            with self._lock:
+                del self._busy[child]
+            child.end(kill=True)
+            raise
+        with self._lock:
+            del self._busy[child]
+            surplus = [self._idle.pop(path)] if path in self._idle else []
+            self._idle[path] = child
+            while len(self._idle) > MOST_IDLE:
+                surplus.append(self._idle.pop(next(iter(self._idle))))
+        for idle in surplus:
+            idle.end(kill=True)
+
+    def stop(self) -> None:
+        """Interrupt the busy processes; the threads that wait for them kill them."""
+        with self._lock:
+            for child in self._busy:
+                child.interrupt()
+
+    def end(self) -> None:
+        """Kill all processes and their server."""
+        self.stop()
+        with self._lock:
+            idle, self._idle = list(self._idle.values()), {}
+        for child in idle:
+            child.end(kill=True)
+        fork_servers.end_shared(SERVER)
+
+
+_processes = _Processes()
+
+
+def _made(body: Body, path: str, limit_s: float, descriptors: Sequence[int] = ()) -> SharedArrays:
+    """Ask for arrays; the caller closes them."""
+    made, received = _ask(body, Made, path, limit_s, descriptors)
+    return SharedArrays(received[0], made.nbytes, made.layout)
+
+
+def _ask(
+    body: Body, answer: type[T], path: str, limit_s: float, descriptors: Sequence[int] = ()
+) -> tuple[T, tuple[int, ...]]:
+    """Send a request to a process of a benchmark file; return its answer, and the descriptors that came with it.
+
+    Args:
+        body: the request.
+        answer: the type of the answer.
+        path: the benchmark file.
+        limit_s: seconds that the answer may take.
+        descriptors: descriptors that go with the request.
+
+    Raises:
+        SuiteError: the file has a problem, exceeded its time, or ended its process.
+    """
+    text = codec.encode(_request(body))
+    with _processes.process(path) as child:
+        try:
+            frame = child.send(text, descriptors=descriptors, limit_s=limit_s) or child.receive(
+                limit_s, message_limit_s=limit_s
+            )
+        except TimeoutError:
+            raise SuiteError(
+                f"it took longer than {units.duration_text(limit_s)}",
+                path=path,
+                cure="make it faster; inputs and references may take ten times --limit",
+            ) from None
+        except FrameError as broken:
+            raise _unreadable(path, str(broken)) from broken
+        if isinstance(frame, Death):
+            raise _ended(path, frame)
+        _show(path, child.take_output())
+    try:
+        reply = codec.decode(Reply, frame.text).body
+    except ValueError:
+        reply = None
+    if isinstance(reply, answer) and len(frame.descriptors) == isinstance(reply, Made):
+        return reply, frame.descriptors
+    for descriptor in frame.descriptors:
+        os.close(descriptor)
+    if isinstance(reply, Failed):
+        raise error(reply)
+    raise _unreadable(path, repr(frame.text[:SHOWN_BYTES]))
+
+
+def _request(body: Body) -> Request:
+    """Return a request with the working directory, the environment and the import path of this process."""
+    try:
+        folder = requests.as_text(str(Path.cwd()))
+    except FileNotFoundError:
+        folder = None
+    environment = {requests.as_text(name): requests.as_text(value) for name, value in os.environ.items()}
+    return Request(body, folder, environment, tuple(requests.as_text(entry) for entry in sys.path))
+
+
+def _ended(path: str, death: Death) -> SuiteError:
+    output = f": {death.output}" if death.output else ""
+    return SuiteError(
+        f"it ended the process that ran it ({death.how}){output}",
+        path=path,
+        cure="let it raise an exception, or return; see dmesg if the system killed it for lack of memory",
+    )
+
+
+def _unreadable(path: str, what: str) -> SuiteError:
+    return SuiteError(
+        f"the process that ran it sent a message that cannot be read: {what}",
+        path=path,
+        cure="see whether it writes to files that it did not open",
+    )
+
+
+def _show(path: str, output: str) -> None:
+    """Show what a benchmark file printed, on standard error, because standard output may be read by a program."""
+    for line in output.splitlines():
+        sys.stderr.write(f"{path}: {line}\n")

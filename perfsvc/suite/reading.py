@@ -1,0 +1,85 @@
+"""Read a benchmark file and resolve its cases, in this process; ``perfsvc.suite.child`` does so in a child process."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfsvc.errors import SuiteError
+from perfsvc.model import Case, Kind
+from perfsvc.suite.arrays import Inputs
+from perfsvc.suite.authoring import cache_states_of, words
+from perfsvc.suite.benchfile import BenchFile, load, load_again
+from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.checking import CheckedBenchmark, check
+from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
+from perfsvc.suite.requests import BenchRead, Failed, ListedCase, Points
+from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
+from perfsvc.suite.values import Problem
+
+
+def read(path: Path) -> BenchRead:
+    """Return the cases of a benchmark file, and its problems; raises ``SuiteError`` if it is no benchmark file."""
+    file = load(path)
+    checked = check(file)
+    return BenchRead(
+        path=path,
+        text=file.text,
+        name=file.name,
+        line=file.benchmark.line,
+        cases=tuple(_cases(file, checked)),
+        problems=tuple(failed(problem.at(path)) for problem in checked.problems),
+    )
+
+
+def failed(error: SuiteError) -> Failed:
+    """Return an error as its fields."""
+    return Failed(error.what, error.path, error.line, error.cure)
+
+
+def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) -> tuple[CaseSpec, ...]:
+    """Return cases with everything that building and running them needs, once for each cache state.
+
+    Args:
+        path: the benchmark file.
+        text: its text, from which the cases were listed.
+        cases: the cases.
+        inputs: makes the inputs of the cases' points, to know their shapes.
+
+    Raises:
+        SuiteError: one of the author's functions failed at a point, or returned something that cannot be launched.
+    """
+    file = load_again(path, text)
+    expansions = {expansion.name: expansion for expansion in expansions_of(file.benchmark)}
+    try:
+        shapes = inputs.shapes((file, case.point) for case in cases)
+        return tuple(
+            spec
+            for case in cases
+            for spec in resolve(expansions[case.variant], BenchmarkPoint(file, case.point, shapes[file, case.point]))
+        )
+    except Problem as problem:
+        raise problem.at(path) from problem
+
+
+def _cases(file: BenchFile, checked: CheckedBenchmark) -> Iterator[ListedCase]:
+    """Yield the cases of a file's usable variants at the smoke point and at the full points."""
+    if not checked.variants:  # then the points may be unusable, too
+        return
+    smoke, full = smoke_point(file.benchmark), full_points(file.benchmark)
+    for expansion in checked.variants:
+        if worth_running(expansion, smoke):
+            yield _listed(file, expansion, smoke, "smoke")
+        for point in full:
+            if worth_running(expansion, point):
+                yield _listed(file, expansion, point, "full")
+
+
+def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points) -> ListedCase:
+    variant = expansion.variant
+    return ListedCase(
+        case=case_of(file, expansion, point),
+        points=points,
+        kind=Kind(variant.kind),
+        caches=cache_states_of(variant),
+        requires=words(variant.requires),
+        bench=file.path,
+    )

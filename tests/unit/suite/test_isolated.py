@@ -1,0 +1,223 @@
+"""Whatever a benchmark file does, it costs its benchmark: this process goes on, prints nothing and keeps no process."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from perfsvc.errors import SuiteError
+from perfsvc.process.shared_memory import map_arrays
+from perfsvc.suite import Selection, StoredBench, discover, isolated
+from perfsvc.suite.arrays import make_arrays, make_fresh
+
+BENCH = """
+import ctypes, os, signal, sys, threading, time
+import numpy as np
+from perfsvc.suite import *
+{top}
+def inputs(rng, n):
+    {inputs}
+    return {{"x": rng.random(n)}}
+def reference(x):
+    {reference}
+    return 2 * x
+benchmark = Benchmark(
+    axes={{"n": (8, 16)}}, smoke={{"n": 4}}, inputs=inputs, outputs={{"y": output("float64", lambda n: n)}},
+    reference=reference, tolerance=Tolerance(0, 0),
+    variants=[Variant("v", source="k.cu", entry="k", grid={grid}, block=1, args=("y", "x"))])
+"""
+FREE = {"top": "", "inputs": "pass", "reference": "pass", "grid": "1"}
+LIMIT_S = 3.0
+
+CRASHES = {
+    "sys.exit(0)": "SystemExit",
+    "os._exit(0)": "ended the process that ran it (exit status 0)",
+    "os.kill(os.getpid(), signal.SIGKILL)": "killed by SIGKILL",
+    "ctypes.string_at(0)": "killed by SIGSEGV",
+    "raise KeyboardInterrupt": "killed by SIGINT",
+    "os.closerange(0, 100)": "",
+    "[bytearray(1 << 30) for _ in range(1 << 20)]": "MemoryError",
+    "raise type('Odd', (Exception,), {'__str__': lambda self: os._exit(3)})": "exit status 3",
+    "sys.stdout.close(); sys.stderr.close(); os._exit(4)": "exit status 4",
+}
+HANGS = ["while True: pass", "time.sleep(1000)", "os.kill(os.getpid(), signal.SIGSTOP)", "threading.Event().wait()"]
+HARMLESS = [
+    "print('to standard output'); print('to standard error', file=sys.stderr)",
+    "threading.Thread(target=time.sleep, args=(1000,)).start()",
+    "os.write(1, b'x' * 10_000_000)",
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "os.environ.clear()",
+    "os.chdir('/')",
+    "os.fork() or time.sleep(1000)",
+    "sys.path.clear()",
+]
+
+
+def written(folder, name="hostile", **parts):
+    place = folder / name
+    place.mkdir(exist_ok=True)
+    (place / "k.cu").write_text("")
+    (place / "bench.py").write_text(BENCH.format(**FREE | parts))
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_is_left():
+    """No process of a benchmark file outlives the end of perfsvc."""
+    isolated._processes.end()
+    mark = f"PERFSVC_TEST_ISOLATED={os.getpid()}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(*mark.split("="))
+        yield
+    isolated._processes.end()
+    ends = time.monotonic() + 10
+    while left := marked(mark.encode() + b"\0"):
+        assert time.monotonic() < ends, left
+        time.sleep(0.05)
+
+
+def marked(mark):
+    """Return the processes with a variable in their environment, zombies excepted."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            state = (environment.parent / "stat").read_text().rpartition(")")[2].split()[0]
+            if mark in environment.read_bytes() and state != "Z":
+                found.append((environment.parent / "cmdline").read_text())
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capfd):
+    """Nothing that a benchmark file prints reaches standard output."""
+    yield
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
+@pytest.mark.parametrize("statement", CRASHES)
+def test_a_file_that_ends_its_process_costs_its_benchmark_alone(tmp_path, part, statement):
+    written(tmp_path, **{part: statement})
+    written(tmp_path, "fine")
+    suite = discover(tmp_path)
+    assert {listed.case.benchmark for listed in suite.cases} - {"hostile"} == {"fine"}
+    if CRASHES[statement]:
+        (problem,) = suite.problems
+        assert CRASHES[statement] in problem.what
+        assert problem.path == str(tmp_path / "hostile" / "bench.py")
+
+
+@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
+@pytest.mark.parametrize("statement", HANGS)
+def test_a_file_that_hangs_is_killed_after_its_time(tmp_path, monkeypatch, part, statement):
+    monkeypatch.setattr(isolated, "READ_LIMIT_S", LIMIT_S)
+    written(tmp_path, **{part: statement})
+    written(tmp_path, "fine")
+    began = time.monotonic()
+    suite = discover(tmp_path)
+    assert time.monotonic() - began < LIMIT_S + 8
+    (problem,) = suite.problems
+    assert problem.what == "it took longer than 3s"
+    assert {listed.case.benchmark for listed in suite.cases} == {"fine"}
+
+
+@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
+@pytest.mark.parametrize("statement", HARMLESS)
+def test_prints_threads_and_changes_of_its_process_stay_there(tmp_path, part, statement):
+    environment, folder = dict(os.environ), Path.cwd()
+    suite = discover(written(tmp_path, **{part: statement}))
+    assert suite.problems == ()
+    (spec, _), problems = suite.resolve(Selection(), "full")
+    assert problems == ()
+    isolated.make_arrays(spec).close()
+    assert (dict(os.environ), Path.cwd()) == (environment, folder)
+
+
+def test_what_a_file_prints_is_shown_on_standard_error_with_its_path(tmp_path, capfd):
+    discover(written(tmp_path, top="print('reading the weights')"))
+    assert f"{tmp_path}/hostile/bench.py: reading the weights" in capfd.readouterr().err
+
+
+def test_a_hang_at_a_full_point_costs_its_case_and_not_the_run(tmp_path):
+    suite = discover(written(tmp_path, reference="time.sleep(1000 * (len(x) == 16))"))
+    (small, large), _ = suite.resolve(Selection(), "full")
+    began = time.monotonic()
+    with pytest.raises(SuiteError, match="it took longer than 2s"):
+        isolated.make_arrays(large, limit_s=2.0)
+    assert time.monotonic() - began < 8
+    isolated.make_arrays(small).close()
+
+
+def test_what_cannot_be_resolved_is_a_problem_of_its_benchmark(tmp_path):
+    written(tmp_path, "fine")
+    suite = discover(written(tmp_path, inputs="n == 16 and os._exit(5)"))
+    specs, (problem,) = suite.resolve(Selection(), "full")
+    assert {spec.case.benchmark for spec in specs} == {"fine"}
+    assert "exit status 5" in problem.what
+
+
+def test_arrays_are_the_same_as_in_this_process(tmp_path):
+    suite = discover(written(tmp_path))
+    (spec, _), _ = suite.resolve(Selection(), "full")
+    first = isolated.make_arrays(spec)
+    fresh = isolated.make_fresh(spec, lambda: first)
+    inputs, expected = make_arrays(spec)
+    fresh_inputs, fresh_expected = make_fresh(spec, lambda: inputs)
+    for shared, locations, arrays in (
+        (first, first.layout.inputs, inputs),
+        (first, first.layout.expected, expected),
+        (fresh, fresh.layout.inputs, fresh_inputs),
+        (fresh, fresh.layout.expected, fresh_expected),
+    ):
+        mapped = map_arrays(shared.descriptor, locations)
+        assert mapped.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(mapped[name], array)
+    first.close()
+    fresh.close()
+
+
+def test_a_stored_file_is_replayed_in_a_process_of_its_own(tmp_path):
+    text = (written(tmp_path) / "hostile" / "bench.py").read_text()
+    bench = StoredBench(text, "hostile")
+    made = isolated.replay_arrays(bench, (("n", 8),), 1)
+    np.testing.assert_array_equal(
+        isolated.replay_inputs(bench, (("n", 8),), 1)["x"], map_arrays(made.descriptor, made.layout.inputs)["x"]
+    )
+    made.close()
+    assert isolated.replay_tolerance(bench, (("n", 8),)).max == 0
+    with pytest.raises(SuiteError, match="exit status 7"):
+        isolated.replay_arrays(StoredBench("import os; os._exit(7)", "hostile"), (), 1)
+
+
+def test_a_process_is_kept_for_the_next_request_of_its_file(tmp_path):
+    suite = discover(written(tmp_path, top="print(os.getpid(), file=open(__file__ + '.pids', 'a'))"))
+    (spec, _), _ = suite.resolve(Selection(), "full")
+    isolated.make_arrays(spec).close()
+    pids = (tmp_path / "hostile" / "bench.py.pids").read_text().split()
+    assert len(pids) == 3
+    assert len(set(pids)) == 1
+
+
+def test_a_process_that_died_meanwhile_is_replaced(tmp_path):
+    suite = discover(written(tmp_path, top="threading.Timer(0.3, os._exit, [1]).start()"))
+    time.sleep(1.0)
+    specs, problems = suite.resolve(Selection(), "full")
+    assert len(specs) == 2
+    assert problems == ()
+
+
+def test_a_process_takes_over_the_environment_folder_and_import_path_of_the_moment(tmp_path, monkeypatch):
+    same = "os.environ['ODD'] == '\\udcff' and os.getcwd() == module_of_this_test.FOLDER"
+    written(tmp_path, top=f"import module_of_this_test; assert {same}")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "module_of_this_test.py").write_text(f"FOLDER = {str(elsewhere)!r}")
+    assert discover(tmp_path).problems
+    monkeypatch.syspath_prepend(str(elsewhere))
+    monkeypatch.setenv("ODD", "\udcff")
+    monkeypatch.chdir(elsewhere)
+    assert discover(tmp_path).problems == ()
