@@ -19,6 +19,8 @@ from perfsvc.suite.arrays import Inputs, KnownShapes
 from perfsvc.suite.benchfile import BenchFile, load_text
 from perfsvc.suite.requests import (
     BenchRead,
+    BenchReply,
+    BenchRequest,
     Body,
     Failed,
     Made,
@@ -27,8 +29,6 @@ from perfsvc.suite.requests import (
     ReadBench,
     ReplayArrays,
     ReplayTolerance,
-    Reply,
-    Request,
     ResolveCases,
     Specs,
     StoredBench,
@@ -48,14 +48,14 @@ Answer = BenchRead | Specs | Made | ToleranceFound
 
 def prepare() -> None:
     """Build the codecs of the messages."""
-    codec.prepare(Request, Reply)
+    codec.prepare(BenchRequest, BenchReply)
 
 
 def serve(parent: socket.socket) -> int:
     """Answer requests until the socket closes; return the exit status."""
     _limit_memory()
     while (frame := frames.receive(parent)) is not None:
-        request = codec.decode(Request, frame.text)
+        request = codec.decode(BenchRequest, frame.text)
         _become_like_the_parent(request)
         made: list[SharedArrays] = []
         reply: Answer | Failed
@@ -67,7 +67,7 @@ def serve(parent: socket.socket) -> int:
             for descriptor in frame.descriptors:
                 os.close(descriptor)
         sys.stdout.flush()
-        frames.send(parent, codec.encode(Reply(reply)), descriptors=[shared.descriptor for shared in made])
+        frames.send(parent, codec.encode(BenchReply(reply)), descriptors=[shared.descriptor for shared in made])
         for shared in made:
             shared.close()
     return 0
@@ -80,7 +80,7 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
-def _become_like_the_parent(request: Request) -> None:
+def _become_like_the_parent(request: BenchRequest) -> None:
     """Take over the parent's environment variables, working directory and import path."""
     environment = {from_text(name): from_text(value) for name, value in request.environment.items()}
     if os.environ != environment:

@@ -28,6 +28,8 @@ from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Point
 from perfsvc.suite.requests import (
     BenchRead,
+    BenchReply,
+    BenchRequest,
     Body,
     Failed,
     Made,
@@ -36,8 +38,6 @@ from perfsvc.suite.requests import (
     ReadBench,
     ReplayArrays,
     ReplayTolerance,
-    Reply,
-    Request,
     ResolveCases,
     Specs,
     StoredBench,
@@ -229,7 +229,7 @@ def _ask(
             raise _ended(path, frame)
         _show(path, child.take_output())
     try:
-        reply = codec.decode(Reply, frame.text).body
+        reply = codec.decode(BenchReply, frame.text).body
     except ValueError:
         reply = None
     if isinstance(reply, answer) and len(frame.descriptors) == isinstance(reply, Made):
@@ -241,14 +241,14 @@ def _ask(
     raise _unreadable(path, repr(frame.text[:SHOWN_BYTES]))
 
 
-def _request(body: Body) -> Request:
+def _request(body: Body) -> BenchRequest:
     """Return a request with the working directory, the environment and the import path of this process."""
     try:
         folder = requests.as_text(str(Path.cwd()))
     except FileNotFoundError:
         folder = None
     environment = {requests.as_text(name): requests.as_text(value) for name, value in os.environ.items()}
-    return Request(body, folder, environment, tuple(requests.as_text(entry) for entry in sys.path))
+    return BenchRequest(body, folder, environment, tuple(requests.as_text(entry) for entry in sys.path))
 
 
 def _ended(path: str, death: Death) -> SuiteError:

@@ -117,7 +117,7 @@ Body = ReadBench | ResolveCases | MakeArrays | MakeFresh | ReplayArrays | Replay
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BenchRequest:
     """Any request, with what perfsvc's own process has at that moment.
 
     Attributes:
@@ -195,7 +195,7 @@ class ToleranceFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class BenchReply:
     """Any reply."""
 
     body: BenchRead | Specs | Made | ToleranceFound | Failed
