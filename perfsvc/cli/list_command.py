@@ -25,6 +25,9 @@ def command(
 
     Without --points these are the full points, as a run on a GPU measures them.
     """
+    from perfsvc.process import fork_servers
+
+    fork_servers.shared(fork_servers.SUITE)  # it imports while this process imports the modules below
     from perfsvc.report.tables.lists import cases_table
     from perfsvc.suite import Selection, discover
 

@@ -25,7 +25,9 @@ def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     others.
     """
     from perfsvc.measure.host.servers import worker_servers
+    from perfsvc.process import fork_servers
 
+    fork_servers.shared(fork_servers.SUITE)  # it imports while this process imports the modules below
     settings = configuration.current().loaded.settings
     with worker_servers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain

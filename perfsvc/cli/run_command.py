@@ -124,8 +124,10 @@ def command(**chosen: Unpack[RunOptions]) -> None:
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile explains confirmed regressions: add --confirm")
     from perfsvc.measure.host.servers import worker_servers
+    from perfsvc.process import fork_servers
 
-    with worker_servers() as servers:  # a server imports what workers need while this process imports the modules below
+    fork_servers.shared(fork_servers.SUITE)  # the servers import while this process imports the modules below
+    with worker_servers() as servers:
         from perfsvc.report.export.objects import run_json
         from perfsvc.report.tables.run import doubt_text, run_table
         from perfsvc.service.results import stored_report

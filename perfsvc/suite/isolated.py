@@ -44,8 +44,6 @@ from perfsvc.suite.requests import (
     ToleranceFound,
 )
 
-SERVER = "perfsvc.suite.child"
-"""The module whose fork server forks the processes."""
 READ_LIMIT_S = 300.0
 """Seconds that reading or resolving a benchmark file may take, the imports of its packages included."""
 ARRAYS_LIMIT = 10
@@ -142,7 +140,7 @@ class _Processes:
             if not self._registered:
                 self._registered = True
                 atexit.register(self.end)
-            return fork_servers.shared(SERVER).take()
+            return fork_servers.shared(fork_servers.SUITE).take()
 
     @contextlib.contextmanager
     def process(self, path: str) -> Iterator[Child]:
@@ -184,7 +182,7 @@ class _Processes:
             idle, self._idle = list(self._idle.values()), {}
         for child in idle:
             child.end(kill=True)
-        fork_servers.end_shared(SERVER)
+        fork_servers.end_shared(fork_servers.SUITE)
 
 
 _processes = _Processes()
