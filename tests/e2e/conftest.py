@@ -25,9 +25,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SUITES = Path(__file__).parent / "suites"
 FORKING = (
-    "perfsvc.process.fork_servers.ForkServers",
-    "perfsvc.service.confirm.confirm_case.ForkServers",
-    "perfsvc.service.bisect.bisect.ForkServers",
+    "perfsvc.measure.host.servers.worker_servers",
+    "perfsvc.service.confirm.confirm_case.worker_servers",
+    "perfsvc.service.bisect.bisect.worker_servers",
 )
 """Where commands start the fork servers of their workers."""
 
