@@ -67,7 +67,11 @@ def serve(parent: socket.socket) -> int:
             for descriptor in frame.descriptors:
                 os.close(descriptor)
         sys.stdout.flush()
-        frames.send(parent, codec.encode(BenchReply(reply)), descriptors=[shared.descriptor for shared in made])
+        try:
+            text = codec.encode(BenchReply(reply))
+        except ValueError as error:  # lone surrogates
+            text = codec.encode(BenchReply(_not_unicode(request.body, error)))
+        frames.send(parent, text, descriptors=[shared.descriptor for shared in made])
         for shared in made:
             shared.close()
     return 0
@@ -123,3 +127,9 @@ def _stored(bench: StoredBench) -> BenchFile:
 def _shared(inputs: Arrays, expected: Arrays, made: list[SharedArrays]) -> Made:
     made.append(share(inputs, expected))
     return Made(made[0].nbytes, made[0].layout)
+
+
+def _not_unicode(body: Body, error: ValueError) -> Failed:
+    path = body.spec.bench if isinstance(body, MakeArrays | MakeFresh) else getattr(body, "path", "")
+    what = f"it uses text that is not Unicode: {str(error)!a}"
+    return Failed(what, str(path), 0, "remove lone surrogates from names, values and messages")

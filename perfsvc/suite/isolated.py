@@ -52,6 +52,9 @@ DEFAULT_LIMIT_S = 600.0
 """Seconds that inputs and references may take where no run gives another limit."""
 SHOWN_BYTES = 200
 """How many bytes of an unreadable reply are reported."""
+ATTEMPTS = 3
+"""How often a request is sent if the fork server dies: a file that kills the server must not fail other files. After the
+first attempt, only one request is sent at a time."""
 MOST_IDLE = 8
 """Processes kept for the next request."""
 
@@ -186,6 +189,7 @@ class _Processes:
 
 
 _processes = _Processes()
+_alone = threading.Lock()
 
 
 def _made(body: Body, path: str, limit_s: float, descriptors: Sequence[int] = ()) -> SharedArrays:
@@ -209,7 +213,28 @@ def _ask(
     Raises:
         SuiteError: the file has a problem, exceeded its time, or ended its process.
     """
-    text = codec.encode(_request(body))
+    try:
+        text = codec.encode(_request(body))
+    except ValueError as odd:  # lone surrogates
+        what = "its path has bytes that are not UTF-8 text"
+        raise SuiteError(what, path=path, cure="rename the file or its folders") from odd
+    with contextlib.suppress(_ServerDiedError):
+        return _ask_once(text, answer, path, limit_s, descriptors)
+    for _ in range(ATTEMPTS - 2):
+        with _alone, contextlib.suppress(_ServerDiedError):
+            return _ask_once(text, answer, path, limit_s, descriptors)
+    with _alone:
+        return _ask_once(text, answer, path, limit_s, descriptors)
+
+
+class _ServerDiedError(SuiteError):
+    """The fork server died, perhaps because of another benchmark file."""
+
+
+def _ask_once(
+    text: bytes, answer: type[T], path: str, limit_s: float, descriptors: Sequence[int]
+) -> tuple[T, tuple[int, ...]]:
+    """Send the text of a request once; see ``_ask``."""
     with _processes.process(path) as child:
         try:
             frame = child.send(text, descriptors=descriptors, limit_s=limit_s) or child.receive(
@@ -250,8 +275,10 @@ def _request(body: Body) -> BenchRequest:
 
 
 def _ended(path: str, death: Death) -> SuiteError:
+    """Return the problem of a file whose process died."""
     output = f": {death.output}" if death.output else ""
-    return SuiteError(
+    kind = _ServerDiedError if death.with_server else SuiteError
+    return kind(
         f"it ended the process that ran it ({death.how}){output}",
         path=path,
         cure="let it raise an exception, or return; see dmesg if the system killed it for lack of memory",

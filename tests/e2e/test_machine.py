@@ -10,7 +10,7 @@ DEAD_ON_ARRIVAL = """
 import os
 import sys
 
-if "perfsvc.process.fork_server" in sys.orig_argv:
+if "perfsvc.measure.worker.main" in sys.orig_argv:
     print("cannot map the device", flush=True)
     os._exit(3)
 """

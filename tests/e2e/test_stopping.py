@@ -39,9 +39,14 @@ def children(pid):
         return []
 
 
+WORKER = b"perfsvc.measure.worker.main"
+"""In the command line of the server that forks workers. Another server forks what runs benchmark files."""
+
+
 def workers(run):
     """Return the workers that a run's fork server forked."""
-    return [worker for server in children(run.pid) for worker in children(server)]
+    servers = [child for child in children(run.pid) if WORKER in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [worker for server in servers for worker in children(server)]
 
 
 @contextmanager

@@ -221,3 +221,21 @@ def test_a_process_takes_over_the_environment_folder_and_import_path_of_the_mome
     monkeypatch.setenv("ODD", "\udcff")
     monkeypatch.chdir(elsewhere)
     assert discover(tmp_path).problems == ()
+
+
+def test_a_file_that_kills_the_server_fails_no_other_file(tmp_path):
+    written(tmp_path, top="os.kill(os.getppid(), signal.SIGKILL); time.sleep(1000)")
+    written(tmp_path, "fine")
+    suite = discover(tmp_path)
+    assert {listed.case.benchmark for listed in suite.cases} == {"fine"}
+    (problem,) = suite.problems
+    assert problem.path == str(tmp_path / "hostile" / "bench.py")
+
+
+def test_text_that_is_not_unicode_is_a_problem_of_its_file(tmp_path):
+    suite = discover(written(tmp_path, top="raise ValueError('\\udc80')"))
+    assert "not Unicode" in suite.problems[0].what
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    written(folder)
+    assert "not UTF-8" in "".join(problem.what for problem in discover(folder).problems)
