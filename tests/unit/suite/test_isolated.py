@@ -48,7 +48,7 @@ HARMLESS = [
     "print('to standard output'); print('to standard error', file=sys.stderr)",
     "threading.Thread(target=time.sleep, args=(1000,)).start()",
     "os.write(1, b'x' * 10_000_000)",
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])",
     "os.environ.clear()",
     "os.chdir('/')",
     "os.fork() or time.sleep(1000)",
