@@ -53,8 +53,8 @@ DEFAULT_LIMIT_S = 600.0
 SHOWN_BYTES = 200
 """How many bytes of an unreadable reply are reported."""
 ATTEMPTS = 3
-"""How often a request is sent if the fork server dies: a file that kills the server must not fail other files. After the
-first attempt, only one request is sent at a time."""
+"""How often a request is sent if the fork server dies: a file that kills the server must not fail other files. From the
+second attempt on, one request is sent at a time."""
 MOST_IDLE = 8
 """Processes kept for the next request."""
 
