@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
-from perfsvc.model import Verdict
+from perfsvc.model import Case, Environment, Measurement, Status, Verdict, Work
+from perfsvc.report.pages import views
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.folder import MANIFEST, writing
+from perfsvc.store import MeasurementEntry
 
 
 def files_of(folder: Path) -> set[str]:
@@ -202,3 +204,18 @@ def test_without_plotly_the_error_has_a_cure(nights, tmp_path, monkeypatch):
     with pytest.raises(MissingPackageError, match="plotly is not installed"):
         build(nights.store, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+def test_the_size_of_a_page_does_not_grow_with_the_number_of_metrics(nights, tmp_path, names):
+    run = nights.night({names.tiled: 1e-4})
+    metrics = {f"metric {number}": float(number + 1) for number in range(99)}
+    many = Measurement(Case("serve", "requests", ()), "GPU-1", 0, Status.OK, samples_s=(), metrics=metrics)
+    nights.store.measurements.put(run, [MeasurementEntry(many, Environment("580.1"), Work(), None)])
+    build(nights.store, tmp_path / "site")
+    pages = [page.read_text() for page in (tmp_path / "site" / "series").glob("serve-requests*.html")]
+    assert len(pages) == len(metrics)
+    for page in pages:
+        _, _, others = page.partition("Other series of the case")
+        assert others.partition("</table>")[0].count("<a href=") == views.MOST_OTHERS
+        assert f"{len(metrics) - 1 - views.MOST_OTHERS} further series" in others
+    assert all(f"metric {number}" in (tmp_path / "site" / "series.html").read_text() for number in range(99))

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from math import isfinite
 from statistics import median
 from typing import Any
@@ -65,6 +65,8 @@ COUNTED = (
 MOVED = (Verdict.REGRESSION, Verdict.MISSING, Verdict.IMPROVEMENT, Cause.ENVIRONMENT, Cause.NOISE)
 BAD = frozenset({Status.WRONG, Status.FAILED})
 
+MOST_OTHERS = 30
+"""How many other series of its case the page of a series links to."""
 MOST_SAMPLES = 200
 """How many samples of a replica are drawn."""
 
@@ -109,12 +111,25 @@ class Views:
         return findings
 
     @cached_property
-    def series_of_case(self) -> Mapping[str, Sequence[SeriesView]]:
-        """All series of each case, by the case's id."""
-        series: dict[str, list[SeriesView]] = defaultdict(list)
+    def series_of_case(self) -> Mapping[tuple[str, str | None], Sequence[SeriesView]]:
+        """The series of each case, by the case's id and the metric; all series of the case under the metric None."""
+        series: dict[tuple[str, str | None], list[SeriesView]] = defaultdict(list)
         for view in self.site.series:
-            series[view.series.case.id].append(view)
+            series[view.series.case.id, view.series.metric].append(view)
+            series[view.series.case.id, None].append(view)
         return series
+
+    def others(self, view: SeriesView) -> tuple[list[SeriesView], int]:
+        """Return the other series of a case, those of the same metric first, and how many more there are.
+
+        At most ``MOST_OTHERS`` are returned: a host variant may have thousands of metrics, each with a page of its own.
+        """
+        case, metric = view.series.case.id, view.series.metric
+        of_case = self.series_of_case[case, None]
+        other_metrics = (other for other in of_case if other.series.metric != metric)
+        ordered = chain(self.series_of_case[case, metric], other_metrics)
+        shown = list(islice((other for other in ordered if other is not view), MOST_OTHERS))
+        return shown, len(of_case) - 1 - len(shown)
 
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
