@@ -9,7 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfsvc.process import frames
 from perfsvc.process.fork_servers import END_LIMIT_S, ForkServer, tail
@@ -28,12 +28,14 @@ class Death:
         status: the exit status, negative for a signal; None if it cannot be killed.
         output: the end of what it printed; empty if it printed nothing.
         with_server: whether it died because its fork server died.
+        unread: whether it died before it had received the whole of its last message.
     """
 
     how: str
     status: int | None
     output: str
     with_server: bool
+    unread: bool = False
 
 
 class Child:
@@ -73,7 +75,7 @@ class Child:
         except TimeoutError:
             raise
         except OSError:
-            return self.death()
+            return replace(self.death(), unread=True)
         return None
 
     def receive(self, limit_s: float | None = None, *, message_limit_s: float | None = None) -> Frame | Death:
@@ -92,6 +94,8 @@ class Child:
             frame = frames.receive(self.socket, message_limit_s)
         except TimeoutError:
             raise
+        except ConnectionResetError:  # Linux reports so that a peer was gone before it had read everything
+            return replace(self.death(), unread=True)
         except (OSError, EOFError):
             frame = None
         return frame or self.death()

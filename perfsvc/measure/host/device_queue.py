@@ -148,7 +148,7 @@ class DeviceQueue:
             yield from self._send_next(worker)
 
     def receive(self) -> Iterator[Measurement]:
-        """Receive one message from the worker. If the worker died or the message is unreadable, its case fails."""
+        """Receive one message from the worker. If the worker died, or did not answer its case, the case fails."""
         if self._worker is None:
             return
         match self._worker.receive():
@@ -253,7 +253,10 @@ class DeviceQueue:
     def _lose_worker(self, error: CaseError) -> Iterator[Measurement]:
         """Replace a worker that died or must be killed, and yield the failure of its case."""
         active, self._active = self._active, None
-        if active and active.task:
+        if active and active.task and self._worker_has_measured and self._worker and self._worker.spoilt:
+            self._dismiss(kill=True)
+            self._put_back(active.replica, active.task)
+        elif active and active.task:
             self._dismiss(kill=True)
             wall_s = time.monotonic() - active.since
             yield self._note(self._failure(active.task, active.replica, error, wall_s=wall_s))
@@ -261,6 +264,16 @@ class DeviceQueue:
             self._dismiss(kill=True)
         else:
             self._fail_to_start(error)
+
+    def _put_back(self, replica: int, task: Task) -> None:
+        """Have a fresh worker measure a task next, because an earlier task may have spoilt the worker.
+
+        If a worker is spoilt by its first task, that task fails. So no task is put back twice.
+        """
+        if self._order:  # of a task that comes later now
+            self._prefetcher.cancel(self._order)
+            self._order = None
+        self._waiting.appendleft((replica, task))
 
     def _may_start_again(self) -> bool:
         """Return whether the worker failed to start because its fork server died; True only once for each device."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfsvc.errors import CrashError
+from perfsvc.measure.host import replies
+from perfsvc.measure.host.replies import Asked
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import (
     CaseJob,
@@ -39,10 +41,14 @@ class WorkerHandle:
 
     Attributes:
         died_with_server: whether the worker died because its fork server died; then no case is at fault.
+        spoilt: whether it sent a message that cannot be read or was not asked, or died before it had received its case.
+            An earlier case may have caused this.
     """
 
     def __init__(self, server: ForkServer) -> None:
         self.died_with_server = False
+        self.spoilt = False
+        self._asked: DeviceInfo | Asked | None = None
         self._child = Child(server)
 
     @property
@@ -57,12 +63,14 @@ class WorkerHandle:
             device: what to open.
             helper_kernels: the binary of the device's helper kernels; empty if it needs none.
         """
+        self._asked = device
         visible = device.uuid if device.kind == "cuda" else ""
         return self._send(Open(device.spec, visible), (helper_kernels,))
 
     def send(self, task: Task, replica: int, arrays: JobArrays, checked: CheckedResult | None) -> CrashError | None:
         """Send a case to measure; return an error if the worker has died, else None."""
         self._child.take_output()  # the output of earlier cases explains nothing about this one
+        self._asked = Asked(task.record.case, task.record.kind, task.device, replica, task.cache)
         job = CaseJob(
             record=task.record,
             replica=replica,
@@ -79,11 +87,11 @@ class WorkerHandle:
         return self._send(job, task.modules, arrays.descriptors)
 
     def receive(self) -> Ready | Refused | Measured | CrashError:
-        """Return the worker's next message, or an error if the worker died or the message is unreadable."""
+        """Return the worker's answer to what it was asked last; an error if it died, or sent anything else."""
         try:
             frame = self._child.receive(MESSAGE_LIMIT_S, message_limit_s=MESSAGE_LIMIT_S)
         except (FrameError, TimeoutError) as error:
-            return _unreadable(str(error))
+            return self._unreadable(str(error))
         if isinstance(frame, Death):
             return self._crash(frame)
         for descriptor in frame.descriptors:  # a worker has none to send
@@ -91,9 +99,12 @@ class WorkerHandle:
         try:
             reply = codec.decode(Reply, frame.text).body
         except ValueError:
-            return _unreadable(repr(frame.text[:SHOWN_BYTES]))
-        if isinstance(reply, Measured) and frame.blobs:
-            files = {hashlib.sha256(blob).hexdigest(): blob for blob in frame.blobs}
+            return self._unreadable(repr(frame.text[:SHOWN_BYTES]))
+        asked, self._asked = self._asked, None
+        files = {hashlib.sha256(blob).hexdigest(): blob for blob in frame.blobs}
+        if problem := replies.problem(reply, files, asked):
+            return self._unreadable(problem)
+        if isinstance(reply, Measured):
             reply = replace(reply, measurement=replace(reply.measurement, files=files))
         return reply
 
@@ -117,18 +128,19 @@ class WorkerHandle:
             death = self._child.death()
         return self._crash(death) if death else None
 
+    def _unreadable(self, what: str) -> CrashError:
+        self.spoilt = True
+        return CrashError(
+            f"the worker process sent a message that cannot be read: {what}",
+            cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
+        )
+
     def _crash(self, death: Death) -> CrashError:
         """Return an error that describes how the worker died, with the end of its output."""
         self.died_with_server = death.with_server
+        self.spoilt = death.unread
         output = f": {death.output}" if death.output else ""
         return CrashError(f"the worker process died ({death.how}){output}", cure=_cure(death.status))
-
-
-def _unreadable(what: str) -> CrashError:
-    return CrashError(
-        f"the worker process sent a message that cannot be read: {what}",
-        cure="the kernel may have written over the worker's memory: run it under compute-sanitizer",
-    )
 
 
 def _cure(status: int | None) -> str:

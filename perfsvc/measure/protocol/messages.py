@@ -3,13 +3,16 @@
 The parent sends cases, and a worker sends their measurements.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from perfsvc.errors import PerfsvcError, ResultError, UnsupportedError
 from perfsvc.model import CacheState, Case, DeviceInfo, Error, Measurement, ReplayRecord, Status, Tolerance
 from perfsvc.process.shared_memory import ArrayLayout
+
+LONGEST_NAME = 200
+"""The most characters that the name of a metric can have."""
 
 # --- what the parent sends -------------------------------------------------------------------------------------------
 
@@ -141,6 +144,13 @@ class Reply:
     """Any message that a worker sends."""
 
     body: Ready | Refused | Measured
+
+
+def problem_of_metric(name: str, taken: Collection[str]) -> str:
+    """Return why a metric cannot have this name; empty if it can. ``taken`` has the names of other metrics."""
+    if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
+        return f"the metric name {name[:LONGEST_NAME]!r} is empty, too long, or has characters that cannot be printed"
+    return f"the metric {name!r} is a metric of perfsvc itself" if name in taken else ""
 
 
 def without_samples(

@@ -31,6 +31,7 @@ from perfsvc.measure.protocol.messages import (
     Refused,
     Reply,
     Request,
+    problem_of_metric,
     without_samples,
 )
 from perfsvc.measure.protocol.shared_arrays import MappedArrays
@@ -39,7 +40,7 @@ from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
-from perfsvc.model import Call, Kind, Measurement, PythonCode, Status, codec
+from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 
 CACHE_SHARE = 0.25
@@ -236,6 +237,9 @@ def _host_metrics(returned: Sequence[Any], from_buffers: Mapping[str, float]) ->
             f"a host variant returned no usable metrics: {metrics or 'nothing'}",
             cure="return a dict of finite numbers by metric name from one of its functions",
         )
+    problem = next(filter(None, (problem_of_metric(name, {TIME, *AUXILIARY}) for name in from_functions)), "")
+    if problem:
+        raise LaunchError(f"a host variant returned an unusable metric: {problem}", cure="rename the metric")
     return {name: float(value) for name, value in metrics.items()}
 
 

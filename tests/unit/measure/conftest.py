@@ -28,7 +28,7 @@ from perfsvc.model import codec
 from perfsvc.device.find import find
 from perfsvc.process import frames
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, Reply, Request
-from perfsvc.model import Error, Measurement, Status
+from perfsvc.model import Case, Error, Measurement, Status
 
 print("output of the worker", flush=True)
 

@@ -1,15 +1,22 @@
 """The pool with faulty workers: each costs its case alone, or ends the run if none can start."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from perfsvc.errors import NoDeviceError
-from perfsvc.measure.host import device_queue
+from perfsvc.measure.host import device_queue, worker_handle
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status
 from perfsvc.process.fork_servers import END_LIMIT_S
+
+ANOTHER = (
+    "send(Measured(Measurement(Case('scale', '{case}'), device.uuid, {replica}, Status.OK, cache=job.cache, "
+    "samples_s={times}), True, None)); wait_for(lambda: False)"
+)
+"""A worker that sends another reply than it was asked."""
 
 
 def test_every_case_is_measured_once_in_each_replica(work):
@@ -23,6 +30,16 @@ def test_every_case_is_measured_once_in_each_replica(work):
     [
         ("frames.send(pool, b'no json')", "the worker process sent a message that cannot be read: b'no json'"),
         ('frames.send(pool, b\'{"body": {"message": "hello"}}\')', "sent a message that cannot be read"),
+        ("send(Ready(device))", "sent a message that cannot be read: 'ready' was not asked"),
+        ("send(Refused('lost', 'look'))", "sent a message that cannot be read: 'refused' was not asked"),
+        (f"{ANOTHER.format(case='other', replica='job.replica', times='(1.0,)')}", "it answers 'scale/other'"),
+        (f"{ANOTHER.format(case='bad', replica='7', times='(1.0,)')}", "replica 7"),
+        (f"{ANOTHER.format(case='bad', replica='job.replica', times='(float(9) ** 999,)')}", ""),
+        (f"{ANOTHER.format(case='bad', replica='job.replica', times='()')}", "it has no times, but is ok"),
+        ("frames.send(pool, codec.encode(Reply(Ready(device))), (b'blob',))", "1 files came with it"),
+        ("pool.sendall(b'-' + b'\\xff' * 12)", "a message of 4294967295 parts"),
+        ("pool.sendall(b'-\\0\\0\\0\\0')", "a message of 0 parts"),
+        ("pool.sendall(b'-\\0\\0\\0\\1' + (1 << 42).to_bytes(8, 'big'))", "a message of 4398046511104 bytes"),
         ("os._exit(9)", "the worker process died (exit status 9): output of bad"),
         (
             "os.kill(os.getpid(), signal.SIGSEGV)",
@@ -48,6 +65,46 @@ def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
     assert failed.status is Status.FAILED
     assert reason in failed.reason
     assert failed.cure
+
+
+MANY = tuple(f"case{number}" for number in range(6))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "os._exit(0)",
+        "frames.send(pool, codec.encode(Reply(Measured(measurement, True, None))))",
+        "send(Ready(device))",
+        "pool.sendall(b'-\\0\\0')",
+        "pool.sendall(b'garbage'); time.sleep(1)",
+    ],
+)
+def test_what_a_worker_does_after_its_reply_costs_no_other_case(work, monkeypatch, after):
+    monkeypatch.setattr(worker_handle, "MESSAGE_LIMIT_S", 0.3)
+    work.play(after=after)
+    measurements = work.measure(Plan(tuple(map(work.task, MANY)), 1, 1, 20.0), work.devices("only"))
+    assert [(measurement.status, measurement.reason) for measurement in measurements] == [(Status.OK, "")] * len(MANY)
+    assert {measurement.case.variant for measurement in measurements} == set(MANY)
+
+
+@pytest.mark.parametrize("drips", ["pool.sendall(b'-')", "pool.sendall(b'-\\0\\0\\0\\1' + b'\\0' * 7 + b'\\x40')"])
+def test_a_message_that_drips_ends_in_time(work, monkeypatch, drips):
+    monkeypatch.setattr(worker_handle, "MESSAGE_LIMIT_S", 0.5)
+    monkeypatch.setattr(device_queue, "POLL_S", 0.1)
+    started = time.monotonic()
+    measurements = work(bad=f"{drips}; [(pool.sendall(b'x'), time.sleep(0.2)) for _ in range(60)]", replicas=1)
+    assert time.monotonic() - started < 6
+    assert "did not end in time" in measurements["bad", 0].reason
+    assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
+
+
+def test_descriptors_that_a_worker_sends_are_closed(work):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    text = "codec.encode(Reply(Measured(measurement, True, None)))"
+    work.play(after=f"frames.send(pool, {text}, (), (0, 1))")
+    work.measure(Plan(tuple(map(work.task, MANY)), 1, 1, 20.0), work.devices("only"))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_worker_past_its_limit_is_killed(work):

@@ -279,6 +279,14 @@ def test_metrics_that_are_not_finite_numbers_fail_the_case(value):
     assert result.cure
 
 
+@pytest.mark.parametrize("name", ["", "a\\0b", "\\x1b[31m", "x" * 201, "time", "energy_j", "max_error"])
+def test_a_metric_that_cannot_have_its_name_fails_the_case(name):
+    result = reported(f'{{"{name}": 1.0}}')
+    assert result.status is Status.FAILED
+    assert "a host variant returned an unusable metric: the metric" in result.reason
+    assert result.cure == "rename the metric"
+
+
 @pytest.mark.parametrize(
     ("bench", "reason"),
     [("", "no function 'report'"), ("1 / 0", "raised ZeroDivisionError"), ("import no_such", "no module 'no_such'")],
