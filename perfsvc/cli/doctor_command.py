@@ -1,6 +1,7 @@
 """``perfsvc doctor``."""
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -22,7 +23,10 @@ def command(database: str, output_format: str) -> None:
     from perfsvc.service.doctor import checkup
 
     settings = None if configuration.current().is_empty else configuration.current().loaded.settings
-    checks = checkup(database, settings.notify.targets, settings.nightly.heartbeat) if settings else checkup(database)
+    if settings is None:
+        checks = checkup(database, suite=Path())
+    else:
+        checks = checkup(database, settings.notify.targets, settings.nightly.heartbeat, settings.suite)
     if output_format == "json":
         output.show_json(plain(checks))
     else:

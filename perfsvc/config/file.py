@@ -56,8 +56,11 @@ def find(requested: Path | None = None) -> Path | None:
 
 
 def _require_own(path: Path) -> Path:
-    """Return the path of a file that this user or root owns; raise ``ConfigError`` for another user's file."""
-    if path.stat().st_uid in {os.getuid(), 0} or os.getuid() == 0:
+    """Return the path of a file that this user or root owns; raise ``ConfigError`` for another user's file or link.
+
+    Root, too, uses no file of another user: in a folder such as /tmp, anyone could choose the suite that root executes.
+    """
+    if {path.stat().st_uid, path.lstat().st_uid} <= {os.getuid(), 0}:
         return path
     cure = f"if you trust it, name it: --config {path}; to use no file: --config {os.devnull}"
     raise ConfigError("it belongs to another user, and no option names it", path=str(path), cure=cure)

@@ -176,7 +176,7 @@ class ComparedRun:
         run = f"run {self.run}"
         name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
-        commit = self.commit[:9] + (" with uncommitted changes" if self.dirty else "")
+        commit = f"{self.commit[:9]}{' with uncommitted changes' if self.dirty else ''}".lstrip()
         return ", ".join(filter(None, [name, label, commit])) + (f" ({self.why})" if self.why else "")
 
 

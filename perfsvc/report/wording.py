@@ -156,7 +156,7 @@ def wall_time(seconds: float | None) -> str:
 
 def commit_text(commit: str, *, dirty: bool) -> str:
     """Return the first nine digits of a commit, with ``+`` for uncommitted changes; a dash without a commit."""
-    return (commit[:9] + ("+" if dirty else "")) or DASH
+    return ((commit[:9] or "unknown") + "+" if dirty else commit[:9]) or DASH
 
 
 def details(known: RunDetails) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from perfsvc import installation
@@ -30,6 +31,7 @@ from perfsvc.profile.commands import PERMIT, NcuProfiler
 from perfsvc.profile.profiler import counters_readable
 from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
+from perfsvc.service.git import unreadable, unreadable_cure
 
 GPUS = "GPUs"
 """The check that fails if there is no GPU."""
@@ -59,7 +61,10 @@ def toolkit(device: DeviceInfo) -> str:
 
 
 def checkup(
-    database: str | None, targets: Mapping[str, str] = MappingProxyType({}), heartbeat: str = ""
+    database: str | None,
+    targets: Mapping[str, str] = MappingProxyType({}),
+    heartbeat: str = "",
+    suite: Path | None = None,
 ) -> list[CheckRow]:
     """Check everything that perfsvc uses, and return a row for each check. Raises nothing: an error becomes a row.
 
@@ -69,6 +74,7 @@ def checkup(
         database: the database to check, as a path or URL; None to skip it.
         targets: the message targets of a night on this machine, with the variables that hold their addresses.
         heartbeat: the variable that holds the URL of a night's heartbeat; empty for no heartbeat.
+        suite: the folder of benchmarks, whose repository git must be able to read; None to skip it.
     """
     gpu = _has_driver()
     checks: list[tuple[str, Callable[[], Iterator[CheckRow]]]] = [
@@ -86,6 +92,8 @@ def checkup(
         ("CPU device", _cpu),
         ("build cache", _cache),
         ("git", _git),
+        ("repository", lambda: _repository(suite)),
+        ("key", _key),
         ("messages", lambda: _messages(targets)),
         ("heartbeat", lambda: _heartbeat(heartbeat)),
         ("pages", _pages),
@@ -251,6 +259,23 @@ def _git() -> Iterator[CheckRow]:
     printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
     version = _VERSION.search(printed)
     yield CheckRow("git", ok=True, found=f"{version[0] if version else 'of unknown version'} ({path})")
+
+
+def _repository(suite: Path | None) -> Iterator[CheckRow]:
+    """Check that git can read the repository of the suite; no row if the suite is in no repository."""
+    if suite is not None and (why := unreadable(suite)):
+        found = f"git cannot read that of {suite}: {why}. Its runs count as uncommitted changes"
+        yield CheckRow("repository", ok=False, found=found, cure=unreadable_cure(suite))
+
+
+def _key() -> Iterator[CheckRow]:
+    """Check that the keys can be read, with which stored code is signed; the first run makes a key."""
+    from perfsvc.store.keys import Keys, fingerprint
+
+    keys = Keys()
+    names = [fingerprint(secret) for secret in keys.secrets]
+    found = f"{', '.join(names)} ({keys.file})" if names else f"none yet: your first run makes {keys.file}"
+    yield CheckRow("key", ok=True, found=found)
 
 
 def _cache() -> Iterator[CheckRow]:

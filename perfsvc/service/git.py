@@ -21,11 +21,15 @@ LIMIT_S = 30
 OF_ONE_CHECKOUT = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"})
 """Variables by which git tells its hooks where they run; they would point our commands to the wrong folder."""
 
+IN_ENGLISH = {"LANGUAGE": "en"}
+"""The language of git's messages, some of which perfsvc reads."""
+
 _SEPARATOR = "\x01"  # not in any name, and no white space, which is stripped
 _LOG_FORMAT = _SEPARATOR.join(("%H", "%P", "%an <%ae>", "%at", "%s"))
 _NO = 1
 """Git's exit code if the answer to a question is no; if it cannot answer, the code is higher."""
 _FATAL = "fatal: "
+_NO_REPOSITORY = "not a git repository"
 
 
 def git(folder: Path, *arguments: str) -> str | None:
@@ -35,6 +39,40 @@ def git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return completed.stdout.strip() if completed.returncode == 0 else None
+
+
+def unreadable(folder: Path) -> str:
+    """Return why git cannot read the repository that holds a folder; empty if it can, or if there is no repository.
+
+    Git refuses the repositories of other users ("dubious ownership"), for example to root's cron.
+    """
+    folder = folder.resolve()
+    if not any(os.path.lexists(parent / ".git") for parent in (folder, *folder.parents)):
+        return ""
+    try:
+        completed = run_git(folder, "rev-parse", "--git-dir", limit_s=LIMIT_S)
+    except OSError as error:
+        return f"git cannot be started: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return f"git did not answer within {LIMIT_S} s"
+    if completed.returncode == 0:
+        return ""
+    failure = _failure(completed)
+    return "" if failure.startswith(_NO_REPOSITORY) else failure
+
+
+def unreadable_cure(folder: Path) -> str:
+    """Return the cure for a repository that git cannot read."""
+    return (
+        f"run perfsvc as the owner of {folder}; or, if you trust all of its files, let git read it: "
+        "git config --global --add safe.directory FOLDER"
+    )
+
+
+def require_readable(folder: Path) -> None:
+    """Raise ``InfrastructureError`` if a folder is in a repository that git cannot read."""
+    if why := unreadable(folder):
+        raise InfrastructureError(f"git cannot read the repository of {folder}: {why}", cure=unreadable_cure(folder))
 
 
 def run_git(
@@ -50,7 +88,7 @@ def run_git(
     """
     return subprocess.run(
         ["git", "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
-        env={name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT},
+        env={name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT} | IN_ENGLISH,
         input=stdin,
         capture_output=True,
         encoding="utf-8",
@@ -73,9 +111,15 @@ class Worktree:
 
 
 def commit_of(suite: Path, revision: str) -> str:
-    """Return the commit of a revision of the suite's repository; raise ``UsageError`` if there is none."""
+    """Return the commit of a revision of the suite's repository.
+
+    Raises:
+        UsageError: there is no such revision.
+        InfrastructureError: git cannot read the repository.
+    """
     commit = git(suite, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if not commit:
+        require_readable(suite)
         raise UsageError(
             f"{revision!r} is no revision of the repository of {suite}",
             cure="name a branch, a tag or a commit that is here; to complete a shallow clone: git fetch --unshallow",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfsvc import units
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.service.git import git
+from perfsvc.service.git import git, require_readable
 from perfsvc.store import RunRow, RunState, Store
 
 BASELINE = "@baseline"
@@ -48,6 +48,7 @@ def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) ->
         return labelled, ""
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
     if not commit:
+        require_readable(folder)
         raise _not_valid(text, folder)
     runs = store.runs.of_commit(commit, like.devices if like else ())
     if not runs:

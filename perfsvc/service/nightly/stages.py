@@ -137,6 +137,8 @@ def revision(night: Night) -> StageResult:
     night.store.nights.put_revision(
         night.number, commit=current.commit, dirty=current.dirty, digest=suite_digest(suite)
     )
+    if current.unknown:
+        return StageResult(f"{suite}, whose repository git cannot read ({current.unknown}){UNCOMMITTED}")
     if not current.commit:
         return StageResult(f"{suite}, outside any repository")
     return StageResult(f"{suite} at {current.commit[:10]}" + (UNCOMMITTED if current.dirty else ""))
@@ -148,7 +150,7 @@ def doctor(night: Night) -> StageResult:
     GPUs that earlier nights had are left to the stage ``expect``, which reports them by name.
     """
     settings = night.settings
-    rows = doctors.checkup(None, settings.notify.targets, settings.nightly.heartbeat)
+    rows = doctors.checkup(None, settings.notify.targets, settings.nightly.heartbeat, settings.suite)
     if any(row.kind is ExpectedKind.GPU for row in night.store.expectations.of_host(night.row.host)):
         rows = [row for row in rows if row.check != doctors.GPUS]
     missing = {f"{row.check}: {row.found}": row.cure for row in rows if row.ok is False}
@@ -193,7 +195,7 @@ def run(night: Night) -> StageResult:
     resolved = resolve(request, night.log)
     if number is None or store.runs.get(number).state is not RunState.FINISHED:
         binaries = compile_units(resolved.targets, night.log)
-        opened = begin(store, request, night=night.number) if number is None else resume(store, number)
+        opened = resume(store, number) if number else begin(store, request, night.log.report, night=night.number)
         night.log.bind(run=opened.run)
         measure(
             resolved,

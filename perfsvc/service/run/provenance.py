@@ -3,7 +3,7 @@
 import platform
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from pathlib import Path
 from perfsvc import __version__, installation
 from perfsvc.device.cpu import processor_model
 from perfsvc.model import Measurement, Peak, Provenance
-from perfsvc.service.git import git
+from perfsvc.service.git import LIMIT_S, git, unreadable, unreadable_cure
 from perfsvc.service.run.prepare import RunRequest, seed_of
 from perfsvc.store import Store
 from perfsvc.suite import Selection
@@ -48,15 +48,28 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The git revision of a folder; empty outside a repository."""
+    """The git revision of a folder; empty outside a repository.
+
+    Attributes:
+        commit: the commit that is checked out.
+        dirty: whether files differ from the commit, or whether that is unknown because git cannot read the repository.
+        branch: the branch; empty if none is checked out.
+        unknown: why git cannot read the repository; empty if it can.
+    """
 
     commit: str = ""
     dirty: bool = False
     branch: str = ""
+    unknown: str = ""
 
 
-def begin(store: Store, request: RunRequest, *, night: int | None = None) -> OpenRun:
-    """Begin a run; ``night`` is the night that it belongs to."""
+def begin(store: Store, request: RunRequest, report: Callable[[str], object], *, night: int | None = None) -> OpenRun:
+    """Begin a run; ``night`` is the night that it belongs to. A repository that git cannot read is reported."""
+    if why := unreadable(request.suite):
+        report(
+            f"git cannot read the repository of {request.suite} ({why}): "
+            f"the run counts as one with uncommitted changes; {unreadable_cure(request.suite)}"
+        )
     provenance = collect(
         request.suite,
         command_line=request.command_line,
@@ -119,11 +132,19 @@ def revision_of(folder: Path) -> Revision:
 
     The revision is dirty if anything that could change a binary differs: a changed tracked file anywhere, or an
     untracked file inside the folder. A folder that its repository ignores (an installed suite) has no revision.
+
+    If git is missing, slow, or refuses to read the repository, the revision is dirty: otherwise uncommitted work could
+    become an accepted level.
     """
     with ThreadPoolExecutor(len(_QUESTIONS)) as threads:
         status, ignored, untracked = threads.map(lambda arguments: git(folder, *arguments), _QUESTIONS)
-    if status is None or ignored is not None:
+    if ignored is not None:
         return Revision()
+    if status is None or untracked is None:
+        why = unreadable(folder)
+        if not why and git(folder, "rev-parse", "--is-inside-work-tree") == "true":
+            why = f"git could not report its changes within {LIMIT_S} s"
+        return Revision(dirty=bool(why), unknown=why)
     lines = status.splitlines()
     headers = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
     if headers["oid"] == _UNBORN:

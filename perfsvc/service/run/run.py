@@ -100,7 +100,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             store = stack.enter_context(Store.open(request.database))
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress)
-        opened = begin(store, request)
+        opened = begin(store, request, progress.report)
         recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
         judgements = judge_measured(store, opened.run, request)

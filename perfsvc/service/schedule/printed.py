@@ -101,6 +101,11 @@ def _unit_command(command: Sequence[str]) -> str:
     return " ".join([program, *(argument.replace("$", "$$") for argument in arguments)])
 
 
+def _unit_path_in_list(path: Path) -> str:
+    """Quote a path for a systemd setting that takes several paths; it may be missing (``-``)."""
+    return '"-' + str(path).replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _unit_glob(text: str) -> str:
     """Escape the wildcards of a path for a systemd setting that takes a pattern."""
     return re.sub(r"([*?\[\\])", r"\\\1", text)
@@ -125,6 +130,7 @@ _TEMPLATES.filters |= {
     "shell_command": shlex.join,
     "json": lambda text: json.dumps(str(text), ensure_ascii=False),
     "unit_path": _unit_path,
+    "unit_path_in_list": _unit_path_in_list,
     "unit_word": _unit_word,
     "unit_command": _unit_command,
     "unit_glob": _unit_glob,

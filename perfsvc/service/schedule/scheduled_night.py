@@ -26,8 +26,8 @@ STOP_S = 90
 LATE_S = 6 * 3600
 """How late a missed night may still begin, in seconds: GPUs are needed by day."""
 
-TOOLS = ("CUDA_HOME", "CUDA_PATH", "PERFSVC_CACHE", "PERFSVC_LOCKS")
-"""Variables that are not secret and that choose compilers, caches and locks."""
+TOOLS = ("CUDA_HOME", "CUDA_PATH", "PERFSVC_CACHE", "PERFSVC_KEYS", "PERFSVC_LOCKS")
+"""Variables that are not secret and that choose compilers, caches, locks and the file of the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class ScheduledNight:
         gpus: how many GPUs to request.
         limit_s: seconds after which the night is terminated.
         user: who runs it.
+        writable: the folders outside ``folder`` that the night writes to, besides the user's own.
     """
 
     at: time
@@ -57,6 +58,7 @@ class ScheduledNight:
     gpus: int
     limit_s: float
     user: str
+    writable: tuple[Path, ...] = ()
 
     @property
     def variables_file(self) -> Path:
@@ -105,7 +107,20 @@ def scheduled_night(
         gpus=_gpus(loaded.settings.run.devices) if gpus is None else gpus,
         limit_s=limit_s,
         user=user,
+        writable=_writable(loaded, file.parent, plain),
     )
+
+
+def _writable(loaded: Loaded, folder: Path, plain: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the folders outside ``folder`` that the settings and variables of a night let it write to."""
+    settings = loaded.settings
+    paths = [settings.nightly.folder, settings.dashboard.folder]
+    if "://" not in settings.database:
+        paths.append(Path(settings.database).expanduser().parent)
+    paths += [Path(plain[name]) for name in ("PERFSVC_CACHE", "PERFSVC_LOCKS") if name in plain]
+    paths += [Path(plain["PERFSVC_KEYS"]).parent] if "PERFSVC_KEYS" in plain else []
+    absolute = dict.fromkeys(path.absolute() for path in paths)
+    return tuple(path for path in absolute if not path.is_relative_to(folder))
 
 
 def _gpus(devices: tuple[str, ...]) -> int:

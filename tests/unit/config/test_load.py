@@ -154,6 +154,23 @@ def test_a_file_of_another_user_is_used_only_if_it_is_named(folder_here, monkeyp
     assert load(folder_here / "perfsvc.toml").path == folder_here / "perfsvc.toml"
 
 
+@pytest.mark.parametrize("what", ["file", "link"])
+def test_root_uses_no_file_and_no_link_of_another_user_in_a_parent_folder(folder_here, monkeypatch, what):
+    """As if root had typed a command below a folder like /tmp, in which another user had put the file or the link."""
+    write("", "own.toml")
+    (folder_here / "perfsvc.toml").symlink_to("own.toml")
+    Path("below").mkdir()
+    monkeypatch.chdir("below")
+    theirs = folder_here / ("own.toml" if what == "file" else "perfsvc.toml")
+    here = theirs.lstat().st_uid
+    if here == 0:
+        os.chown(theirs, 12345, -1, follow_symlinks=False)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        load()
+    assert load(folder_here / "perfsvc.toml").path == folder_here / "perfsvc.toml"
+
+
 def test_a_variable_names_the_file_and_the_null_device_means_no_file(monkeypatch):
     write("[run]\nreplicas = 4", "other.toml")
     write("[run]\nreplicas = 5")

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc.errors import InfrastructureError
+from perfsvc.service.doctor import checkup
+from perfsvc.service.git import commit_of, git
 from perfsvc.service.run.provenance import Revision, collect, revision_of, scope_of
 from perfsvc.suite import Selection
 
@@ -86,3 +89,53 @@ def test_a_folder_that_its_repository_ignores_has_no_revision(tmp_path: Path, ch
     checkout("commit", "--quiet", "--message", "Begin")
     (tmp_path / "installed").mkdir()
     assert revision_of(tmp_path / "installed") == Revision()
+
+
+@pytest.fixture
+def committed(tmp_path: Path, checkout: Callable[..., str]) -> Path:
+    """A suite without uncommitted changes."""
+    checkout("add", "--all")
+    checkout("commit", "--quiet", "--message", "Begin")
+    return tmp_path / "kernels"
+
+
+@pytest.mark.parametrize("hindrance", ["another owner", "no git", "slow git"])
+def test_a_repository_that_git_cannot_read_counts_as_uncommitted(
+    committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
+) -> None:
+    if hindrance == "another owner":
+        monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+        monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    else:
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        (tmp_path / "bin").mkdir()
+    if hindrance == "slow git":
+        program = tmp_path / "bin" / "git"
+        program.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+        program.chmod(0o755)
+        monkeypatch.setattr("perfsvc.service.git.LIMIT_S", 0.1)
+    revision = revision_of(committed)
+    assert (revision.commit, revision.dirty) == ("", True)
+    assert {"another owner": "dubious ownership", "no git": "git cannot be started", "slow git": "did not answer"}[
+        hindrance
+    ] in revision.unknown
+    origin = collect(committed, command_line="perfsvc run", label="", scope="kernels", seed=1, replicas=3)
+    assert origin.dirty
+    (row,) = (row for row in checkup(None, suite=committed) if row.check == "repository")
+    assert row.ok is False
+    assert "safe.directory" in row.cure
+    with pytest.raises(InfrastructureError, match="git cannot read the repository"):
+        commit_of(committed, "main")
+
+
+def test_a_status_that_is_late_counts_as_uncommitted(committed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(folder: Path, *arguments: str) -> str | None:
+        return None if arguments[0] in {"status", "check-ignore"} else git(folder, *arguments)
+
+    monkeypatch.setattr("perfsvc.service.run.provenance.git", late)
+    assert revision_of(committed) == Revision(dirty=True, unknown="git could not report its changes within 30 s")
+
+
+def test_doctor_has_no_row_for_a_repository_that_git_can_read(committed: Path) -> None:
+    assert not [row for row in checkup(None, suite=committed) if row.check == "repository"]

@@ -154,6 +154,35 @@ def test_the_systemd_service_starts_a_night_in_its_folder_with_its_variables(nig
     assert (settings["TimeoutStartSec"], settings["KillMode"]) == ("43200", "mixed")
 
 
+@needs_systemd
+def test_systemd_accepts_the_sandbox_of_roots_service(night, tmp_path):
+    cache = night.folder.parent / "the cache"
+    result = verified(printed("systemd", replace(night, user="root", writable=(cache,))), tmp_path)
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "")
+
+
+@needs_systemd
+@pytest.mark.parametrize(("user", "held"), [("root", True), ("me", False)])
+def test_the_service_takes_rights_away(night, user, held, tmp_path):
+    service = tmp_path / "perfsvc-nightly.service"
+    service.write_text(printed("systemd", replace(night, user=user))[service.name])
+    command = ["systemd-analyze", "security", "--offline=true", "--json=short", str(service)]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    state = {row["json_field"]: row["set"] for row in found}
+    assert state["NoNewPrivileges"]
+    assert state["RestrictSUIDSGID"]
+    assert state["ProtectSystem"] is held  # a user's own systemd cannot make file systems read-only everywhere
+
+
+def test_roots_service_may_write_where_its_nights_write(night):
+    writable = (night.folder.parent / "the cache",)
+    service = printed("systemd", replace(night, user="root", writable=writable))["perfsvc-nightly.service"]
+    lines = [line.removeprefix("ReadWritePaths=") for line in service.splitlines() if line.startswith("ReadWritePaths")]
+    written = [word for line in lines for word in words_of_systemd(line)]
+    assert written[:2] == [f"-{night.folder}", f"-{writable[0]}"]
+    assert written[-1] == "-%h"
+
+
 def test_systemd_catches_up_on_a_missed_night(night):
     timer = printed("systemd", replace(night, zone=BERLIN))["perfsvc-nightly.timer"]
     assert "\nPersistent=true\n" in timer
