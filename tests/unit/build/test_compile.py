@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import (Binary, Cache, compile_all, process, toolchain_for)
+from perfsvc.build import Binary, Cache, compile_all, toolchain_for
+from perfsvc.process import programs
 from perfsvc.build import toolchain
 from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.errors import CompileError, InfrastructureError, NoCompilerError, UnsupportedError, UsageError
@@ -128,7 +129,8 @@ def test_a_cache_that_cannot_be_written_ends_the_build(cache, monkeypatch):
 SLOW_BUILD = """
 import sys
 from pathlib import Path
-from perfsvc.build import Cache, compile_all, process
+from perfsvc.build import Cache, compile_all
+from perfsvc.process import programs
 from perfsvc.model import Unit
 
 class Slow:
@@ -253,7 +255,7 @@ def test_a_source_that_is_edited_while_it_is_compiled_fails_and_is_not_kept(cach
 
 
 def test_a_compiler_that_hangs_is_killed_with_its_children(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    monkeypatch.setattr(programs, "LIMIT_S", 0.5)
     finished = programs.run(["sh", "-c", "echo so far; sleep 300 & echo $! > pid; wait"], folder=tmp_path)
     assert (finished.timed_out, finished.output) == (True, "so far\n")
     deadline = time.monotonic() + 10

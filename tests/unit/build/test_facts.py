@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import Cache, disassembly, facts, nvcc, process
+from perfsvc.build import Cache, disassembly, facts, nvcc
+from perfsvc.process import programs
 from perfsvc.build.disassembly import INSTRUCTION_BYTES, Disassembler, find_nvdisasm
 from perfsvc.build.facts import VerboseNvcc, facts_of_all
 from perfsvc.build.nvcc import is_ptx
@@ -229,5 +230,5 @@ def test_an_architecture_is_disassembled_by_its_exact_name_if_that_is_known(tmp_
 
 
 def test_a_missing_disassembler_is_none(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter(()))
     assert find_nvdisasm() is None

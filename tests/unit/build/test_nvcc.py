@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import (nvcc, process)
+from perfsvc.build import nvcc
+from perfsvc.process import programs
 from perfsvc.build import facts
 from perfsvc.process import programs
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
@@ -175,7 +176,7 @@ def without_toolkit(monkeypatch, path):
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
         monkeypatch.delenv(variable, raising=False)
     real = programs._cuda_program_paths
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
 
 
 def executable(path):
@@ -200,7 +201,7 @@ def test_nvcc_is_taken_from_path_then_cuda_home_then_cuda_path(monkeypatch, tmp_
 
 
 def test_a_missing_nvcc_is_reported_with_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter(()))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter(()))
     with pytest.raises(NoCompilerError, match="nvcc was not found") as raised:
         NvccToolchain("sm_90")
     assert install_command("nvcc") in raised.value.cure
@@ -210,24 +211,24 @@ def test_an_nvcc_that_cannot_be_run_is_an_error(monkeypatch, tmp_path):
     broken = tmp_path / "nvcc"
     broken.write_bytes(b"\x7fELF no program")
     broken.chmod(0o755)
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((broken,)))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter((broken,)))
     with pytest.raises(NoCompilerError, match="cannot be run"):
         NvccToolchain("sm_90")
 
 
 def test_an_nvcc_that_hangs_fails_its_unit(monkeypatch, tmp_path):
     hung = executable(tmp_path / "bin" / "nvcc")
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((hung,)))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter((hung,)))
     toolchain = NvccToolchain("sm_90")
     hung.write_text("#!/bin/sh\nsleep 300\n")
-    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    monkeypatch.setattr(programs, "LIMIT_S", 0.5)
     with pytest.raises(CompileError, match=r"k\.cu: still compiling after 0\.5 s"):
         toolchain.compile(write(tmp_path / "k"))
 
 
 def test_files_of_a_killed_nvcc_are_deleted_with_its_folder(monkeypatch, tmp_path):
     killed = executable(tmp_path / "bin" / "nvcc")
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((killed,)))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter((killed,)))
     toolchain, temporary = NvccToolchain("sm_90"), tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -239,7 +240,7 @@ def test_files_of_a_killed_nvcc_are_deleted_with_its_folder(monkeypatch, tmp_pat
 
 
 def test_flags_in_the_environment_decide_the_binary(monkeypatch, tmp_path):
-    monkeypatch.setattr(process, "_cuda_program_paths", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
+    monkeypatch.setattr(programs, "_cuda_program_paths", lambda _: iter((executable(tmp_path / "bin" / "nvcc"),)))
     toolchain, unit = NvccToolchain("sm_90"), write(tmp_path / "k")
     before = toolchain.preimage(unit, local_files(unit))
     monkeypatch.setenv("NVCC_APPEND_FLAGS", "-G")

@@ -65,6 +65,6 @@ def test_a_library_that_cannot_be_loaded_counts_as_missing(ncu_report, library):
 
 def test_without_the_library_no_process_is_started(monkeypatch, tmp_path):
     monkeypatch.setattr(reports, "find_spec", lambda _: None)
-    monkeypatch.setattr(reports.process, "run", None)
+    monkeypatch.setattr(reports.programs, "run", None)
     with pytest.raises(MissingPackageError):
         reports.read_isolated(tmp_path / "none.ncu-rep")

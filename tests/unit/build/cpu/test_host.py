@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.build import (process)
+from perfsvc.process import programs
 from perfsvc.build.cpu import host
 from perfsvc.build.cpu import cuda_text
 from perfsvc.build.cpu.host import Compiler, HostToolchain, find_compiler, find_zig
@@ -157,7 +157,7 @@ def test_a_long_message_shows_its_first_errors_and_counts_the_other_lines(toolch
 
 
 def test_a_compiler_that_hangs_fails_its_unit(unit, monkeypatch):
-    monkeypatch.setattr(process, "LIMIT_S", 0.5)
+    monkeypatch.setattr(programs, "LIMIT_S", 0.5)
     hung = HostToolchain(Compiler(("sh", "-c", "sleep 300"), "hung 1"))
     assert "kernel.cu: still compiling after 0.5 s" in refusal(hung, unit("", "k"))
 
