@@ -39,7 +39,7 @@ def duration_text(seconds: float) -> str:
 def parse_share(text: str, *, below: float, example: str = "1%") -> float:
     """Return the fraction that ``3%`` or ``0.03`` states; ``ValueError`` unless it lies between 0 and ``below``.
 
-    A number from 1 on needs its ``%``: whoever writes ``1`` means 1 % more often than 100 %.
+    A number from 1 on needs its ``%``: a user who writes ``1`` more often means 1 % than 100 %.
     """
     advice = f"write {example} or {float(example.removesuffix('%')) / 100:g}"
     try:

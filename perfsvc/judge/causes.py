@@ -66,9 +66,10 @@ def with_causes(
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
       the device moved together, if the driver or the power limit changed, or if the clock changed and the cycles did
       not.
-    - Different code from equal source by another compiler, or equal source with other Python packages: toolchain.
-    - Everything else is unconfirmed until both sides are measured again. The clock alone does not clear different code,
-      because that code may draw so much power that the device lowers its clock.
+    - If the code differs although its source is equal, and the compiler or the Python packages differ, the cause is the
+      toolchain.
+    - In all other cases the cause is unconfirmed until both sides are measured again. If the code differs, a lower
+      clock does not clear it: the new code may draw so much power that the device lowers its clock.
 
     Args:
         judgements: the judgements of one run.
@@ -92,9 +93,10 @@ def with_causes(
 def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
     """Return a sentence without its full stop if the clock explains why a time moved, else an empty text.
 
-    The clock explains it if the cycles did not move: their interval contains 1 or lies within the threshold, and they
-    show at most ``MAX_CYCLES_SHARE`` of the change of time, so that the clock must have caused the rest. A kernel that
-    waits for memory takes more or fewer cycles at another clock, so the clock is no evidence for it.
+    The clock explains a time if the cycles did not move: the interval of their ratio contains 1 or lies within the
+    threshold, and their change is at most ``MAX_CYCLES_SHARE`` of the change of time. The clock must have caused the
+    rest. A kernel that waits for memory takes more or fewer cycles at another clock, so the clock is no evidence for
+    it.
     """
     if cycles is None or cycles.verdict in MOVES or judgement.verdict not in MOVES or not judgement.ratio:
         return ""
@@ -112,9 +114,9 @@ def moved_together(
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
     """Return the times that moved together with unchanged code, by device UUID and direction.
 
-    A group is returned if, among the times of a device whose code is the same on both sides (at least ``MIN_SERIES``),
-    more than half moved in that direction.
-    A change of one kernel moves its own cases; only the device or its host moves all the others.
+    Only the times of series with the same code on both sides count. A device and direction is returned if the device
+    has at least ``MIN_SERIES`` such times and more than half of them moved in this direction. A change of one kernel
+    moves its own cases; only the device or its host moves all the others.
     """
     by_device: dict[str, list[Judgement]] = defaultdict(list)
     for judgement in judgements:
@@ -154,7 +156,8 @@ def is_decided(comparison: Comparison, direction: Direction, threshold: float) -
 
     Either the verdict is conclusive, or the ratio no longer supports the suspicion: it lies within the threshold, or
     beyond it in the opposite direction. Stopping in the second case adds no false alarms, because no code is blamed. It
-    misses some changes of about the size of the threshold; half of these changes are missed anyway.
+    misses some real changes of about the size of the threshold. Even without it, half of the changes of this size would
+    be missed.
 
     Args:
         comparison: the comparison at this look.
@@ -181,8 +184,8 @@ def cause_of(
     """Return why a suspect moved, and the evidence as a sentence without its full stop.
 
     - The candidate's binary still differs from the baseline's, measured in A/B pairs, and their code differs: kernel.
-    - The difference is gone, and the baseline's binary differs from its own stored level like the suspect: environment,
-      which moved both.
+    - The difference is gone, and the baseline's binary differs from its own stored level as the suspect does:
+      environment, because it moved both binaries.
     - The difference is gone, and the baseline's binary is at its stored level: noise.
     - Anything else: unconfirmed. This includes a difference that is significant but below the threshold of this
       command, because a user with a lower threshold wants to know about it.

@@ -69,15 +69,15 @@ def compare(
 
     The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the device, which both
     sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have
-    two states. So the deviation of a side never counts as less than the step of the clock or a share of what its own
-    samples differ by.
+    two states. So the deviation of a side has two lower limits: the step of the clock, and a share of the spread of the
+    side's own samples.
 
     A level counts as changed if the change is significant (the interval excludes 1) and relevant (the ratio lies beyond
     the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression
     into an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
 
     A single wild replica decides nothing. Among other replicas it widens the interval by more than it moves the ratio.
-    Alone on its side, it makes the verdict inconclusive.
+    If a side has only one replica, the verdict is inconclusive.
 
     Args:
         baseline: the times of each replica in seconds, shape (n,).
@@ -126,9 +126,10 @@ def compare_at_look(
     misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
     be any, but must not depend on their times.
 
-    Spending less of ``ALPHA`` on the early looks would find as many changes in the end, but later: for +2 % of work on
-    an H200 the first look, with three replicas a side, shows most. The looks share replicas, which is not exploited: it
-    would narrow the interval by a few per cent, but would require the number of replicas at every look in advance.
+    If the early looks had less of ``ALPHA``, as many changes would be found in the end, but later: with 2 % more work
+    on an H200, the first look, with three replicas a side, already finds most of them. That looks share replicas is not
+    used. It would narrow the interval by a few per cent, but the number of replicas at every look would have to be
+    known in advance.
 
     Args:
         baseline: for each replica so far its times in seconds, shape (n,).

@@ -195,7 +195,7 @@ def exclusion_sentence(exclusion: Exclusion) -> str:
 def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
     """Return the word for the cache state to show with each case.
 
-    It is empty for a case that only has cold results on its device, since cold is the usual state.
+    The word is empty for a case that has only cold results on its device, because cold is the usual state.
     """
     states: dict[tuple[str, str], set[CacheState]] = defaultdict(set)
     every_key = tuple(keys)
@@ -348,9 +348,10 @@ def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
 
 
 def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> list[Text]:
-    """Return the sentences of the verdicts, without those of unchanged series; equal ones share a line.
+    """Return the sentences of the verdicts, except those of unchanged series; equal sentences share a line.
 
-    Inconclusive series whose change has a bound share one line, in which each has its own bound, the widest first.
+    Inconclusive series whose change has a bound share one line. It names each series with its bound, the widest bound
+    first.
 
     Args:
         judgements: the verdicts.
@@ -446,7 +447,7 @@ def finding_title(finding: Finding) -> str:
 
 
 def since_first_step(finding: Finding, step: MovedSeries) -> str:
-    """Return how far a step and those before it moved a series together; empty without an earlier step in the finding.
+    """Return how far a step and the earlier steps moved a series in total; empty if the finding has no earlier step.
 
     ``+1500.0 % since run 1: 100.0 µs → 1.600 ms``
     """
@@ -458,9 +459,9 @@ def since_first_step(finding: Finding, step: MovedSeries) -> str:
 
 
 def missing_cures(finding: Finding) -> list[str]:
-    """Return what to do about something missing: if it is meant to be there, and if it is gone on purpose.
+    """Return what a user can do about something missing: one cure if it should be there, one if it is gone on purpose.
 
-    Empty for a finding about series, and for a finding that is over.
+    The result is empty for a finding about series, and for a finding that is over.
     """
     if finding.cause is not Cause.MISSING or finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}:
         return []

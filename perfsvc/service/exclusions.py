@@ -57,7 +57,7 @@ def exclude(
 
 
 def include(store: Store, run: int, cases: Sequence[str], *, threshold: judge.ThresholdOption = None) -> Changed:
-    """Include a run, or its cases that match a glob, in judging again; otherwise like ``exclude``."""
+    """Include a run, or its cases that match a glob, in judging again; arguments and errors as in ``exclude``."""
     chosen = _chosen(store, run, cases)
     with _judging_again(store, run, threshold) as changed:
         findings = store.exclusions.include(run, chosen, by=user_name())
@@ -94,8 +94,8 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
     """Judge later runs again, oldest first, if the block changes the baselines of their series.
 
-    Otherwise later verdicts would still compare with the data that was excluded. Yields a list, which holds the numbers
-    of the runs that were judged again once the block has ended.
+    Otherwise later verdicts would still compare with the data that was excluded. Yields a list. After the block, the
+    list holds the numbers of the runs that were judged again.
     """
     later = [
         row.id
@@ -133,7 +133,9 @@ def _compared_with(store: Store, run: int) -> dict[Series, int]:
 
 
 def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
-    """Return False if a stored verdict on a series used another run than its baseline, such as one that a user named.
+    """Return False if the stored verdict on a series compares with another run than the baseline in ``baselines``.
+
+    This is so if a user named the run to compare with.
 
     Return True if there is no stored verdict.
     """

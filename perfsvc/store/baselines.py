@@ -61,16 +61,17 @@ class BaselineStore:
         inconclusive verdicts do not move it either, because a slow drift would then move it step by step. These runs
         never set a level by their verdict:
 
-        - a run with uncommitted changes: a discarded experiment would be the bar for all later runs;
+        - a run with uncommitted changes: a discarded experiment would become the level for all later runs;
         - an improvement of unchanged code, which comes from the environment or from noise;
         - a run that is excluded from judging, or in which the case is.
 
-        If no run set a level, it is that of the earliest run with a correct result, preferably one without uncommitted
-        changes. A new environment begins a segment: levels of earlier segments count only for the first run
-        of a segment.
+        If no run set a level, the level is that of the earliest run with a correct result. Runs without uncommitted
+        changes are preferred. A new environment begins a segment: levels of earlier segments count only for the first
+        run of a segment.
 
-        A series without a pin and a level gets a cross-device baseline: in its place, the result holds the same series
-        on other devices of its model, each with the pin or level of that device. If there is none, it is absent.
+        A series with neither a pin nor a level gets a cross-device baseline: in its place, the result holds the same
+        series on other devices of its model, each with its pin or level. If these have none either, the series is
+        absent.
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
@@ -90,10 +91,10 @@ class BaselineStore:
         """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
 
         These are the series of which the previous run has a correct result. The previous run of a device is the newest
-        earlier run of the same scope that finished and measured on it. A run with uncommitted changes is taken only if
-        there is no other. For a case that was over budget in the previous run, the newest older run with the case is
-        taken. A case that was over budget in ``run`` itself is not expected. Excluded runs are passed over, and an
-        excluded case of a run counts as over budget there. Nothing is expected if the scope is unknown.
+        earlier run of the same scope that finished and measured on it. A run with uncommitted changes counts only if
+        there is no other. If a case was over budget in the previous run, the newest older run that measured the case
+        takes its place. A case that was over budget in ``run`` itself is not expected. Excluded runs are ignored. A
+        case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
             return _expected(connection, run)
@@ -255,7 +256,10 @@ def _first_runs_in_segments(
     starts: Mapping[CaseIds, int],
     before_run: int,
 ) -> dict[SeriesKey, int]:
-    """Return each series' first run with a correct result in its segment; series without a segment start are absent."""
+    """For each series, return the first run of its segment that has a correct result.
+
+    Series without a segment start are absent.
+    """
     by_start: dict[int, set[SeriesKey]] = defaultdict(set)
     for key in keys:
         if key.case_ids in starts:
@@ -271,10 +275,12 @@ def _first_runs_in_segments(
 def _first_runs(
     connection: Connection, keys: Collection[SeriesKey], after: int, before_run: int
 ) -> dict[SeriesKey, int]:
-    """Return the first run between two runs with a correct result of each series; see ``_first_correct_runs``.
+    """Return the first run with a correct result of each series, after run ``after`` and before ``before_run``.
 
-    Nearly all series have a correct result in the first of these runs. The other runs are searched only for series that
-    lack one there.
+    Runs without uncommitted changes are preferred.
+
+    Nearly all series have a correct result in the first run after ``after``. Later runs are searched only for the other
+    series.
     """
     between = (Runs.state.in_(ENDED), judged(Runs.id), Runs.id > after, Runs.id < before_run)
     first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
@@ -289,7 +295,7 @@ def _first_runs(
 def _first_correct_runs(
     connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]
 ) -> dict[SeriesKey, int]:
-    """Return the first run with a correct result of each series of some lineages.
+    """For each series of some lineages, return the first run that has a correct result.
 
     Only the runs that meet the conditions ``runs`` count. Runs without uncommitted changes are preferred. A result is
     correct if all replicas are ok.
@@ -310,7 +316,7 @@ def _first_correct_runs(
     )
 
     def first(metric: Any) -> Select[Any]:
-        """Return a query of the first run of each series with a metric, preferably without uncommitted changes."""
+        """Return a query of the first run of each series of a metric; runs of committed code are preferred."""
         own = own_name(correct.c.run_id)
         clean = func.min(correct.c.run_id).filter(Runs.git_dirty.is_(False))
         run = func.coalesce(clean, func.min(correct.c.run_id))
@@ -343,7 +349,7 @@ def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
 
 
 def _expected(connection: Connection, run: int) -> dict[Series, int]:
-    """Return the series that a run should have a correct result of, each with the run that has one.
+    """Return the series that a run should have measured, each with the earlier run that measured it.
 
     See ``BaselineStore.expected``.
     """
@@ -365,7 +371,7 @@ def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
 
 
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
-    """Return the newest earlier run that finished in a run's scope, for each device (id) of the run.
+    """For each device of a run (by id), return the newest earlier run of the same scope that finished on it.
 
     Runs without uncommitted changes are preferred.
     """
@@ -391,10 +397,10 @@ def _devices(connection: Connection, run: int) -> set[int]:
 
 
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
-    """Return, for each case that was over budget, the newest earlier run that measured it, by case ids.
+    """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
-    A case that is excluded from judging counts as over budget. ``runs`` holds the run that was over budget, by the id
-    of the device.
+    A case that is excluded from judging counts as over budget. ``runs`` has the id of each device and the run on it in
+    which cases were over budget.
     """
     skipped = aliased(Cases)
     unmeasured = _skipped(runs.values())
@@ -427,7 +433,7 @@ def newest_clean() -> ColumnElement[int]:
 
 
 def _skipped(runs: Iterable[int]) -> CTE:
-    """Return a query of the cases that were over budget in some runs, or that were excluded there one by one."""
+    """Return a query of the cases that were over budget in some runs or individually excluded from them."""
     numbers = set(runs)
     over_budget = select(
         OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
@@ -441,7 +447,7 @@ def _skipped(runs: Iterable[int]) -> CTE:
 
 
 def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
-    """Return the cases that were over budget in a run, or that were excluded there one by one."""
+    """Return the cases that were over budget in a run or individually excluded from it."""
     unmeasured = _skipped([run])
     query = select(Cases.lineage_id, unmeasured.c.device_id, unmeasured.c.cache).join(
         Cases, Cases.id == unmeasured.c.case_id

@@ -40,7 +40,7 @@ class BinaryStore:
         self._keys = keys
 
     def put(self, codes: Sequence[CaseCode]) -> list[int]:
-        """Store the code of cases as it ran and return the ids of the binaries; equal records are stored once.
+        """Store the code that cases ran and return the ids of the binaries; equal records are stored once.
 
         Raises:
             KeyError: a module that a record names is missing.
@@ -114,17 +114,19 @@ class BinaryStore:
         return binary_by_run
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
-        """Return bytes by the digests that replay records name; what is missing or was changed is absent."""
+        """Return bytes by the digests that replay records name; missing or changed bytes are absent."""
         query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))
         with self._database.reading() as connection:
             contents = {sha256: _content(sha256, content) for sha256, content in connection.execute(query)}
         return {sha256: content for sha256, content in contents.items() if content is not None}
 
     def python_modules(self, case_id: str, run: int, *, device: str | None = None) -> dict[str, str]:
-        """Return the source texts, by name, of the modules outside packages that a case's Python functions imported.
+        """Return the source text, by name, of each module that a case's Python functions imported in a run.
+
+        Modules of installed packages are left out.
 
         Raises:
-            UntrustedError: no trusted key has signed which modules these are, or a text was changed.
+            UntrustedError: no trusted key has signed the list of the modules, or a text was changed.
         """
         query = (
             select(PythonCodes.record, PythonCodes.signatures)
@@ -147,7 +149,7 @@ class BinaryStore:
     def replay(
         self, case_id: str, run: int, *, device: str | None = None
     ) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
-        """Return a case's replay record, its modules by digest and its benchmark file, as it ran.
+        """Return the replay record of a case in a run, its modules by digest, and its benchmark file.
 
         The Python modules that the benchmark file imports are in ``python_modules``.
 
@@ -321,7 +323,7 @@ def _python_code(text: str) -> PythonCode:
 
 
 def _content(sha256: str, compressed: bytes) -> bytes | None:
-    """Return the decompressed content of an artifact; None if it does not have its digest."""
+    """Return the decompressed content of an artifact; None if its digest differs."""
     try:
         content = zlib.decompress(compressed)
     except zlib.error:

@@ -69,7 +69,7 @@ class _Name:
 
 
 def case_id(connection: Connection, case: Case) -> int:
-    """Return the id of a case; store it, in the lineage of its former names, if it is new."""
+    """Return the id of a case. If the case is new, store it in the lineage of its former names."""
     names = _stored_names(connection, case)
     if not _is_complete(case, names):
         if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
@@ -158,7 +158,7 @@ def _merge_lineages(connection: Connection, old: int, into: int) -> None:
 
 
 def lineage_of(connection: Connection, case_id: str) -> int:
-    """Return the lineage of a case by any of its names, in its newest version.
+    """Return the lineage of the newest version of a case, by any of the case's names.
 
     Raises ``NotMeasuredError`` if the name is unknown.
     """
@@ -268,7 +268,7 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
 
 
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
-    """Return the cases of one run's rows (of ``of_cases``) by id, under their present names.
+    """Return the cases in rows of one run by id, under their present names; ``of_cases`` selects the rows.
 
     A former name may be given to a new variant. If a run measured two names of one lineage, each case keeps its own.
     """
@@ -316,7 +316,10 @@ def judged(run: Any, case: Any = None) -> ColumnElement[bool]:
 
 
 def reasons_of_exclusion(connection: Connection, runs: Iterable[int] | None) -> dict[tuple[int, int | None], str]:
-    """Return the reasons of the exclusions in some runs, or in all, by run and case; case None is a whole run."""
+    """Return the reasons of exclusions by run and case; the case is None if the whole run is excluded.
+
+    ``runs`` limits the exclusions to some runs; None means all runs.
+    """
     query = select(Exclusions.run_id, Exclusions.case_id, Exclusions.reason).where(Exclusions.included_at.is_(None))
     if runs is not None:
         query = query.where(Exclusions.run_id.in_(set(runs)))
@@ -348,7 +351,9 @@ class PresentNames:
 
 
 def with_case(table: type[Base]) -> Select[Any]:
-    """Return a query of a table's rows with the columns that ``series_of`` needs, under the names that cases had.
+    """Return a query of a table's rows with the columns that ``series_of`` needs.
+
+    Cases have the names under which they were measured.
 
     The rows of the table have a case and a device.
     """

@@ -53,7 +53,8 @@ class CheckStore:
         """Store a check with its verdicts and return its number.
 
         A kernel becomes the baseline of later checks if it is new or improved, if its baseline is of another compiler,
-        or if a person accepted it. It never does if there were uncommitted changes or if it cannot run.
+        or if a person accepted it. It never becomes one if the check had uncommitted changes or if the kernel cannot
+        run.
 
         Args:
             provenance: where the check comes from.
@@ -95,11 +96,11 @@ class CheckStore:
 
         The result also holds:
 
-        - the baselines of kernels that the newest check of the scope had and that are not among ``kernels``;
+        - the baselines of kernels that are in the newest check of the scope but not in ``kernels``;
         - if a kernel of a case has no level, the levels of the earlier kernels of the case that no check has reported
           as gone: one of them may be the same kernel under a former name.
 
-        A case that occurs in ``kernels`` has the same name as there; other cases have the name of their check.
+        Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
         with self._database.reading() as connection:
             return _baselines(connection, list(kernels), scope, toolkit)
@@ -204,8 +205,9 @@ def _key(row: Any) -> _KernelKey:
 def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
     """Return the number of registers that later kernels are compared with, by kernel and check of each level.
 
-    An improvement may use a few more registers, too few to count. The baseline keeps the lower number. Otherwise a
-    kernel could trade many registers for another fact in two steps, although the same trade fails in one step.
+    An improvement may use slightly more registers than its baseline. Later kernels are still compared with the lower
+    number. Otherwise a kernel could trade many registers for another fact in two steps, although the same trade fails
+    in one step.
 
     Args:
         levels: oldest first.
@@ -227,8 +229,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
 def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
     """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    A report does not count if the same check found a new kernel of the case that is not accepted yet: that may be the
-    same kernel under a new name.
+    A report does not count if the same check found a new kernel of the case that is not accepted yet: the new kernel
+    may be the reported kernel under a new name.
     """
     is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
     is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))
@@ -283,7 +285,7 @@ def _levels(connection: Connection, lineages: Iterable[int]) -> Sequence[Any]:
 
 
 def _checked_kernel(row: Any, case: Case | None, registers: int) -> CheckedKernel:
-    """Return the kernel of a row with this number of registers; ``case`` replaces the stored case unless it is None."""
+    """Return the kernel of a row with ``registers`` registers; ``case`` replaces the stored case unless it is None."""
     instructions = row.instructions
     return CheckedKernel(
         case or case_of(row.benchmark, row.variant, row.point, row.version),

@@ -90,7 +90,7 @@ class ExclusionStore:
 
         Raises:
             NotMeasuredError: there is no such run.
-            UsageError: none of this is excluded, or cases are given and the run is excluded as a whole.
+            UsageError: nothing of this is excluded; or cases are given, but the run is excluded as a whole.
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:
@@ -112,7 +112,7 @@ class ExclusionStore:
     def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:
         """Delete a run with everything that belongs to it; return the findings that are deleted with it.
 
-        Only a record of who deleted it, when and why remains (``all``).
+        Only a record of who deleted the run, when and why remains; ``ExclusionStore.all`` returns it.
 
         Raises:
             NotMeasuredError: there is no such run.

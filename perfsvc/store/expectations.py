@@ -71,9 +71,9 @@ class ExpectationStore:
     ) -> FindingUpdates:
         """Store what is there, raise a finding for each absence, and resolve the findings whose subjects are back.
 
-        An absence that an active finding reports already, of this host or another, joins that finding without an
-        event. One whose finding a person resolved reopens it. A finding of which only a part is back stays open, says
-        what is still missing from now on, and gets an event. Doing it again changes nothing.
+        If an active finding already reports an absence, of this host or another, the absence joins that finding without
+        an event. If the finding about an absence was resolved, it is reopened. If only some of a finding's subjects are
+        back, the finding stays open, names what is still missing, and gets an event. A repeated call changes nothing.
 
         Args:
             seen: what is there; it replaces what is stored under its key.
@@ -105,13 +105,13 @@ class ExpectationStore:
     def forget(
         self, forgotten: Collection[Expected], *, by: str, reason: str = "", left: Iterable[Absence] = ()
     ) -> list[int]:
-        """Expect some things no longer, on behalf of a person, and return the findings that are accepted by this.
+        """Stop expecting some things, on behalf of a person, and return the findings that this accepts.
 
         Args:
             forgotten: the things.
             by: the person.
             reason: why.
-            left: what is still missing of findings that lose only a part.
+            left: what is still missing, for each finding that loses only some of its subjects.
         """
         with self._database.writing() as connection:
             excluded.lock(connection)
@@ -177,10 +177,9 @@ class ExpectationStore:
         )
 
     def nights_of(self, host: str, scope: str) -> dict[int, int]:
-        """Return the nights of a host whose runs have a scope, finished and are not excluded, oldest first.
+        """Return the nights of a host, each with its run, oldest first.
 
-        Returns:
-            The run of each night.
+        A night is included if its run has the scope, finished and is not excluded.
         """
         is_excluded = exists().where(
             Exclusions.run_id == Runs.id, Exclusions.case_id.is_(None), Exclusions.included_at.is_(None)
@@ -262,7 +261,7 @@ def _forget(connection: Connection, forgotten: Iterable[Expected]) -> None:
 
 
 def _finding_of(connection: Connection, absence: Absence, *, night: int | None, now: datetime) -> tuple[int, str]:
-    """Return the finding about an absence, and whether it was ``raised`` or ``reopened`` for it; else empty."""
+    """Return the finding about an absence, and ``raised`` or ``reopened`` if the absence did so, else an empty text."""
     linked = {expected.finding for expected in absence.expected if expected.finding is not None}
     query = select(Findings.id, Findings.state).where(Findings.id.in_(linked)).order_by(Findings.id.desc())
     known = connection.execute(query).first()
@@ -294,8 +293,8 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
 def _shared_finding(connection: Connection, absence: Absence) -> int | None:
     """Return the newest active finding that reports the same absence already, from another host, suite or selection.
 
-    That is a finding with an equal subject, about one of the same GPUs, or about cases of the same suite that another
-    host or selection misses. Two suites may have benchmarks of the same name.
+    Such a finding has an equal subject. It is also about one of the same GPUs or hosts, or about cases of the same
+    suite that another host or selection misses. Two suites may have benchmarks of the same name.
     """
     about = (Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE))
     query = select(Expectations).join(Findings, Findings.id == Expectations.finding_id).where(*about)
@@ -323,7 +322,7 @@ def _link(connection: Connection, expected: Iterable[Expected], finding: int) ->
 
 
 def _describe(connection: Connection, finding: int, absence: Absence) -> None:
-    """Make a finding describe an absence; keep its text if it also reports something else, of another host."""
+    """Make a finding describe an absence; keep the finding's text if it also reports another absence."""
     reported = connection.execute(select(Expectations).where(Expectations.finding_id == finding)).all()
     if {_expected(row).key for row in reported} <= {expected.key for expected in absence.expected}:
         values = {"root_cause": absence.subject, "evidence": absence.evidence}
@@ -339,7 +338,7 @@ def _close_unlinked(
     by: str = "",
     night: int | None = None,
 ) -> list[int]:
-    """Resolve or accept the active findings of which nothing is missing and expected any more; return their numbers."""
+    """Resolve or accept the active findings about absences that no expectation refers to; return their numbers."""
     still_missing = exists().where(Expectations.finding_id == Findings.id)
     query = select(Findings.id).where(Findings.cause == Cause.MISSING, Findings.state.in_(ACTIVE), ~still_missing)
     closed = list(connection.scalars(query.order_by(Findings.id)))

@@ -114,7 +114,7 @@ class MeasurementStore:
             return _columns(connection, runs)
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
-        """Return how many batches of each case have each reason of rejection, in the order of first occurrence.
+        """For each case, return the number of batches by reason of rejection, in the order of first occurrence.
 
         Accepted batches have the empty reason. The keys are device (UUID), case id and cache state.
         """
@@ -137,7 +137,7 @@ class MeasurementStore:
     def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state, across renames.
 
-        A case that was not measured on a device, or not in a run before ``before``, is absent for the device.
+        A case is absent for a device that did not measure it in any run before ``before``.
         """
         with self._database.reading() as connection:
             lineages = lineages_of(connection, cases)

@@ -152,16 +152,16 @@ class NightStore:
     def running(self, host: str) -> NightRow | None:
         """Return the running night of this machine, whose name is ``host``; None if no night is running.
 
-        A night of another container of that name is taken for running.
+        A running night of another container with this host name counts too.
         """
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, Nights.state == RunState.RUNNING)
         return next((night for night in nights if is_elsewhere(night.process_start) or not _has_died(night)), None)
 
     def unfinished(self, host: str) -> NightRow | None:
-        """Return the newest night of this machine, whose name is ``host``, if it was interrupted and not resumed.
+        """Return the newest night of the machine ``host`` if the night was interrupted and not resumed.
 
-        A night that is stored as running, and whose process is not here, has died: the caller holds ``lock``.
+        The caller holds ``lock``. A night that is stored as running without a process on this machine has died.
         """
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, limit=1)

@@ -116,9 +116,9 @@ class RunStore:
     def of_commit(self, prefix: str, devices: Collection[str] = ()) -> list[RunRow]:
         """Return the runs of the commit that starts with ``prefix`` that have ended and measured anything, best first.
 
-        The first of these differences between two runs decides: no uncommitted changes; finished; more cases (measured
-        or over budget, each cache state for itself); one of ``devices`` (UUIDs) is among its devices; more devices;
-        newer.
+        The better of two runs is decided by the first of these properties that only one has: no uncommitted changes;
+        finished; more cases (measured or over budget, each cache state for itself); one of ``devices`` (UUIDs) is among
+        its devices; more devices; newer.
 
         Raises ``UsageError`` if the prefix matches several commits.
         """

@@ -141,9 +141,10 @@ class SeriesStore:
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories of all judged series of the cases that a run measured, up to and including the run.
 
-        The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes,
-        without what is excluded from judging, and begin with the first that measured anything in an environment of the
-        run. They follow cases through renames, and lack the runs that did not measure the series.
+        The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes.
+        They begin with the first of these runs that measured anything in an environment of ``run``. Data that is
+        excluded from judging is left out. Cases are followed through renames. A history lacks the runs that did not
+        measure its series.
         """
         with self._database.reading() as connection:
             histories = _array_histories(connection, _runs_until(connection, run, last))

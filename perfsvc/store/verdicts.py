@@ -153,7 +153,7 @@ class ConfirmationStore:
                 connection.execute(insert(ConfirmationRuns), runs)
 
     def of_run(self, run: int) -> list[Confirmation]:
-        """Return the confirmations of a run's suspects in the order in which they were measured, cleared ones included.
+        """Return the confirmations of a run's suspects, including cleared suspects, in the order of measurement.
 
         The measurements of both sides have only what is stored: samples (rounded to float32), the value of the metric
         if it is not time, status, reason and wall time. The suspect has its series (under the present name of its

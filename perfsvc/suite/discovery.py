@@ -57,7 +57,7 @@ class Suite:
     def resolve(
         self, selection: Selection, points: Points, known_shapes: Path | None = None
     ) -> tuple[tuple[CaseSpec, ...], tuple[SuiteError, ...]]:
-        """Resolve the selected cases: return them with everything that building and running them needs.
+        """Return the selected cases, each with everything that building and running it needs.
 
         Args:
             selection: the globs of the cases.

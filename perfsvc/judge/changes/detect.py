@@ -143,7 +143,7 @@ class Detector:
         levels.begin_levels(np.array([row for row, _ in fitted]), np.array(positions), np.array(residuals))
 
     def _look_again(self, rows: Ints, run: int) -> None:
-        """Raise a trend for each raised step that has turned out to be the beginning of one."""
+        """Raise a trend for each raised step that has turned out to be the beginning of a trend."""
         levels, trends = self._levels, []
         first = np.array([self._open_steps[row].first for row in rows.tolist()])
         for row, change in self._fit(rows, first, sure=True):
@@ -342,8 +342,8 @@ def earliest_start(values: Floats, start: int) -> int:
     """Return the earliest run at which a detected change may have begun, from 1 to ``start``.
 
     A detected start is an estimate; for a small step it may be some runs off. Each run divides the history into two
-    levels of normal noise. An earlier division is possible if it is at most ``START_SLACK`` less likely than the one at
-    ``start``. A drift, which has no second level, may have begun long before.
+    levels of normal noise. An earlier division is possible if it is at most ``START_SLACK`` less likely than the
+    division at ``start``. A drift, which has no second level, may have begun long before.
 
     Args:
         values: the values of the level before the change and of the level after it, one a run, positive, shape (runs,).
@@ -393,7 +393,7 @@ def _as_matrix(matrix: ArrayLike) -> Floats:
 def _in_range(matrix: Floats) -> Floats:
     """Return each series divided by the power of two of its first measured value, so that no square overflows.
 
-    This changes no digit, and uses no later run. Larger values are clipped at ``LARGEST``.
+    The division changes no digit, and uses no later run. Larger values are clipped at ``LARGEST``.
     """
     if not matrix.size:
         return matrix

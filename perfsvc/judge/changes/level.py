@@ -196,8 +196,8 @@ class LevelTracker:
 def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
     """Return the median of each row and its standard deviation with spikes clipped, each of shape (series,).
 
-    The deviation is refined from above: values beyond ``CLIP`` deviations are clipped, and the deviation is computed
-    again. So a few spikes lose their weight. A second state in more than a tenth of the runs keeps its weight.
+    Values beyond ``CLIP`` standard deviations are clipped, and the deviation is computed again, up to six
+    times. So a few spikes lose their weight. A second state in more than a tenth of the runs keeps its weight.
 
     Args:
         values: shape (series, runs).

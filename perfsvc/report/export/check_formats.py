@@ -80,7 +80,7 @@ def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None
     Args:
         suite: the suite of the kernel's architecture.
         kernel: the kernel.
-        verdict: the kernel's verdict; None if it has none, as a skipped kernel.
+        verdict: the kernel's verdict; None if it has none, for example because it was skipped.
         check: the check.
     """
     test = _testcase(suite, kernel)

@@ -223,7 +223,7 @@ def _typed(values: Sequence[Value | None]) -> "pd.Series[Any]":
 
 
 def _number(text: str) -> Value:
-    """Return the text as an integer or a float if it is one, else unchanged."""
+    """Return the text as an integer or a float if it is a number, else unchanged."""
     for kind in (int, float):
         try:
             return kind(text)

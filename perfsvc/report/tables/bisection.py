@@ -69,7 +69,10 @@ def _commit_lines(commit: Commit) -> Iterator[Text]:
 
 
 def _proof_lines(bisection: Bisection) -> Iterator[Text]:
-    """Yield the interval of the change, its total from good to bad, and what the commit changed, if it is proven."""
+    """Yield the interval of a proven change, its total from good to bad, and what the commit changed.
+
+    Yield nothing without a proof.
+    """
     proof = bisection.proof
     if proof is None:
         return

@@ -13,7 +13,7 @@ from perfsvc.report.wording import DASH, or_dash
 
 
 def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str = "") -> RenderableType:
-    """Return a table with a row for each suspect, then their reasons, and the counts of confirmed and cleared ones.
+    """Return a table with a row for each suspect, then their reasons, and the counts of confirmed and cleared suspects.
 
     Args:
         confirmations: the suspects after their A/B pairs.

@@ -100,7 +100,7 @@ class CaseBuilder:
         self._compiled = 0
 
     def build(self, commits: Sequence[str]) -> Builds:
-        """Build the case at each commit; if the newest, which is the last one, fails, return only its failure.
+        """Build the case at each commit; if the build of the last and newest commit fails, return only this failure.
 
         Raises:
             UsageError: a commit cannot be checked out, or the newest one lacks the suite's folder.
@@ -123,7 +123,7 @@ class CaseBuilder:
         return Builds(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
-        """Let later look-ups also accept the case's former names, and only the cache state of ``spec``."""
+        """Let later look-ups accept the case's former names too, but only the cache state of ``spec``."""
         former = (replace(spec.case, variant=name).id for name in spec.case.formerly)
         self._names = (spec.case.id, *former)
         self._cache = spec.cache

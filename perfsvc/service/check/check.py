@@ -116,7 +116,8 @@ def _against_revision(
 def _not_comparable(base: SuiteKernels, request: CheckRequest, folder: Path) -> Iterator[SuiteError]:
     """Yield an error for each benchmark of the base revision that cannot be compared.
 
-    ``folder`` is the checkout of the base revision. Each error names the benchmark's file in today's suite instead.
+    Each error has the path of the benchmark's file in today's suite, not in ``folder``, the checkout of the base
+    revision.
     """
     consequence = "so that nothing is compared with it"
     for problem in base.problems:

@@ -72,8 +72,8 @@ def compare(
 ) -> RunComparison:
     """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
 
-    A series that was measured again in A/B pairs gets the cause that they showed, even if the pairs were measured for
-    other runs of the same two binaries.
+    A series that was measured again in A/B pairs gets the cause that the pairs showed, even if the pairs were measured
+    for other runs of the same two binaries.
 
     Args:
         store: the database.
@@ -81,7 +81,8 @@ def compare(
         new: the run to judge.
         folder: the repository of git revisions.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
-        against: with ``@baseline``, the run to compare series without a pin with, or ``@baseline`` for their own.
+        against: if ``base`` is ``@baseline``: the run to compare series without a pin with; ``@baseline`` for each
+            series' own baseline.
         selection: the cases to compare; other cases are neither shown nor reported as missing.
         devices: the UUIDs or models of the devices to compare; empty for all.
 
@@ -155,7 +156,7 @@ def judge_run(
 
     A series is missing if the run lacks it and the previous run of the same scope on the device has it
     (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller selection
-    has another scope and misses nothing, and neither is a case over budget missing.
+    has another scope, so it misses nothing. A case over budget is not missing either.
     """
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
@@ -344,8 +345,8 @@ def _with_answers_of_other_runs(
     """Return the judgements; an unconfirmed change of code gets the newest confirmation of the same two binaries.
 
     A/B pairs compare two binaries, not two runs. A confirmation therefore holds for all runs that had these binaries,
-    or binaries with the same code. A night uses only its own confirmations (``_with_confirmations``), because they also
-    depend on its GPU.
+    or binaries with the same code. A night uses only its own confirmations (``_with_confirmations``), because a
+    confirmation also depends on the GPU.
     """
     asked = {judgement.series: judgement for judgement in judgements if judgement.cause in OTHER_CODE}
     answers = [
@@ -389,9 +390,9 @@ def _by_steps(
     binaries: Mapping[Judgement, CodeOfPair],
     threshold_of: Callable[[Series], float],
 ) -> Judgement | None:
-    """Return a judgement whose change confirmed steps explain, from the one binary to the other; None without them.
+    """Return a judgement explained by confirmed steps from its one binary to the other; None if there are none.
 
-    The steps explain the change if together they come within the threshold of it.
+    The steps explain the change if their ratios, multiplied, come within the threshold of the judgement's ratio.
     """
     code, last = binaries[judgement]
     steps: list[Confirmation] = []
@@ -419,7 +420,7 @@ def _by_steps(
 def how_to_confirm(store: Store, judgements: Iterable[Judgement]) -> list[str]:
     """Return the command that measures each unconfirmed change again in A/B pairs.
 
-    ``perfsvc confirm`` measures a run against its baseline, so it is no answer about another pair of binaries.
+    ``perfsvc confirm`` measures a run against its baseline, so it cannot confirm a change between other binaries.
     """
     unconfirmed = [
         judgement

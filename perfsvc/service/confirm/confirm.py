@@ -84,7 +84,7 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
     }
 
     def with_cause(judgement: Judgement) -> Judgement:
-        """Return a judgement with the cause of its confirmation, and with its reason unless it has that already."""
+        """Return a judgement with the cause of its confirmation, and with the confirmation's reason (once)."""
         answer = answers.get(judgement.series)
         if answer is None or judgement.cause is None:
             return judgement
@@ -163,7 +163,7 @@ class Confirmer:
         return concluded
 
     def _tasks(self, suspect: Suspect) -> tuple[Task, Task]:
-        """Return two tasks: the first replays the stored case of the baseline's run, the second the candidate's."""
+        """Return two tasks, to replay the case as stored by the baseline's run and as stored by the candidate's run."""
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
@@ -284,7 +284,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
     Args:
         store: holds the findings and confirmations.
         suspects: tonight's suspects.
-        settings: how they would be measured again.
+        settings: how the suspects would be measured again.
     """
     last_run: dict[tuple[Series, Direction], int] = {}
     for finding in store.findings.active():

@@ -184,7 +184,7 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
     """Return the task that measures a stored case again on its series' device.
 
     Raises:
-        SuiteError: its benchmark file cannot be used.
+        SuiteError: the case's benchmark file cannot be used.
     """
     record = case.record
     bench = StoredBench(case.bench, record.case.benchmark, case.python_modules)

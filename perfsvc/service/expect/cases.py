@@ -38,14 +38,16 @@ def compare_cases(
 ) -> Inventory:
     """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
 
-    The first night of a scope expects the cases of the previous night that it selects, if the suite and the points are
-    the same. The note of the result names the other cases of that night: they are no longer expected.
+    The first night of a scope expects those cases of the previous night that its scope selects, if the suite and the
+    points are the same. The note of the result names the other cases of the previous night: they are no longer
+    expected.
 
     A case is not reported as missing in these cases:
 
-    - The GPUs that measured it are lost, and the GPUs that are here skip it, or none is here: the lost GPU is reported.
+    - The GPUs that measured it are lost, and the GPUs that are here, if any, skip it. Then only the lost GPUs are
+      reported.
     - It was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.
-    - Only runs measured it that a person has excluded since, or another case has taken over its name.
+    - A person has excluded all runs that measured it, or another case has taken over its name.
     """
     if night.run is None:
         return Inventory()
@@ -105,7 +107,8 @@ def compare_cases(
 def _carried(others: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
     """Return the cases of other scopes that the first night of a scope expects, and a note about the rest.
 
-    The rest is what the last night of another scope had and this scope does not select: perfsvc no longer expects it.
+    The rest are the cases that the last night of another scope had and this scope does not select. perfsvc no longer
+    expects them.
     """
     newest = max(others, key=lambda row: row.night, default=None)
     if newest is None:
@@ -144,7 +147,7 @@ def _absences(
 ) -> list[Absence]:
     """Return the missing cases in few groups: whole benchmarks, variants and points before single cases.
 
-    What a finding reports already stays one group.
+    Cases that one finding reports already stay one group.
     """
     gone = {row.name for row in missing}
     references = {name for row in missing if row.run is not None for name in cases_of(row.run).references}
@@ -172,7 +175,7 @@ def subject_of(rows: Sequence[Expected], expected: Collection[str], references: 
 
 
 def _subject(name: str, gone: Collection[str], expected: Collection[str], references: Collection[str]) -> str:
-    """Return the largest group around a missing case that is missing as a whole, in words."""
+    """Return in words the largest group of cases that holds a missing case and is missing as a whole."""
     case = case_of(name)
     variant = f"{case.benchmark}/{case.variant}"
     of_benchmark = [other for other in map(case_of, expected) if other.benchmark == case.benchmark]

@@ -26,7 +26,7 @@ def forget(
         names: names of hosts (which stand for all that is expected of them), beginnings of GPU UUIDs, globs of cases.
         by: the person.
         reason: why.
-        finding: forget all that this finding reports as missing, too; None for no finding.
+        finding: also forget everything that this finding reports as missing; None for no finding.
 
     Raises:
         UsageError: a name or the finding matches nothing that is expected, or the beginning of a UUID matches several

@@ -95,7 +95,7 @@ def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
 
 
 def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
-    """Return the GPUs here that the settings name, by UUID; if a specification is wrong, also the GPUs beyond them."""
+    """Return the GPUs here that the settings name, by UUID; all GPUs here if a specification is wrong."""
     try:
         devices = find(specs)
     except (NoDeviceError, UsageError):
@@ -112,7 +112,7 @@ def compare_gpus(
 
     If no earlier night asked for these devices, the settings have changed, and the GPUs of all earlier nights count.
     If a host has a new selection of cases, the GPUs of all its nights that asked for the same devices are expected.
-    GPUs that go missing together are one finding.
+    GPUs that go missing together are reported in one finding.
     """
     asked, present = " ".join(specs), _present_gpus(specs)
     here = [row for row in everything if row.host == night.host and row.kind is ExpectedKind.GPU]

@@ -34,9 +34,9 @@ def alerts(
 ) -> dict[Series, Suspect]:
     """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
 
-    An alert is repeated in later runs until it is answered, in at most ``UNANSWERED_RUNS`` of them. It is answered if
-    its series was measured again, is in a finding, or has recovered from one, or if its baseline was taken after the
-    change.
+    An alert is repeated in later runs until it is answered, but in at most ``UNANSWERED_RUNS`` runs. It is answered if
+    its series was measured again, is in a finding or has recovered from a finding, or if the baseline of the series was
+    taken after the change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
     threshold of errors is ignored, and so is any change below a rule of the settings.
@@ -154,7 +154,8 @@ def _is_answered(
     Args:
         store: holds the confirmations.
         moved: the series, and the direction in which it moved.
-        since: the runs from the one that raised the alert to the newest. A confirmation by the newest does not count.
+        since: the runs from the run that raised the alert to the newest run. A confirmation by the newest run does not
+            count.
         reported: the runs in which findings saw series moved or recovered. The newest run counts too: its findings may
             have been updated already.
     """
@@ -188,11 +189,11 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
 def _last_runs_with_other_code(
     store: Store, run: int, suspects: Mapping[Series, Suspect], before: Mapping[Series, Sequence[int]]
 ) -> dict[Series, int]:
-    """Return, for each series, the last run ``before`` the change whose code differs from the newest run's.
+    """For each series, return the latest of its runs ``before`` the change that had other code than the newest run.
 
-    An alert may see a change some runs late, and the run before it then has the new code already. ``before`` lists the
-    runs of a series latest first; the latest is returned if no code differs. Each round of the loop compares the next
-    run of every series whose code did not differ so far.
+    An alert may place a change some runs too late. Then the last run before that place already has the new code.
+    ``before`` lists the runs of a series, latest first. If no run had other code, the latest is returned. Each round of
+    the loop compares the next run of every series whose code did not differ so far.
     """
     baselines = {series: runs[0] for series, runs in before.items()}
     keys = {series: (series.device, series.case, series.cache) for series in before}
@@ -247,10 +248,10 @@ class SeriesChange:
 
     @classmethod
     def of(cls, alerts: Sequence[judge.Alert], values: Floats, segments: Ints) -> Self | None:
-        """Return the change that the newest run shows; None without an alert in its segment, or if the change is gone.
+        """Return the change that the newest run shows; None if its segment has no alert, or if the change is gone.
 
-        A trend may begin with the first run of a segment; that run is then the level before. A step is gone if it was
-        undone before the detector saw it.
+        A trend may begin with the first run of a segment; that run is then the level before the change. A step is gone
+        if it was undone before the detector saw it.
 
         Args:
             alerts: the alerts of the series, oldest first.

@@ -54,9 +54,10 @@ class Steps:
 
 
 def last_steps(findings: Iterable[Finding], run: int) -> dict[Series, tuple[Finding, MovedSeries]]:
-    """Return the finding and the last step of each series that was slower before a run and has not recovered.
+    """For each series that became slower before a run and has not recovered, return its finding and its last step.
 
-    Ignored findings are left out. So are mixtures of two levels: each run shows one of the two, which is no step.
+    Ignored findings are left out. Mixtures of two levels are left out too: each run shows one of the two levels, which
+    is no step.
     """
     last: dict[Series, tuple[Finding, MovedSeries]] = {}
     for finding in findings:
@@ -124,7 +125,8 @@ def agreed(
 
     The previous run is the newest earlier run of the scope, without uncommitted changes, that measured the series. It
     shows a suspect too if the series moved there in the same direction from the same level, significantly and by more
-    than the threshold, and no A/B pairs have cleared that change. An alert needs an earlier run that raised it already.
+    than the threshold, and no A/B pairs have cleared that change. If the suspect is an alert, an earlier run must have
+    raised the alert already.
     """
     alerts = [suspect for suspect in suspects if suspect.since is not None]
     others = {suspect.series: suspect for suspect in suspects if suspect.since is None}
@@ -156,7 +158,7 @@ def unchanged_code_agreed(
     """Return the suspects that two runs show with the baseline's code; their cause becomes the environment.
 
     A change in two runs is more than noise. But the baseline may be a lucky run, so the series must also be slower than
-    in most of the ``RUNS_BEFORE`` runs before the two.
+    in most of the ``RUNS_BEFORE`` runs before these two runs.
     """
     lasting = {suspect.series: suspect for suspect in agreed(store, run, suspects, threshold=threshold)}
     before = [replace(suspect.judgement, candidate_run=suspect.since) for suspect in lasting.values()]

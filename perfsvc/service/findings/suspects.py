@@ -70,8 +70,8 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
 
     Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. A
     series that moved again is a suspect twice: against its baseline, and against the level after the last step of its
-    finding. A suspect is left out if this run has a confirmation of it, if a user ignores it, or if it only recovers
-    from a finding.
+    finding. A suspect is left out if this run has a confirmation of it, if a user ignores it, or if it only shows a
+    recovery from a finding.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -251,11 +251,12 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
     """Return whether a series of a finding is back at its old level; ``cause`` is that of the finding.
 
     The verdict alone is not enough. ``unchanged`` includes everything within a threshold, which may be wide. And the
-    baseline, of a new segment for example, may be the level that the series had moved to. So the level must be nearer
-    to the old level than to the new one, and its interval must not contain the new one. One of these must hold as well:
+    baseline may be the level that the series had moved to, for example in a new segment. So the series' level must be
+    nearer to the old level than to the new level, and its interval must not contain the new level. One of these must
+    hold as well:
 
-    - the verdict is unchanged or goes back,
-    - it is inconclusive, and all of its interval is nearer to the old level,
+    - the verdict is unchanged or a move back,
+    - the verdict is inconclusive, and the whole interval is nearer to the old level,
     - the rest of the change has a cause other than the finding's, and this cause is not the code.
 
     A mixture shows one of its two states in each run, so a single run proves nothing: an alert must report the return.

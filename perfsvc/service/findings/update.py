@@ -262,7 +262,10 @@ class RootCauses:
     # --- the code ----------------------------------------------------------------------------------------------------
 
     def _first_run_with_this_code(self, suspect: Suspect) -> int:
-        """Return the first run after the baseline's since which all runs of the case had the suspect's present code."""
+        """Return the first run of the suspect's present code: all runs of the case from it on had this code.
+
+        The search begins after the baseline's run.
+        """
         baseline_run = suspect.judgement.baseline_run or 0
         first = self._run
         for run in self._commits:

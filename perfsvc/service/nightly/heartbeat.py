@@ -47,7 +47,7 @@ class Heartbeat:
         self._ping(FAIL if self.failed or error is not None else "")
 
     def _ping(self, event: str) -> None:
-        """Send an event to the monitor, in at most ``ATTEMPTS`` attempts; report a failure of all of them."""
+        """Send an event to the monitor, in at most ``ATTEMPTS`` attempts; report it if all attempts fail."""
         if not self._url:
             return
         problem = ""

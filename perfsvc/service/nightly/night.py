@@ -222,7 +222,9 @@ def _exit_code(done: Mapping[str, StageRow]) -> int:
 def _locked(
     store: Store, host: str, wait_s: float, report: Callable[[str], object], stopping: Stopping
 ) -> Iterator[str]:
-    """Hold a lock that allows one night at a time on this host and database; yield a sentence on how it was taken.
+    """Hold a lock that allows one night at a time on this host and database.
+
+    Yield a sentence on how the lock was taken.
 
     The operating system releases the lock when the process ends. Two containers with one host name may have no folder
     for locks in common, so a second lock is where the database is: beside the file of SQLite, or in PostgreSQL.

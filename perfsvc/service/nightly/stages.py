@@ -272,8 +272,8 @@ def profile(night: Night) -> StageResult:
 def findings(night: Night) -> StageResult:
     """Update the findings from the run's stored verdicts and confirmations; count what changed.
 
-    One night with uncommitted changes is an experiment. A second one in a row fails this stage, so that a person hears
-    that nothing is reported.
+    One night with uncommitted changes is an experiment. A second such night in a row fails this stage, so that a person
+    learns that no findings are reported.
     """
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
     changes = {

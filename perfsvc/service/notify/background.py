@@ -59,7 +59,7 @@ class Backgrounds:
         return Background(commits, count, series, self._levels(series) if series else ())
 
     def _commits(self, root_cause: str) -> tuple[tuple[Commit, ...], int]:
-        """Return the newest commits that a root cause names, and their count; each step has a range of its own."""
+        """Return the newest commits that a root cause names, and how many it names."""
         commits: list[Commit] = []
         count = 0
         for named in map(_COMMITS.fullmatch, reversed(root_cause.split(", "))):

@@ -129,7 +129,7 @@ def hosts_news(store: Store, about: Collection[str]) -> News:
 
 
 def _news(store: Store, night: NightRow | None, events: Collection[FindingEvent], about: Collection[str]) -> News:
-    """Return the news in the events of findings; a finding with several events is reported by the most important."""
+    """Return the news in the events of findings; a finding is reported once, by its most important event."""
     findings = {finding.id: finding for finding in store.findings.all()} if events else {}
     texts: dict[int, dict[EventKind, str]] = defaultdict(dict)
     for event in events:
@@ -180,7 +180,7 @@ def missing_cases(store: Store) -> dict[int, list[Case]]:
 
 
 def _earlier_nights(store: Store, night: NightRow) -> tuple[list[NightRow], list[NightRow]]:
-    """Return the earlier nights of the suite that notified people, newest first, and the pending ones, oldest first.
+    """Return the earlier nights of the suite that notified people, newest first, and the pending nights, oldest first.
 
     A night is pending if it ended without notifying people and no later night has reported its news. Hosts that share a
     database may run nights at the same time, and each night reports only its own news. So a night is also pending if it
@@ -270,7 +270,7 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
 def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
     """Return whether ``runs`` only added devices to a finding: earlier runs had shown the same changes of its cases.
 
-    Two hosts may measure a commit one after the other. What the second one shows is then no news.
+    Two hosts may measure a commit one after the other. The changes that the second host shows are then no news.
     """
 
     def change(moved: MovedSeries) -> tuple[Case, str, CacheState, int, Direction]:
@@ -299,7 +299,7 @@ def _begun_in(finding: Finding, runs: Collection[int | None]) -> tuple[MovedSeri
 
 
 def _known(store: Store, runs: Collection[int]) -> dict[Series, int]:
-    """Return the series that stand in active findings and that no event of some runs is about, with their findings."""
+    """Return the series in active findings that have no event in some runs, each with its finding."""
     about = {event.finding for run in runs for event in store.findings.events(run=run) if event.kind in _OF_ALL_CASES}
     active = store.findings.active()
     begun = {moved.series for finding in active for moved in _begun_in(finding, runs)}

@@ -112,7 +112,10 @@ def _addresses(targets: Mapping[str, str], environment: Mapping[str, str] | None
 
 
 def _deliver(deliveries: Sequence[DeliveryRow], sender: "_Sender", sleep: Callable[[float], None]) -> str:
-    """Send messages in several attempts, and return a sentence on it; raises ``NotSentError`` if one did not arrive."""
+    """Send messages in several attempts, and return a sentence on the result.
+
+    Raises ``NotSentError`` if a message did not arrive.
+    """
     waiting = {target: [delivery for delivery in deliveries if delivery.target == target] for target in sender.targets}
     for pause in PAUSES_S:
         if any(waiting.values()):

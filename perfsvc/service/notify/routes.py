@@ -31,8 +31,8 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
     Args:
         routes: the routes of the target.
         news: what is new.
-        every: the routes of all targets. The target also receives the alarms that none of them takes, and learns when
-            such a finding is resolved.
+        every: the routes of all targets. The target also receives the alarms that no route takes at all, and the news
+            that the findings of these alarms are resolved.
     """
     if not routes:
         return news

@@ -94,7 +94,7 @@ def _reminder(finding: Finding, events: Sequence[FindingEvent], period: timedelt
 
 
 def quiet_targets(store: Store, night: NightRow, targets: Collection[str], now: datetime) -> dict[str, datetime]:
-    """Return the targets that have received nothing for a week, each with the begin of that week.
+    """Return the targets that have received nothing for a week, each with the start of that week.
 
     A target without any message counts from the first night.
     """

@@ -162,7 +162,7 @@ def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile
 
 
 def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> bool:
-    """Return whether two profiles have the same GPU model, profiler and set; for one case also the same launch."""
+    """Return whether two profiles have the same GPU model, profiler and set (and launch, with ``same_case``)."""
 
     def key(result: ProfileResult) -> tuple[object, ...]:
         version, kernel = (result.profile.ncu_version, result.profile.kernel) if result.profile else ("", "")

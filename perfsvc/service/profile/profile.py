@@ -176,7 +176,10 @@ class CaseProfiler:
         self._last_inputs: tuple[tuple[object, ...], Arrays] | None = None  # both sides of a pair have the same inputs
 
     def stored_profile(self, subject: Subject) -> ProfileResult | None:
-        """Return the newest stored profile of a subject's binary on its device with the same sections."""
+        """Return the newest stored profile of a subject's binary on the subject's device.
+
+        Only profiles with the sections that the settings name count.
+        """
         for result in self._store.profiles.of_binary(subject.binary):
             if (result.device, result.sections) == (subject.device.uuid, self._settings.sections):
                 return result

@@ -98,8 +98,9 @@ class RegressionExplainer:
     def profiles(self, baseline: Subject, candidate: Subject) -> tuple[ProfileResult, ProfileResult]:
         """Return the profiles of both sides: stored ones, or new ones if there are none.
 
-        The candidate's longest launch is profiled, because that is where the time went, and so is the baseline's launch
-        at the same position. A stored profile of the baseline counts if it has the same launch and the same profiler.
+        The candidate's longest launch is profiled, because most of the time goes there. The baseline's launch at the
+        same position is profiled too. A stored profile of the baseline counts if it has the same launch and the same
+        profiler.
 
         Raises:
             PerfsvcError: a side has no profile, and none can be made.

@@ -136,7 +136,7 @@ def _prepared(
 def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
     """Return whether this device reports that it cannot run a case.
 
-    If each case is measured on one GPU of a model only, then one of these GPUs reports it for all.
+    If each case is measured on only one GPU of a model, one of these GPUs reports the failure for all.
     """
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
     return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)

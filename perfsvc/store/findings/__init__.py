@@ -79,15 +79,16 @@ class FindingStore:
 
         Args:
             run: the run.
-            recovered: a finding's number, one of its series, and the step that the series has recovered from.
+            recovered: for each recovery, the number of the finding, the series, and the step that it has recovered
+                from.
             causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
                 no existing finding.
             steps: the series of active findings that moved again, by root cause, each against the level that its last
                 step left.
             moved_again: all series of active findings that seem to have moved again, whatever the reason; their rows
                 keep the level that the last step left.
-            rebased: the series whose next step is judged against this run, because it is faster or because its driver
-                or power limit is another.
+            rebased: the series whose next step is judged against this run, because the run is faster or has another
+                driver or power limit.
             now: the time of the update; by default the current time.
         """
         now = now or datetime.now(UTC)
@@ -109,8 +110,8 @@ class FindingStore:
         """Set the state of a finding on behalf of a person.
 
         Accepting a finding sets the level of each series that has not recovered to the newest run with its change.
-        If the finding is about something missing, that is no longer expected.
-        Reopening a resolved finding includes its recovered series again.
+        If the finding is about something missing, accepting it ends the expectation. Reopening a resolved finding
+        includes its recovered series again.
 
         Args:
             number: the finding.

@@ -76,7 +76,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 
 
 def restore(connection: Connection, act: Act) -> FindingUpdates:
-    """Put series of data that is included again back into the findings that they had left; return what changes."""
+    """Put series whose data is included again back into the findings that they left; return the changed findings."""
     reopened = _unrecover(connection, act, f"run {act.run} is included again")
     _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
@@ -178,7 +178,7 @@ def _first_showing(connection: Connection, row: Any, after: int) -> int:
 
 
 def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:
-    """Return a root cause with run ``new`` in place of run ``old``, whose commit ends it or whose code it names."""
+    """Return a root cause that names run ``new``, by commit or number, where it named run ``old``."""
     rows = connection.execute(select(Runs.id, Runs.git_commit).where(Runs.id.in_([old, new])))
     commits: dict[int, str] = {row.id: row.git_commit for row in rows}
     before, after = commits.get(old, "")[:9], commits.get(new, "")[:9]
@@ -191,7 +191,10 @@ def _ending_with(connection: Connection, root_cause: str, old: int, new: int) ->
 
 
 def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) -> list[Any]:
-    """Return the ``finding_cases`` rows, of cases under any of their names or of all, that meet some conditions."""
+    """Return the ``finding_cases`` rows that meet some conditions.
+
+    ``cases`` limits the rows to some cases under any of their names; None means all cases.
+    """
     query = (
         select(FindingCases, Findings.state, Findings.set_by)
         .join(Findings, Findings.id == FindingCases.finding_id)
@@ -213,7 +216,7 @@ def _newest_showing(connection: Connection, row: Any) -> Any | None:
 def _verdicts_showing(row: Any) -> Any:
     """Return a query of the verdicts that show the change of a row and are not excluded.
 
-    If an alert raised the change, verdicts do not report it. Then any verdict counts.
+    If an alert raised the change, no verdict reports it. Then every verdict on the series counts.
     """
     lineage = select(Cases.lineage_id).where(Cases.id == row.case_id)
     query = (
@@ -310,9 +313,10 @@ def _set_state(connection: Connection, finding: int, state: FindingState, text: 
 
 
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
-    """Return a row for each series, of findings in some states, whose baseline or newest evidence is a run.
+    """Return a row for each series whose baseline or newest evidence is ``run``, if its finding has one of ``states``.
 
-    The columns are the number and the state of the finding, the name of the case, and the last run that shows it.
+    The columns are the number and the state of the finding, the name of the case, and the last run that shows its
+    change.
     """
     on_a_side = (FindingCases.last_run_id == run) | (FindingCases.baseline_run_id == run)
     query = (

@@ -122,8 +122,8 @@ def _add_suspects(
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
     """Return the ``finding_cases`` rows of some lineages by series and direction.
 
-    Rows of active findings come first, among them the last step that has not recovered; then the newest finding. A
-    series that left its finding because its data was excluded does not come back to it.
+    Rows of active findings come first, the last step that has not recovered before all others. Rows of other findings
+    follow, newest finding first. A series that left its finding because its data was excluded has no row.
     """
     query = (
         select(FindingCases, Findings.state, Findings.cause, Cases.lineage_id, own_name(FindingCases.last_run_id))
@@ -165,8 +165,8 @@ def _see_again(
 ) -> EventKind | None:
     """Store that a run shows the change of a row, and return the kind of event to record.
 
-    It is ``reopened`` if the finding was resolved, ``joined`` if the finding is active and the series had recovered,
-    and None otherwise.
+    The kind is ``reopened`` if the finding was resolved, ``joined`` if the finding is active and the series had
+    recovered, and None otherwise.
     """
     run, is_active = shown.run, row.state in ACTIVE
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
@@ -264,7 +264,10 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
-    """Return in words some cases of suspects and their evidence; if that differs, only the evidence of one suspect."""
+    """Return in words some cases of suspects and their evidence.
+
+    If the suspects have different evidence, the text has the evidence of one suspect.
+    """
     cases = some(sorted({suspect.series.case.id for suspect in suspects}))
     evidence = {suspect.evidence for suspect in suspects}
     shared = f"{cases}: {evidence.pop() or cause.evidence}" if len(evidence) == 1 else ""
@@ -281,7 +284,7 @@ def _join_or_raise(
     updates: Mapping[str, set[int]],
     steps: Sequence[int] = (),
 ) -> None:
-    """Put suspects that no finding holds into the finding of their root cause, or into a new one.
+    """Put suspects that no finding holds into the finding of their root cause, or into a new finding.
 
     ``steps`` has the number of each suspect's step; empty if each is the first.
     """
@@ -330,7 +333,7 @@ def _rows(
 
 
 def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the newest joinable finding of a root cause that holds none of the series, whatever their direction."""
+    """Return the newest finding that new series may join: of the same root cause, without any of these series yet."""
     if not cause.root_cause:
         return None
     series = ("case_id", "device_id", "metric", "cache")

@@ -42,7 +42,7 @@ class FreeText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
-        """Convert a text from Python to the database; characters that it cannot store are replaced."""
+        """Convert a text from Python to the database; characters that the database cannot store are replaced."""
         if value is None:
             return None
         return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
