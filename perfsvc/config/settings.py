@@ -199,14 +199,14 @@ class SettingsTable(BaseModel):
 
 
 class RunSettings(SettingsTable):
-    """What a run measures and how; `perfsvc run` has the same options."""
+    """What a run measures, and how. `perfsvc run` has the same options."""
 
     devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-…"""
     select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
-    """Only these cases, by glob; by default all."""
+    """The cases to measure, by glob; by default all."""
     exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])
-    """Not these cases, by glob."""
+    """The cases not to measure, by glob."""
     points: Literal["smoke", "full"] | None = Field(default=None, examples=["full"])
     """The small smoke point of each benchmark, or its full points; by default full on a GPU, smoke elsewhere."""
     replicas: Count = 3
@@ -219,13 +219,13 @@ class RunSettings(SettingsTable):
     seconds: Seconds | None = Field(default=None, examples=["2s"])
     """Also stop when the case was sampled this long in the replica; by default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
-    """Also measure the energy of a launch: a second or more for each case."""
+    """Also measure the energy of a launch, which takes a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
     """Measure every case on each GPU, or on one GPU of each model, the same one every night."""
     budget: Seconds | None = Field(default=None, examples=["1h30m"])
-    """The time of a run on each device; by default as long as it needs."""
+    """The most time that a run may take on each device; by default without limit."""
     limit: Seconds = 60.0
-    """The time of a case in a replica, after which its worker is killed."""
+    """The most time that a case may take in a replica; perfsvc then kills the process that measures it."""
 
 
 class ThresholdSettings(SettingsTable):
@@ -234,9 +234,9 @@ class ThresholdSettings(SettingsTable):
     cases: Glob = "*"
     """The cases, by glob."""
     metric: Annotated[str, Field(min_length=1)] = "*"
-    """The metrics, by glob: time, energy_j or a metric of a variant; * is all but max_error."""
+    """The metrics, by glob: time, energy_j, max_error or a metric of a variant; * matches all metrics but max_error."""
     change: Threshold = Field(examples=["3%"])
-    """The smallest relevant change, as a share of the baseline."""
+    """The smallest change that matters, as a share of the baseline."""
 
 
 def _without_duplicates(rules: tuple[ThresholdSettings, ...]) -> tuple[ThresholdSettings, ...]:
@@ -251,29 +251,31 @@ def _without_duplicates(rules: tuple[ThresholdSettings, ...]) -> tuple[Threshold
 
 
 class BaselineSettings(SettingsTable):
-    """What verdicts compare with."""
+    """The baseline that new measurements are compared with."""
 
     against: Run = BASELINE
-    """@baseline: each series with its own last accepted level; or a run (its number, its label, a git revision).
-    A pin (`perfsvc baseline set`) takes precedence over both."""
+    """@baseline compares each series with its last accepted level. The number, the label or the git revision of a run
+    compares all series with this run. A pin (`perfsvc baseline set`) takes precedence over both."""
 
 
 class CheckSettings(SettingsTable):
     """The static check of a night."""
 
     enabled: bool = True
-    """Whether a night checks the kernels' binaries."""
+    """Whether a night compares registers, spills and other static facts of the kernels with their baseline."""
     architectures: Architectures = Field(default=(), examples=[["sm_90"]])
-    """The architectures to compile for, also in `perfsvc check`; by default a night takes those of its devices."""
+    """The architectures to compile for, in a night and in `perfsvc check`; by default a night compiles for its own
+    devices."""
 
 
 class ConfirmSettings(SettingsTable):
-    """Measuring suspects again before anyone is notified."""
+    """Measuring suspects again before a finding is raised."""
 
     enabled: bool = True
-    """Whether a night measures its suspects again; without it, a night raises no finding about the code."""
+    """Whether a night measures its suspects again. If not, changed code becomes a finding only when two nights show the
+    change."""
     budget: Seconds = 20.0
-    """The time of one confirmation on a device; a case that calls Python gets five times that."""
+    """The most time for measuring one suspect again; five times as much for a case that calls Python."""
 
 
 class ProfileSettings(SettingsTable):
@@ -287,24 +289,24 @@ class NightlySettings(SettingsTable):
     """How a night proceeds."""
 
     folder: Folder = Path("nights")
-    """The folder that holds a folder for each night, with its log and its report."""
+    """The folder for the files of nights. Each night has a folder of its own in it, with its log and its report."""
     wait: SecondsOrZero = 0.0
-    """How long a night waits for another night on this host to end; 0s: it exits at once."""
+    """How long a night waits for another night on this host to end. With 0s it exits at once."""
     label: str = "nightly"
-    """The label of a night's run."""
+    """The label of the runs of nights."""
     heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
         default="", examples=["HEARTBEAT_URL"]
     )
-    """The environment variable that holds the URL to ping when a night begins (URL/start), ends (URL) or fails
-    (URL/fail). Never the URL itself."""
+    """The environment variable with the URL to ping when a night begins (URL/start), ends (URL) or fails (URL/fail).
+    Write the name of the variable here, never the URL."""
 
 
 class ExpectSettings(SettingsTable):
-    """What nights are expected to have, because earlier nights had it."""
+    """When perfsvc reports that a host no longer runs nights."""
 
     every: SecondsOrZero = 86400.0
-    """How often each host of the database begins a night; after one and a half times this, a host is overdue. 0s: no
-    host ever is."""
+    """How often each host of the database begins a night. A host is overdue one and a half times this duration after
+    its last night began: 36 hours with 1d. With 0s no host is ever overdue."""
 
 
 class RouteSettings(SettingsTable):
@@ -313,32 +315,33 @@ class RouteSettings(SettingsTable):
     targets: Names = Field(examples=[["team"]])
     """The targets, by their names."""
     cases: Glob = "*"
-    """News about these cases, by glob."""
+    """Only news about these cases, by glob."""
     owner: str = Field(default="", examples=["jane"])
-    """Findings of this owner; by default of any owner, or none."""
+    """Only findings that are assigned to this person; by default all findings."""
     severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
     """The severities to send: regression (findings with a slower case), improvement (findings with only faster cases),
     failed (cases and stages), missing (GPUs, hosts, benchmarks, cases), resolved (findings that are over)."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
-    """Findings with a change of at least this size, where the size is known; by default of any size."""
+    """Only findings with a change of at least this size, or of unknown size; by default all findings."""
 
 
 class NotifySettings(SettingsTable):
-    """Who is notified."""
+    """Which messages perfsvc sends, and to whom."""
 
     targets: dict[str, Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
-    """The names of targets, each with the environment variable that holds its Apprise URL. Never the URL itself."""
+    """The names of targets, each with the environment variable that holds its Apprise URL. Never write the URL here."""
     about: Annotated[tuple[About, ...], BeforeValidator(_tuple)] = ("new", "resolved", "failed")
     """The events to report: new findings, resolved findings, failed cases and stages."""
     page: Page = Field(default="", examples=["https://perf.example.org/"])
-    """The address of the site, for the links in a message."""
+    """The address of the web pages, for the links in a message."""
     remind: SecondsOrNever = 7 * 86400.0
-    """How long a finding stays open before a message repeats it, if no person has done anything with it; or never."""
+    """After how long a message repeats an open finding with which no person has done anything; or never."""
     digest: Literal["weekly", "never"] = "never"
     """Whether a target that has received nothing for a week receives a summary of the week."""
     route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
-    """Which news some targets receive, one table for each route. A target receives what any of its routes takes, and
-    everything if no route names it. If every target has a route, all receive the alarms that no route takes."""
+    """A route: which news its targets receive; one table for each route. News that matches any route of a target is
+    sent to this target. A target without a route receives all news. If every target has a route, alarms that match no
+    route are sent to all targets."""
 
     @model_validator(mode="after")
     def _require_known_targets(self) -> Self:
@@ -352,21 +355,21 @@ class NotifySettings(SettingsTable):
 
 
 class DashboardSettings(SettingsTable):
-    """The site."""
+    """The web pages."""
 
     enabled: bool = True
-    """Whether a night builds the site."""
+    """Whether a night builds the web pages."""
     folder: Folder = Path("site")
-    """The folder of the site."""
+    """The folder of the web pages."""
 
 
 class RetentionSettings(SettingsTable):
-    """How long to keep what is no longer needed; by default for ever."""
+    """How long to keep data that is no longer needed; by default for ever."""
 
     samples: Seconds | None = Field(default=None, examples=["90d"])
-    """The samples of measurements; their levels stay."""
+    """The samples of measurements; medians and verdicts stay."""
     binaries: Seconds | None = Field(default=None, examples=["365d"])
-    """Binaries and the files to run them again."""
+    """Binaries, and the files that are needed to run them again."""
     profiles: Seconds | None = Field(default=None, examples=["365d"])
     """Nsight Compute's reports; their metrics stay."""
     nights: Seconds | None = Field(default=None, examples=["365d"])
@@ -394,8 +397,8 @@ class Settings(BaseSettings):
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
     ] = ()
-    """The smallest relevant change of some cases and metrics, one table for each rule. The last rule that matches a
-    series decides. Without a rule it is 1% on a GPU and 50% on the CPU device."""
+    """The smallest change that matters, for some cases and metrics; one table for each rule. The last rule that matches
+    a series decides. Without a rule the threshold is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()
