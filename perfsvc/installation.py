@@ -36,7 +36,7 @@ _PACKAGE = Path(__file__).resolve().parent
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra (``plot``, ``cuda``, …) for this Python.
 
-    It names the packages rather than the extra, so that it works wherever perfsvc itself was installed from.
+    The command names the packages and not the extra, so that it works wherever perfsvc itself was installed from.
     """
     try:
         requirements = metadata.requires("perfsvc") or ()

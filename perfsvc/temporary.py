@@ -58,7 +58,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _folders(parent: Path) -> Iterator[Path]:
-    """Yield the temporary folders of this user; links are passed over, because anyone may make them."""
+    """Yield the temporary folders of this user; links are ignored, because any user may make them."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             with contextlib.suppress(FileNotFoundError):
@@ -79,7 +79,7 @@ def _lock(folder: Path, kind: int) -> int:
 
 
 def _forget_worktree(tree: Path) -> None:
-    """Remove the description of a worktree from its repository, as ``git worktree prune`` does without the folder."""
+    """Remove the description of a worktree from its repository, as ``git worktree prune`` does for a missing folder."""
     link = tree / ".git"
     with contextlib.suppress(OSError, UnicodeDecodeError):
         described = Path(link.read_text(encoding="utf-8").removeprefix("gitdir: ").strip())

@@ -244,10 +244,10 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time samples in processor time, divided by the workers of each launch; with ``"host"`` in elapsed time.
+        """Time samples in processor time, divided by the workers of each launch; with clock ``"host"`` in elapsed time.
 
-        Elapsed time would include the time of other programs on this machine. Eviction writes 64 MiB at most; data in
-        the private caches of other cores stays there.
+        By default processor time is used, because elapsed time includes the time of other programs on this machine.
+        Eviction writes 64 MiB at most; data in the private caches of other cores stays there.
         """
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time

@@ -190,7 +190,7 @@ def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
 
 
 def _visible(installed: "Sequence[InstalledGpu]", entries: Iterable[str]) -> "list[InstalledGpu]":
-    """Return the GPUs that the entries of ``CUDA_VISIBLE_DEVICES`` name; as in CUDA, a wrong entry ends the list."""
+    """Return the GPUs that the entries of ``CUDA_VISIBLE_DEVICES`` name, up to the first wrong entry, as CUDA does."""
     visible: dict[str, InstalledGpu] = {}
     for entry in entries:
         named = [gpu for gpu in installed if _names(entry.strip(), gpu)]

@@ -205,8 +205,8 @@ class _Side:
     def of(cls, replicas: Sequence[ArrayLike]) -> "_Side":
         """Read the replicas of one side.
 
-        A difference that may be the rounding of float32 is not a step. A clock too fine to show its step shows a
-        difference that is too small to matter.
+        A difference that may be the rounding of float32 is not a step of the clock. If the clock is too fine to show
+        its step, the smallest difference is too small to matter.
         """
         if not len(replicas):
             raise ValueError("no replicas: a level needs the samples of at least one")

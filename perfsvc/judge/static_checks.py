@@ -49,7 +49,7 @@ _Target = tuple[Case, str]
 def check_verdicts(
     baseline: Iterable[StaticBaseline], candidate: Iterable[CheckedKernel], toolkit: str
 ) -> list[CheckVerdict]:
-    """Return the verdict on every kernel of either side, the worst first; a kernel that both sides skip has none.
+    """Return the verdict on every kernel of either side, the worst first; a kernel that both sides skip has no verdict.
 
     Kernels are matched by name. If then one kernel of each side is left in a case, the kernel counts as renamed. If
     more kernels are left, the new kernels are inconclusive, because each may be a renamed old kernel. A benchmark whose
@@ -148,7 +148,7 @@ def _verdict(changed: Iterable[FactChange]) -> tuple[Verdict, str]:
 
 
 def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[Cause, str]:
-    """Return why facts changed. They are exact, so a source or compiler that is the same on both sides is no cause."""
+    """Return why facts changed. Facts are exact, so a source or compiler that is the same on both sides is no cause."""
     same_source, same_toolkit = held.checked.source == checked.source, held.toolkit == toolkit
     if same_source and same_toolkit:
         return Cause.ENVIRONMENT, "source and compiler are the same: headers outside the suite changed"

@@ -51,14 +51,14 @@ def verdicts(
     """Return one judgement for each judged series of either mapping, regressions first.
 
     A series is compared with the same series of the baseline. A device without a baseline of its own is compared with
-    the other devices of its model, and the reason says so. With several other devices, the baseline is the mean of
-    their levels, and their spread is the noise: each device counts as a replica does. With only one other device, the
-    difference between devices is part of the ratio and not of its interval. Devices of different models are never
-    compared, nor is the CPU device with a GPU. For every metric, lower is better.
+    the other devices of its model, and the reason says so. With several other devices, the baseline is the mean of the
+    devices' levels, and the spread of these levels is the noise: each device counts as a replica does. With only one
+    other device, the difference between devices is part of the ratio and not of its interval. Devices of different
+    models are never compared, nor is the CPU device with a GPU. For every metric, lower is better.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
-    - A right result of the baseline that the candidate does not have is *missing*. A case that the candidate skipped
-      is missing in one row, if the baseline has a right result of it.
+    - A right result of the baseline that the candidate does not have is *missing*. If the candidate skipped a whole
+      case that has a right result in the baseline, the case has one *missing* row.
     - A candidate without a usable baseline level is *new*. So is a case whose version changed; its older version is not
       missing.
     - Everything else is what ``compare`` returns.
@@ -356,7 +356,8 @@ def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOpt
     """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
 
     The command's own threshold comes first, then the rules, then the default of the kind of device. A command's
-    threshold does not apply to errors: theirs comes from the rule that names them, else it is ``ERROR_THRESHOLD``.
+    threshold does not apply to errors. The threshold of an error is that of the rule that names the error, else
+    ``ERROR_THRESHOLD``.
     """
     thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
     if thresholds.override is not None and metric != MAX_ERROR:

@@ -111,7 +111,7 @@ class Child:
         return not self._process.wait(0.0)
 
     def interrupt(self) -> None:
-        """Let a thread that waits for a message of the child see its death; that thread then kills it."""
+        """Make a thread that waits for the child's message see the child as dead; that thread then kills the child."""
         self._interrupted = True
         with contextlib.suppress(OSError):  # it is closed already
             self.socket.shutdown(socket.SHUT_RDWR)

@@ -48,9 +48,9 @@ class ForkedProcess:
         return self._ended
 
     def kill(self) -> None:
-        """Kill the process and its process group, even if it has ended and left others of the group behind.
+        """Kill the process and its process group, even if the process has ended and only others of the group remain.
 
-        A process that is not forked yet ends by itself, because its private socket is closed.
+        If the process is not forked yet, it ends by itself later, because its private socket is closed.
         """
         while self._pid is None and not self._ended and self._receive(0.0):
             pass
@@ -180,7 +180,7 @@ class ForkServers:
             self._servers.pop().end()
 
     def take(self, *, unused: bool = False) -> ForkServer:
-        """Return a running server. This object ends it.
+        """Return a running server; ``ForkServers`` ends the server later.
 
         Args:
             unused: return a server that has forked no child yet.
@@ -200,10 +200,10 @@ _shared: dict[str, ForkServers] = {}
 
 
 def shared(module: str) -> ForkServers:
-    """Return the fork servers of a module that all of perfsvc shares, and start them at the first call.
+    """Return the fork servers of a module, which all of perfsvc shares; the first call starts them.
 
-    Call it first in the main thread: Linux kills a server when the thread that started it ends. The servers end with
-    this process, or by ``end_shared``.
+    Make the first call in the main thread: Linux kills a server when the thread that started it ends. The servers end
+    with this process, or when ``end_shared`` is called.
     """
     if module not in _shared:
         _shared[module] = ForkServers(partial(ForkServer, module, {}))

@@ -77,7 +77,7 @@ def _aligned_bytes(array: NDArray[Any]) -> int:
 
 
 def _locate(arrays: Arrays, offsets: Iterator[int]) -> tuple[ArrayLocation, ...]:
-    """Return the location of each array; each takes the next of the offsets."""
+    """Return the location of each array; each array takes the next of the offsets."""
     return tuple(
         ArrayLocation(Array(name, array.dtype.name, array.shape), next(offsets)) for name, array in arrays.items()
     )
@@ -86,7 +86,7 @@ def _locate(arrays: Arrays, offsets: Iterator[int]) -> tuple[ArrayLocation, ...]
 def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
     """Write an array into a file.
 
-    This takes half the time of writing into a mapping of the file, whose pages have to be faulted in.
+    Writing into a mapping of the file would take twice as long, because the mapping's pages have to be faulted in.
     """
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     while content.size:

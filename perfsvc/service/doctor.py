@@ -283,7 +283,7 @@ def _cache() -> Iterator[CheckRow]:
 
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
-    """Check that Apprise is installed, which sends messages, and that each target has an address.
+    """Check that Apprise, which sends messages, is installed, and that each target has an address.
 
     Apprise is required only if there are targets.
     """

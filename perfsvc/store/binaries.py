@@ -196,7 +196,7 @@ class BinaryStore:
 
 
 def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes) -> None:
-    """Store bytes under the digest of their content, unless they are stored already; replace changed bytes."""
+    """Store bytes under the digest of their content; do nothing if undamaged bytes are stored already."""
     stored = connection.scalar(select(Artifacts.content).where(Artifacts.sha256 == sha256))
     row = {"sha256": sha256, "kind": kind, "size_bytes": len(content), "content": zlib.compress(content)}
     if stored is None:

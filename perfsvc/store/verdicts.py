@@ -179,9 +179,9 @@ class ConfirmationStore:
         return [_confirmation(row, (), ()) for row in rows if series_of(row) in wanted]
 
     def series(self, runs: Collection[int], *, conclusive: bool = False) -> set[Series]:
-        """Return the suspects of some runs that were measured again, under the present names of their cases.
+        """Return the series that were measured again as suspects of some runs, under the present names of their cases.
 
-        With ``conclusive``, only those whose cause was found.
+        With ``conclusive``, only the series whose confirmation found a cause are returned.
         """
         query = _of_runs(runs)
         if conclusive:

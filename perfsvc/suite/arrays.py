@@ -254,11 +254,13 @@ def _total_bytes(arrays: Arrays) -> int:
 
 
 def make_arrays(spec: CaseSpec, known: KnownShapes | None = None) -> tuple[Arrays, Arrays]:
-    """Return the inputs and expected results of a case, by name; variants with the same reference share them.
+    """Return the inputs and the expected results of a case, by name.
+
+    Variants with the same reference share the arrays.
 
     Args:
         spec: the case.
-        known: the shapes of earlier runs; if the inputs have other shapes now, they are deleted there.
+        known: the shapes of earlier runs; if the inputs have other shapes now, the stored shapes are deleted.
 
     Raises:
         SuiteError: the benchmark's functions failed, or made arrays that differ from their declarations.
@@ -282,17 +284,17 @@ def make_arrays(spec: CaseSpec, known: KnownShapes | None = None) -> tuple[Array
 def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:
     """Return fresh inputs for the check after timing, and their expected results, by name.
 
-    The fresh inputs come from a second seed, which is derived from the case's seed. The reference is computed if the
-    result or the whole case is small, or if at the smoke point the reference of some output is equal for both seeds.
-    Otherwise the expected results are empty, so that the host need not compute large references, and the check only
-    requires every output to change.
+    The fresh inputs come from a second seed, which is derived from the case's seed. The reference of the fresh inputs
+    is computed if the result or the whole case is small. It is also computed if, at the smoke point, both seeds give
+    some output the same reference. In all other cases the expected results are empty: the host need not compute a large
+    reference, and the check only requires every output to change.
 
     Fresh inputs and expected results are both empty if the benchmark has no outputs to check, or if the fresh inputs
     are useless because they equal the first inputs or do not fit the buffers.
 
     Args:
         spec: the case.
-        first: a function that returns the case's first inputs, made from its own seed; it may wait until they are made.
+        first: returns the case's first inputs, made from the case's own seed; the call may wait until they are made.
 
     Raises:
         SuiteError: the benchmark's functions failed, or made arrays that differ from their declarations.
@@ -351,7 +353,7 @@ def _reporting(file: BenchFile) -> Iterator[None]:
 
 
 def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:
-    """Return whether a case's result, or its inputs and result together, are small enough to compute a reference."""
+    """Return whether a reference is cheap: a case's result is small, or its inputs and result together are small."""
     outputs = [buffer.array for buffer in spec.buffers if buffer.role in {Role.OUTPUT, Role.INOUT}]
     result_bytes = sum(math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in outputs)
     return result_bytes < SMALL_RESULT_BYTES or result_bytes + _total_bytes(inputs) < SMALL_CASE_BYTES

@@ -96,7 +96,7 @@ def check(file: BenchFile) -> CheckedBenchmark:
 
 
 def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]:
-    """Yield the problems of a benchmark's own fields, without its inputs and variants."""
+    """Yield the problems of a benchmark's own fields, except those of its inputs and variants."""
     line, axes = benchmark.line, axes_of(benchmark)
     if not fits_in_an_id(name):
         yield Problem(

@@ -78,7 +78,7 @@ def serve(parent: socket.socket) -> int:
 
 
 def _limit_memory() -> None:
-    """Let allocations fail with ``MemoryError`` before the system runs out of memory and kills some process."""
+    """Let allocations fail with ``MemoryError`` before the system runs out of memory and kills a process."""
     most = int(MEMORY_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))

@@ -69,7 +69,7 @@ def read(path: Path) -> BenchRead:
 def resolve_cases(
     path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None
 ) -> tuple[CaseSpec, ...]:
-    """Return cases of a benchmark file, resolved, once for each cache state; see ``reading.resolve_cases``."""
+    """Return a spec for each of some cases and each of its cache states; see ``reading.resolve_cases``."""
     specs, _ = _ask(ResolveCases(path, text, tuple(cases), known_shapes), Specs, str(path), DEFAULT_LIMIT_S)
     return specs.specs
 
@@ -113,9 +113,9 @@ def error(failed: Failed) -> SuiteError:
 
 
 def start() -> None:
-    """Start the server that forks the processes, so that it imports while perfsvc prepares. Call it in the main thread.
+    """Start the server that forks the processes, so that it imports modules while perfsvc prepares.
 
-    Linux kills the server when the thread that started it ends.
+    Call this function in the main thread: Linux kills the server when the thread that started it ends.
     """
     _processes.start()
 
@@ -173,7 +173,7 @@ class _Processes:
             idle.end(kill=True)
 
     def stop(self) -> None:
-        """Interrupt the busy processes; the threads that wait for them kill them."""
+        """Interrupt the busy processes; the threads that wait for these processes then kill them."""
         with self._lock:
             for child in self._busy:
                 child.interrupt()

@@ -33,7 +33,7 @@ def same_source(old: str, new: str, functions: Collection[str], *, outline: bool
 
 @lru_cache(maxsize=512)
 def source_digest(text: str, functions: frozenset[str] | None, *, outline: bool = False) -> str:
-    """Return a digest of the statements that functions and inputs of a benchmark file reach.
+    """Return a digest of the statements that the functions and inputs of a benchmark file depend on.
 
     Args:
         text: the file's text. A text that this Python cannot parse is hashed as it is.
@@ -274,7 +274,7 @@ def _assigned(node: ast.AST) -> str:
 
 
 def _names_of_launches(module: ast.Module) -> frozenset[str]:
-    """Return the names that are assigned and read only in kernel launches, or only to assign another such name."""
+    """Return the assigned names whose every use is in a kernel launch or in the assignment of another such name."""
     assignments = [node for node in ast.walk(module) if _assigned(node)]
     names = {_assigned(node) for node in assignments}
     while True:  # remove names that other code reads, until none is left to remove

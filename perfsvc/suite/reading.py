@@ -36,7 +36,7 @@ def failed(error: SuiteError) -> Failed:
 
 
 def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) -> tuple[CaseSpec, ...]:
-    """Return cases with everything that building and running them needs, once for each cache state.
+    """Return a spec for each of some cases and each of its cache states: what building and running the case needs.
 
     Args:
         path: the benchmark file.

@@ -42,7 +42,7 @@ def array_dtypes(source: Path, entry: str) -> list[str]:
 
 
 def differs(declared: str, given: str) -> bool:
-    """Return whether two dtypes are floating point, or integers, of different sizes.
+    """Return whether two dtypes differ in size only: both are floating point, or both are integers.
 
     An ``int *`` to an array of ``float32`` is no mistake: kernels look at the bits of numbers.
     """

@@ -175,7 +175,7 @@ def block_of(written: object, values: Mapping[str, Value], what: str, line: int)
 
 
 def _dim3(written: object, values: Mapping[str, Value], what: str, line: int, limits: Dim3) -> Dim3:
-    """Return sizes in three dimensions, 1 where the author wrote none; raise ``Problem`` beyond the limits."""
+    """Return sizes in three dimensions; a missing size is 1. Raise ``Problem`` if a size exceeds its limit."""
     sizes = _integers(evaluate(written, values, what, line), what, _line(written, line))
     if not 1 <= len(sizes) <= len(limits):
         raise Problem(f"{what} has {len(sizes)} dimensions", _line(written, line), "give it one, two or three")

@@ -345,7 +345,8 @@ class CudaDevice:
     def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
         """Choose thorough eviction if it makes the case much slower; return the seconds that the device was busy.
 
-        A case that becomes slower had kept lines in the cache that ordinary eviction does not remove.
+        If thorough eviction makes a case slower, the case had kept lines in the cache that ordinary eviction does not
+        remove.
         """
         medians: list[float] = []  # with ordinary, then with thorough eviction
         busy_s = 0.0

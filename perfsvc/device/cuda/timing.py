@@ -148,8 +148,8 @@ class SampleTimer:
     def _queue(self, sample: Sample, evict_bytes: int, *, number: int) -> Any:
         """Queue the work that empties or fills the cache, then a sample between two events; return the first event.
 
-        Both are queued behind the blocking kernel, so that the time between preparation and sample is constant: a
-        transposition that ran 1 ms after the cache was emptied was faster by up to 0.6 % (H100;
+        The preparation and the sample are queued behind the blocking kernel together, so that the time between them is
+        constant: a transposition that ran 1 ms after the cache was emptied was faster by up to 0.6 % (H100;
         docs/measured/timing.md). Nothing is queued behind the sample until it is over: while a device fetches the next
         operation, the running kernel is slower by 0.6 to 1 µs.
         """
@@ -215,7 +215,8 @@ class SampleTimer:
     def check_while_blocked(self, sample: Sample, seconds: float, check: Callable[[], bool]) -> bool:
         """Queue a sample behind the blocking kernel, and return what ``check`` returns while the stream is blocked.
 
-        Returns False if the blocking kernel ended by itself: the sample waited for it, and so runs on this stream.
+        Returns False if the blocking kernel ended by itself. Then the sample waited for the blocking kernel, so it runs
+        on this stream.
         """
         with self.blocking_kernel:
             sample()
@@ -279,9 +280,9 @@ class SampleTimer:
 
 
 def _is_time_to_read(done: int, count: int, elapsed_s: float) -> bool:
-    """Return whether the remaining samples take no longer than a reading, while the whole batch takes at least as long.
+    """Return True if the remaining samples take no longer than a reading of the conditions.
 
-    The time of a sample is estimated from the samples so far.
+    Return False if the whole batch is shorter than a reading. A sample's time is estimated from the samples so far.
     """
     if not done:
         return False

@@ -182,7 +182,7 @@ class LevelTracker:
         return self.values[rows, positions[0] : positions[-1] + 1], inside
 
     def _sum_up(self, rows: Ints, values: Floats, inside: Bools) -> Floats:
-        """Recompute the running sums of some levels and return their units; the arguments come from ``_level``."""
+        """Recompute the running sums of some levels; return the values in units. The arguments come from ``_level``."""
         units = self.in_units(rows, values)
         begin = int(self.first[rows].min())
         end = begin + units.shape[1]

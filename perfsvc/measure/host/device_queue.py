@@ -295,7 +295,7 @@ class DeviceQueue:
     # --- the next case -----------------------------------------------------------------------------------------------
 
     def _has_lock(self) -> bool:
-        """Try to take the device's lock; the time budget starts when it is taken."""
+        """Try to take the device's lock and return whether this process holds it; taking it starts the time budget."""
         if self._lock.held:
             return True
         try:
@@ -313,7 +313,10 @@ class DeviceQueue:
         return taken
 
     def _send_next(self, worker: WorkerHandle) -> Iterator[Measurement]:
-        """Send the next case whose arrays are ready, if any; yield its failure if its arrays cannot be made."""
+        """Send the next case whose arrays are ready, if there is one.
+
+        Yield the failure of a case whose arrays cannot be made.
+        """
         order = self._ready_order()
         if order is None:
             return
@@ -333,7 +336,7 @@ class DeviceQueue:
     def _ready_order(self) -> ArrayOrder | None:
         """Return the array order of the replica's first case whose arrays are ready; None if no case's arrays are.
 
-        The arrays of the queue's first task stay ordered until they are ready, so that the memory budget cannot prevent
+        The arrays of the queue's first task stay ordered until they are ready. So the memory budget cannot prevent
         their making.
         """
         replica, task = self._waiting[0]

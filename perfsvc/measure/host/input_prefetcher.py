@@ -89,7 +89,7 @@ class InputPrefetcher:
             self._discard(key)
 
     def order(self, task: Task, replica: int) -> ArrayOrder:
-        """Order the arrays of a task; in replica 0, order its fresh arrays too. Take or cancel each order."""
+        """Order the arrays of a task, in replica 0 its fresh arrays too. The caller takes or cancels each order."""
         for entries in self._upcoming:
             entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
             if entry is not None:
@@ -158,7 +158,7 @@ class InputPrefetcher:
         return 0 if arrays.exception() else arrays.result().nbytes
 
     def _make(self, keys: Sequence[ArrayKey], recipe: Recipe) -> None:
-        """Start making a recipe's missing arrays: first arrays before fresh ones, whose making waits for the first."""
+        """Start making a recipe's missing arrays; fresh arrays come last, because they wait for the first arrays."""
         self._cancels.add(recipe.cancel)
         for key in keys:
             if key not in self._arrays:

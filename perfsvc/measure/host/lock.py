@@ -136,7 +136,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file; return False if another process holds the lock. Close the file unless it was locked."""
+    """Lock an open file; if another process holds the lock, close the file and return False."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

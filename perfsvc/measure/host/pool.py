@@ -31,9 +31,9 @@ def measure(
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan, and yield each measurement as it arrives.
 
-    The cases for which the plan's time budget left no time are yielded among the measurements, as ``OverBudget``.
-    Workers are dismissed after the last measurement, and the iterator ends when all workers have ended. Closing the
-    iterator, or an exception in its consumer, kills the workers.
+    If the plan's time budget leaves no time for a case, an ``OverBudget`` is yielded for the case. Workers are
+    dismissed after the last measurement, and the iterator ends when all workers have ended. Closing the iterator, or an
+    exception in its consumer, kills the workers.
 
     Args:
         plan: what to measure.

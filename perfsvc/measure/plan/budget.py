@@ -74,8 +74,8 @@ def divide(
     """Divide the budget of each device among its tasks.
 
     Cases that were never measured come first, then the cases that have waited longest. Each case gets
-    ``LEAST_REPLICAS`` or none. The remaining time goes to further replicas of the cases whose intervals they narrow
-    most.
+    ``LEAST_REPLICAS`` replicas or none. The remaining time goes to further replicas, each for the case whose interval
+    it narrows most.
 
     Args:
         tasks: every case on every device.
@@ -107,7 +107,7 @@ def divide(
 def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> list[_Share]:
     """Return the tasks of one device with their cost and noise; an unknown value is the median of the known values.
 
-    If no cost is known at all, a replica is assumed to take the longest time for which its case may be sampled.
+    If no cost of any task is known, a replica is assumed to take the longest time for which its case may be sampled.
     """
     histories = [past.get((task.device, task.record.case.id, task.cache), CostHistory()) for task in tasks]
     usual_cost = _median((history.cost_s for history in histories), lambda task: task.sampling.seconds)

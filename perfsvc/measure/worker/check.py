@@ -198,9 +198,9 @@ def _larger(error: Error | None, other: Error) -> Error:
 def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
     """Return the error of ``out`` against ``ref``, two arrays of one shape with at least one element.
 
-    An element whose reference is not finite has error 0 if it equals the reference (NaN equals NaN), and an infinite
-    error otherwise. An element that is not finite has an infinite error if its reference is finite. Two different
-    integers never have error 0, even if they are equal in float64.
+    If an element's reference is not finite, the error is 0 for an equal element (NaN equals NaN) and infinite for any
+    other. If only the element is not finite, the error is infinite. Two different integers never have error 0, even if
+    they are equal in float64.
     """
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     chunks = [slice(start, start + CHUNK) for start in range(0, flat_ref.size, CHUNK)]

@@ -40,7 +40,7 @@ Files = dict[str, bytes]
 
 
 def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] = ()) -> tuple[PythonCode, Files]:
-    """Return the ``PythonCode`` of a benchmark file's functions in this process, and the files it names, by digest.
+    """Return the ``PythonCode`` of a benchmark file's functions in this process, and by digest the files that it names.
 
     Args:
         bench: the text of the benchmark file, whose functions have run.

@@ -120,7 +120,10 @@ def _result(store: Store, here: str, missing: Sequence[Expected]) -> Missed:
 
 
 def _compare_hosts(store: Store, every_s: float, now: datetime, own: NightRow | None = None) -> Inventory:
-    """Find the hosts whose next night is overdue since their last night began; the night ``own`` is under way."""
+    """Return the hosts whose next night is overdue as missing, and the hosts that had a new night as seen.
+
+    The host of ``own``, a night that is under way, counts as seen.
+    """
     last = store.expectations.last_nights()
     seen = [Expected(ExpectedKind.HOST, own.host, own.host, own.id, own.started)] if own else []
     absences = []

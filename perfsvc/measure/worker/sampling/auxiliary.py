@@ -28,7 +28,7 @@ def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
 
 
 def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
-    """Return ``registers`` per thread of the kernel that uses the most; empty if no binary has the number."""
+    """Return as ``registers`` the registers per thread of the kernel that uses most; empty if they are unknown."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
     counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
@@ -59,7 +59,7 @@ def short_kernel(
 
 
 def energy(device: Device, sample: Callable[[], None], batches: BatchTaker) -> tuple[dict[str, float], str]:
-    """Return ``energy_j`` of a sample, or a note why there is none."""
+    """Return the energy of a sample as ``energy_j``, or a note why it is unknown."""
     if not batches.blocked:
         return {}, "no energy: it is measured only for samples behind the blocking kernel"
     joules = device.energy(sample, _ENERGY_S)

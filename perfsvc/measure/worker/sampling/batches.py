@@ -84,10 +84,10 @@ class BatchTaker:
         return max(1, min(self._fitting, lasting))
 
     def take(self, count: int) -> Batch:
-        """Time ``count`` samples, or ``most`` if that is fewer.
+        """Time ``count`` samples, but at most ``most``.
 
         If the blocking kernel ended by itself, the batch is rejected, and later batches have at most half as many
-        samples. If that happens twice with a single sample, later batches do without the blocking kernel.
+        samples. If it ends by itself in two batches of a single sample, later batches do without the blocking kernel.
 
         Raises:
             LaunchError: the clock gave an impossible time, such as 0.
@@ -106,7 +106,7 @@ class BatchTaker:
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
-        """Halve later batches after a batch of ``count`` samples fell behind; ``alone`` if on its first sample."""
+        """Halve later batches after a batch of ``count`` samples fell behind; ``alone`` if its first sample did."""
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
         if self._timeouts_alone == TIMEOUTS_ALONE:
