@@ -54,10 +54,15 @@ def default_file() -> Path:
     if chosen:
         return Path(chosen)
     try:
-        return platformdirs.user_data_path("perfsvc") / "keys"
-    except (KeyError, RuntimeError) as error:
-        what = "there is no place for your keys: this user has no home folder"
-        raise InfrastructureError(what, cure=f"set {VARIABLE} to a file that only you can read") from error
+        folder = platformdirs.user_data_path("perfsvc")
+    except RuntimeError:
+        folder = Path()
+    if not folder.is_absolute():  # older versions of platformdirs leave the tilde of a user without a home folder
+        raise InfrastructureError(
+            "there is no place for your keys: this user has no home folder",
+            cure=f"set {VARIABLE} to a file that only you can read",
+        )
+    return folder / "keys"
 
 
 def fingerprint(secret: bytes) -> str:

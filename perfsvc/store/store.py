@@ -37,6 +37,7 @@ class Store:
 
     Attributes:
         database: the engine and its transactions.
+        keys: the keys by which this user signs and trusts stored code.
         runs: the executions of a plan.
         devices: devices, their measured peaks and their conditions during a run.
         measurements: measurements as rows, their noise and what they cost.
@@ -57,7 +58,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.database = database = Database(engine)
-        keys = Keys()
+        self.keys = keys = Keys()
         self.runs = RunStore(database)
         self.devices = DeviceStore(database)
         self.measurements = MeasurementStore(database, keys)

@@ -98,6 +98,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
         with _before_measuring():
             resolved = resolve(request, progress)
             store = stack.enter_context(Store.open(request.database))
+            store.keys.signing()  # without a key, no binary can be stored
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress)
         opened = begin(store, request, progress.report)

@@ -116,7 +116,7 @@ def _writable(loaded: Loaded, folder: Path, plain: Mapping[str, str]) -> tuple[P
     settings = loaded.settings
     paths = [settings.nightly.folder, settings.dashboard.folder]
     if "://" not in settings.database:
-        paths.append(Path(settings.database).expanduser().parent)
+        paths.append(Path(os.path.expanduser(settings.database)).parent)  # noqa: PTH111 - an unknown user is no error
     paths += [Path(plain[name]) for name in ("PERFSVC_CACHE", "PERFSVC_LOCKS") if name in plain]
     paths += [Path(plain["PERFSVC_KEYS"]).parent] if "PERFSVC_KEYS" in plain else []
     absolute = dict.fromkeys(path.absolute() for path in paths)

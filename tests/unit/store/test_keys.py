@@ -142,6 +142,15 @@ def test_the_keys_are_in_the_users_data_folder(monkeypatch, tmp_path):
     assert default_file() == tmp_path / "perfsvc" / "keys"
 
 
+def test_a_user_without_a_home_folder_has_to_name_a_file(monkeypatch):
+    monkeypatch.delenv("PERFSVC_KEYS")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as for a uid without a passwd entry, HOME unset
+    with pytest.raises(InfrastructureError, match="there is no place for your keys") as raised:
+        default_file()
+    assert "PERFSVC_KEYS" in raised.value.cure
+
+
 # --- what the store refuses, on both databases -----------------------------------------------------------------------
 
 BENCH, CUBIN, EVIL = b"# bench.py", b"\x7fELF", b"import os; os.system('id')"
