@@ -27,7 +27,7 @@ def compile_all(
     workers: int | None = None,
     on_done: Callable[[Unit, Built], None] | None = None,
 ) -> dict[Unit, Built]:
-    """Compile every distinct unit that the cache does not have, as many at once as there are cores.
+    """Compile every distinct unit that the cache does not have; as many compilers run at once as there are cores.
 
     Args:
         units: what to compile; equal units are compiled once.
@@ -67,7 +67,7 @@ def compile_all(
                 programs.kill_all()
                 raise
     except Exception:
-        programs.allow_again()  # not after a signal: a thread that was starting then may still start a compiler
+        programs.allow_again()  # not after a signal: a starting thread could then still start a compiler
         raise
     return {unit: built[unit] for unit in distinct}
 

@@ -13,7 +13,7 @@ from perfsvc.cli import options, output
 def command(case: str, device: str | None, database: str, output_format: str) -> None:
     """Show the history of CASE, such as 'transpose/naive[n=4096]': every run, oldest first, and its sparkline.
 
-    A glob or a part of the name is enough if only one case has it; otherwise the cases that have it are listed.
+    A glob or a part of the name is enough if it fits only one case; if it fits several, they are listed.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.history import history_table

@@ -20,7 +20,7 @@ from perfsvc.cli import configuration, options, output
 @options.database
 @options.formats
 def command(*, every_s: float | None, database: str, output_format: str) -> None:
-    """Look for hosts whose night is overdue, and notify people of them. Exits with 5 if there is one.
+    """Look for hosts whose night is overdue, and notify people. Exits with 5 if any night is overdue.
 
     For a cron job on a machine that runs no nights: it needs the database and perfsvc.toml, and neither the suite nor a
     GPU.

@@ -376,7 +376,7 @@ class GpuTelemetry:
         return None if milliwatts is None else milliwatts * _WATTS_PER_MILLIWATT
 
     def _slowdowns(self, counters: Mapping[str, int]) -> tuple[Slowdown, ...]:
-        """Return the present slowdowns, and those counted since the last reading."""
+        """Return the present slowdowns, and the slowdowns counted since the last reading."""
         present = self._present_reasons()
         slowdowns = {slowdown for name, slowdown in _REASONS if present & self._reasons.get(name, 0)}
         slowdowns |= {slowdown for name, slowdown in _COUNTERS if self._growth(name, counters)}

@@ -197,7 +197,7 @@ def cause_of(
         drift: the baseline's binary now against its stored level; None if no level is stored.
         direction: the direction in which the suspect moved.
         threshold: the smallest relevant change, as a fraction.
-        usual: the threshold that holds unless the user sets another; None if ``threshold`` is that one.
+        usual: the threshold that holds unless the user sets another; None if ``threshold`` is the usual threshold.
         same_code: both binaries are the same code.
         metric: what was measured.
     """

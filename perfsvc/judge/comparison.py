@@ -133,7 +133,7 @@ def compare_at_look(
 
     Args:
         baseline: for each replica so far its times in seconds, shape (n,).
-        candidate: likewise.
+        candidate: the same for the candidate.
         look: which look this is, from 1.
         looks: how many there are at most.
         threshold: the smallest relative change that matters.

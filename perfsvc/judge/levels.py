@@ -168,7 +168,7 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     """Return the noise of a case's times in one run, as relative standard deviations.
 
     ``within`` is the noise of the samples around the median of their own replica: the median absolute deviation of all
-    of them, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
+    samples, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
 
     ``between`` is the deviation of the replicas' medians beyond the errors of the medians. Even equal processes have
     different medians, because each median comes from a few samples. The error of a median is computed from the width of

@@ -89,7 +89,7 @@ def _any_version(target: _Target) -> Hashable:
 def _judge_target(
     before: Sequence[StaticBaseline], after: Sequence[CheckedKernel], toolkit: str
 ) -> Iterator[CheckVerdict]:
-    """Judge a case's kernels for one architecture. If one of them fails to compile, none is reported as missing."""
+    """Judge a case's kernels for one architecture. If any kernel fails to compile, no kernel is reported as missing."""
     gone = {held.checked.kernel: held for held in before}
     pairs = [(checked, gone.pop(checked.kernel, None)) for checked in after]
     added = [checked for checked, held in pairs if held is None]

@@ -59,8 +59,8 @@ def verdicts(
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
     - A right result of the baseline that the candidate does not have is *missing*. If the candidate skipped a whole
       case that has a right result in the baseline, the case has one *missing* row.
-    - A candidate without a usable baseline level is *new*. So is a case whose version changed; its older version is not
-      missing.
+    - A candidate without a usable baseline level is *new*. A case whose version changed is *new* too; its older version
+      is not missing.
     - Everything else is what ``compare`` returns.
 
     The metrics of ``model.UNJUDGED`` only explain times and have no row. The auxiliary metrics (``model.AUXILIARY``:
@@ -107,7 +107,8 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     4 if a case failed or gave a wrong result; else 1 if something regressed that may be due to its code; else 3 if
     something is inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with failures has not
     been judged in full: fix the failures, then look at times. Missing, new and improved cases do not change the exit
-    code. Neither does a case that is slower because of its device or by chance: no change of the code can fix it.
+    code. A case that is slower because of its device or by chance does not change it either, because no change of the
+    code can fix such a case.
 
     Args:
         judgements: the verdicts of the command.

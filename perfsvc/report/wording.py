@@ -332,7 +332,7 @@ def verdict_sentence(judgement: Judgement) -> str:
 
 
 def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
-    """Return the sentence of a series of a finding, with the explanation of its case; the finding has the cause."""
+    """Return the sentence on a series of a finding, with the explanation of its case; the finding holds the cause."""
     slower = moved.direction is Direction.SLOWER
     judgement = Judgement(
         moved.series,

@@ -21,7 +21,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         store: holds the run.
         run: the run, in any form that ``perfsvc.service.revisions`` accepts.
         destination: the file, which is replaced.
-        selection: the cases; each is compared with its reference variant even if that one is not selected.
+        selection: the cases; each is compared with its reference variant even if the reference variant is not selected.
         device: the UUID; may be None if the run has one device.
         folder: where git revisions are looked up.
 

@@ -215,7 +215,7 @@ def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_r
     """Return the run with the last accepted level of each series, and of the same series on other devices."""
     starts = segment_starts(connection, _lineages(keys), before_run)
     accepted = _last_accepted_runs(connection, _lineages(keys), before_run)
-    # The first run of a segment is compared with the segment before it; the next ones with that first run.
+    # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
     old = {key for key in keys if accepted.get(key, 0) <= starts.get(key.case_ids, 0)}
     in_segment = _first_runs_in_segments(connection, old, starts, before_run)
     first = _first_runs(connection, keys - accepted.keys() - in_segment.keys(), 0, before_run)

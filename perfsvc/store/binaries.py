@@ -233,7 +233,9 @@ def _put_signed(
     if row is None:
         insert_new(connection, table, {"digest": name, "record": text, "signatures": keys.sign(kind, text)})
         row = connection.execute(query).one()
-    if row.record != text or not keys.has_signed(kind, text, row.signatures):  # of another host, or changed
+    if row.record != text or not keys.has_signed(
+        kind, text, row.signatures
+    ):  # the row is of another host, or was changed
         row = connection.execute(query.with_for_update()).one()
         signatures = keys.sign(kind, text, row.signatures)
         connection.execute(update(table).where(table.id == row.id).values(record=text, signatures=signatures))

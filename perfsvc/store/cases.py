@@ -82,7 +82,7 @@ def case_id(connection: Connection, case: Case) -> int:
 
 
 def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the id of each case; store those that are new."""
+    """Return the id of each case; store the cases that are new."""
     wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
     query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case, _ in wanted}))
     stored = {tuple(name): number for *name, number in connection.execute(query)} if wanted else {}

@@ -294,7 +294,8 @@ def _shared_finding(connection: Connection, absence: Absence) -> int | None:
     """Return the newest active finding that reports the same absence already, from another host, suite or selection.
 
     Such a finding has an equal subject. It is also about one of the same GPUs or hosts, or about cases of the same
-    suite that another host or selection misses. Two suites may have benchmarks of the same name.
+    suite that another host or selection misses. The suite must be the same because two suites may have benchmarks of
+    the same name.
     """
     about = (Findings.cause == Cause.MISSING, Findings.root_cause == absence.subject, Findings.state.in_(ACTIVE))
     query = select(Expectations).join(Findings, Findings.id == Expectations.finding_id).where(*about)

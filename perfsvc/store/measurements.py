@@ -155,7 +155,7 @@ class MeasurementStore:
         }
 
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
-        """Store the noise of a run's cases and their numbers of timed replicas; they replace those stored before."""
+        """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
         with self._database.writing() as connection:
             connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
             replicas = _timed_replicas(connection, run)

@@ -85,7 +85,7 @@ class ProfileStore:
         return zlib.decompress(content)
 
     def put_explanation(self, explanation: CaseExplanation) -> None:
-        """Add an explanation of a slower case; earlier ones stay. The runs and the device must be stored."""
+        """Add an explanation of a slower case; earlier explanations stay. The runs and the device must be stored."""
         baseline, candidate = explanation.profiles
         with self._database.writing() as connection:
             row = {

@@ -131,7 +131,7 @@ class Retention:
 
         Args:
             before: the moment.
-            keep: runs that keep everything, besides what is needed anyway.
+            keep: runs that keep everything, besides the data that ``needed`` returns.
             dry_run: whether to change nothing.
         """
         query = (
@@ -170,7 +170,7 @@ class Retention:
         Args:
             binaries: remove the binaries that no run has used since this time; None for none.
             profiles: remove the reports of profiles made before this time; None for none.
-            keep: runs whose code stays, besides what is needed anyway.
+            keep: runs whose code stays, besides the code that ``needed`` returns.
             watched: the code of this many newest runs of each scope stays, because they are watched for changes.
             now: the time.
             dry_run: whether to change nothing.

@@ -162,7 +162,10 @@ class RunStore:
     # --- budgets ---------------------------------------------------------------------------------------------------
 
     def put_over_budget(self, run: int, keys: Iterable[CaseKey]) -> None:
-        """Store the cases that a run did not measure because its budget was used up, instead of those stored before."""
+        """Store the cases that a run did not measure because its budget was used up.
+
+        They replace the cases stored before.
+        """
         with self._database.writing() as connection:
             connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))
             rows = [
@@ -209,7 +212,7 @@ def newest_of_scopes(connection: Connection, count: int) -> set[int]:
 
 
 def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list[Exclusion]:
-    """Return exclusions, oldest first, including those of deleted runs and those that were taken back."""
+    """Return exclusions, oldest first, including exclusions of deleted runs and exclusions that were taken back."""
     query = (
         select(Exclusions, Cases.name)
         .outerjoin(Cases, Cases.id == Exclusions.case_id)

@@ -55,7 +55,7 @@ def source_digest(text: str, functions: frozenset[str] | None, *, outline: bool 
 def imports(text: str, functions: frozenset[str] | None, package: str = "") -> tuple[str, ...]:
     """Return the full names of the modules that the functions and inputs of a file import, at any level of nesting.
 
-    ``from a import b`` yields ``a`` and ``a.b``; the latter may be no module.
+    ``from a import b`` yields ``a`` and ``a.b``, although ``a.b`` may be no module.
 
     Args:
         text: the file's text.

@@ -38,9 +38,10 @@ class HistoryLevel:
 def split_into_levels(values: ArrayLike) -> list[HistoryLevel]:
     """Return the levels of a series, oldest first; runs that did not measure it are skipped.
 
-    The runs are divided into levels so that the squares around the levels' means, plus a price for each further level,
-    are least over all divisions. So a change is never an artefact of an earlier choice. The noise is estimated from the
-    differences of neighbouring runs, few of which span a change. Spikes of one run are clipped first.
+    Of all divisions of the runs into levels, the division of least cost is chosen. The cost is the sum of squares
+    around the levels' means, plus a price for each further level. All levels are chosen at once, so no level is an
+    artefact of another. The noise is estimated from the differences of neighbouring runs, few of which span a change.
+    Spikes of one run are clipped first.
 
     Args:
         values: one value a run, in any unit, oldest first, shape (runs,); NaN if the series was not measured.

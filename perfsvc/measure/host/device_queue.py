@@ -270,7 +270,7 @@ class DeviceQueue:
 
         If a worker is spoilt by its first task, that task fails. So no task is put back twice.
         """
-        if self._order:  # of a task that comes later now
+        if self._order:  # the order is for a task that now comes later
             self._prefetcher.cancel(self._order)
             self._order = None
         self._waiting.appendleft((replica, task))

@@ -39,7 +39,7 @@ def measure(
         plan: what to measure.
         devices: the devices of the plan by UUID.
         report: receives messages for the user.
-        servers: the fork servers, which the caller ends. By default this function starts and ends its own.
+        servers: the fork servers, which the caller ends. By default this function starts servers and ends them.
         stopping: once it returns True, no further case is begun, and the iterator ends when the current cases are
             measured. The rest of the plan is neither measured nor reported.
 

@@ -114,7 +114,7 @@ def _numbers(value: object) -> Iterator[float]:
 
 
 def _problem_of_files(python: PythonCode | None, files: set[str]) -> str:
-    """Return how the files that came with a measurement differ from those that it names."""
+    """Return how the files that came with a measurement differ from the files that the measurement names."""
     named: set[str] = set()
     if python:
         named = {sha256 for _, sha256 in python.modules} | {kernel.cubin for kernel in python.kernels} - {""}

@@ -108,7 +108,7 @@ class ResultCheck:
                     self._require_changed()
             if not self._arrays.fresh_expected:
                 self._run_again(self._arrays.inputs, self._arrays.expected, "first")
-                if self._memory.digests(*RESULTS) != self._first:  # may still be right: a sum in another order differs
+                if self._memory.digests(*RESULTS) != self._first:  # may still be right: sums in another order differ
                     self._require_right(self._arrays.expected, "first")
             if self._program.calls and self._job.record.kind is Kind.KERNEL:
                 self._require_on_stream(typical_s)
@@ -128,7 +128,7 @@ class ResultCheck:
         self._program.set_constants()
 
     def _require_intact(self, inputs: Mapping[str, str]) -> None:
-        """Raise ``ResultError`` if an input no longer has its digest in ``inputs``; do nothing if that is empty."""
+        """Raise ``ResultError`` if an input no longer has its digest in ``inputs``; without digests, check nothing."""
         for name, digest in self._memory.digests(Role.INPUT).items() if inputs else ():
             if digest != inputs[name]:
                 raise ResultError(

@@ -174,7 +174,7 @@ def _measure(
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
-        with _launches(job) as launched:  # without what a tuner tried before
+        with _launches(job) as launched:  # excludes the launches that a tuner tried before
             check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}

@@ -145,7 +145,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         result[name] = times["center"] if name == "median_s" else _levels(prepared[name], by)["center"]
     result = result.assign(
         low_s=times["low"].fillna(result["low_s"]), high_s=times["high"].fillna(result["high_s"])
-    )  # a single replica has its own interval
+    )  # the interval of a single replica's samples
     result["replicas"] = groups["_ok"].sum()
     result["between_cv"] = groups["median_s"].std() / groups["median_s"].mean()
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})

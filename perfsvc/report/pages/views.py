@@ -120,7 +120,7 @@ class Views:
         return series
 
     def others(self, view: SeriesView) -> tuple[list[SeriesView], int]:
-        """Return the other series of a case, those of the same metric first, and how many more there are.
+        """Return the other series of a case, series of the same metric first, and how many more the case has.
 
         At most ``MOST_OTHERS`` are returned: a host variant may have thousands of metrics, each with a page of its own.
         """

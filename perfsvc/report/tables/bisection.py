@@ -108,7 +108,7 @@ def _trials_table(bisection: Bisection) -> Table:
 
 
 def _skipped_lines(bisection: Bisection) -> Iterator[Text]:
-    """Yield a line with the reason for each skipped commit, at most ``NAMED``, then the number of all further ones."""
+    """Yield a line with the reason for each of the first ``NAMED`` skipped commits, then the number of all others."""
     for skipped in bisection.skipped[:NAMED]:
         first_lines = " ".join(skipped.reason.splitlines()[:2])
         yield Text.assemble(("skipped", "yellow"), f" {skipped.commit}: {first_lines}")

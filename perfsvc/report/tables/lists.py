@@ -232,7 +232,7 @@ def night_table(night: NightRow) -> RenderableType:
 
 
 def _stage_text(stage: StageRow, style: str) -> Text:
-    """Return a stage's message, after its state as a word unless it is done, and the cure of its failure."""
+    """Return the text of a stage: its state unless the stage is done, its message, and the cure of its failure."""
     done = stage.state is StageState.DONE
     text = Text(stage.message if done else ": ".join(filter(None, [stage.state, stage.message])), "" if done else style)
     return text.append(f"\ncure: {stage.cure}", "default") if stage.cure else text

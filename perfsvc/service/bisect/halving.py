@@ -48,8 +48,8 @@ def narrow(
         unchanged: commits that cannot be the first bad one because a parent has the same code.
 
     Source:
-        ``git bisect`` chooses the same way: the commit that has as many suspects among its ancestors as not, so that
-        either answer removes half of them (C. Couder, Fighting regressions with git bisect, 2009).
+        ``git bisect`` chooses the same way: it takes the commit that has half of the suspects among its ancestors, so
+        that either answer removes about half (C. Couder, Fighting regressions with git bisect, 2009).
     """
     # A set of commits is an integer with one bit for each commit.
     bit = {name: 1 << place for place, name in enumerate(history)}

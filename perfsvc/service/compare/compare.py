@@ -134,7 +134,7 @@ def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
 
 
 def _over_budget(store: Store, run: RunRow, judgements: Iterable[Judgement]) -> set[Series]:
-    """Return the missing series that a run had no budget for, on their own device or on another GPU of its model."""
+    """Return the missing series that were over budget in a run, on their own devices or on other GPUs of the models."""
     models = {uuid: device.model for uuid, device in store.devices.all().items()}
     skipped = {(uuid, case, cache) for uuid, case, cache in store.runs.over_budget(run.id)}
     on_models = {(models.get(uuid, ""), case, cache) for uuid, case, cache in skipped}
@@ -261,7 +261,7 @@ def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[S
 def _with_causes(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return all judgements; those that moved have their cause, and the result of a confirmation if there is one."""
+    """Return all judgements; each that moved gets its cause, and the result of its confirmation if there is one."""
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
         return list(judgements)
     caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))
@@ -366,7 +366,7 @@ def _with_answers_of_other_runs(
 
     different = {pair for answer in answers for pair in pairs(answer) if pair[0] != pair[1]}
     same_code = {pair for pair, sides in compare_code(store, different).items() if sides.code}
-    newest = {  # the last one stays if a series has several
+    newest = {  # the last confirmation stays if a series has several
         answer.suspect.series: answer
         for answer in answers
         if all(old == new or (old, new) in same_code for old, new in pairs(answer))
@@ -454,7 +454,7 @@ def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
 
 
 def _binaries_of(store: Store, judgements: Iterable[Judgement]) -> dict[Judgement, CodeOfPair]:
-    """Return the binaries of both sides of each judgement; absent if one of them is not stored."""
+    """Return the binaries of both sides of each judgement; absent if one is not stored."""
     cases = {
         judgement: [
             (run, (judgement.series.device, judgement.series.case, judgement.series.cache))

@@ -80,7 +80,7 @@ FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python"
 
 
 def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]:
-    """Yield each package that differs, those of ``FIRST`` first, then each environment variable that differs."""
+    """Yield each package that differs, packages in ``FIRST`` first, then each environment variable that differs."""
     old = {package.name: package for package in before.packages}
     new = {package.name: package for package in after.packages}
     changed = [name for name in old if name in new and old[name] != new[name]]

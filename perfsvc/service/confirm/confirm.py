@@ -84,7 +84,7 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
     }
 
     def with_cause(judgement: Judgement) -> Judgement:
-        """Return a judgement with the cause of its confirmation, and with the confirmation's reason (once)."""
+        """Return a judgement with its confirmation's cause; append the confirmation's reason unless it is there."""
         answer = answers.get(judgement.series)
         if answer is None or judgement.cause is None:
             return judgement
@@ -218,7 +218,7 @@ class Confirmer:
         elif cause is Cause.KERNEL and suspect.judgement.cause is Cause.TOOLCHAIN:
             cause, reason = Cause.TOOLCHAIN, f"{reason}, of an equal source"
         elif cause is Cause.ENVIRONMENT and code and code.packages and drift:
-            comparison = drift  # both sides ran with today's packages, so only the stored level shows the old ones
+            comparison = drift  # both sides ran with today's packages, so only the stored level shows the old packages
             cause, reason = self._by_packages(suspect, code, drift)
         settled = judge.is_decided(comparison, suspect.direction, measured.threshold)
         if cause is Cause.UNCONFIRMED and not settled and results.pairs < judge.LOOKS[-1]:

@@ -30,7 +30,7 @@ def set_state(
 
     Raises:
         NotMeasuredError: there is no such finding.
-        UsageError: nothing of it is selected, or the state is not allowed (``FindingStore.set_state``).
+        UsageError: nothing of the finding is selected, or the state is not allowed (``FindingStore.set_state``).
     """
     series = _selected(store, number, selection)
     if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):
@@ -65,7 +65,7 @@ def _is_missing(store: Store, number: int) -> bool:
 
 
 def _selected(store: Store, number: int, selection: Selection | None) -> Collection[Series] | None:
-    """Return the selected series of a finding; None, which stands for all of its series, if nothing is selected."""
+    """Return the selected series of a finding; None if the user selected none, which means all of its series."""
     if selection is None or selection == Selection():
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]

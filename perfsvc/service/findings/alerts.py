@@ -189,7 +189,7 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
 def _last_runs_with_other_code(
     store: Store, run: int, suspects: Mapping[Series, Suspect], before: Mapping[Series, Sequence[int]]
 ) -> dict[Series, int]:
-    """For each series, return the latest of its runs ``before`` the change that had other code than the newest run.
+    """For each series, return the latest of the runs in ``before`` whose code differs from that of the newest run.
 
     An alert may place a change some runs too late. Then the last run before that place already has the new code.
     ``before`` lists the runs of a series, latest first. If no run had other code, the latest is returned. Each round of

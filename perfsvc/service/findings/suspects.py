@@ -281,7 +281,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
 def without_recoveries(
     store: Store, run: int, suspects: Sequence[Suspect], recovered: Collection[Recovered]
 ) -> list[Suspect]:
-    """Return the suspects without those that only show the recovery of a finding.
+    """Return the suspects, except suspects that only show that a series recovered from a finding.
 
     The history of a series may show a recovery some runs late, as an alert.
 

@@ -112,7 +112,7 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
 
 
 def _moved_together(store: Store, run: int, changes: RunChanges, recovered: Collection[Recovered]) -> Iterator[Suspect]:
-    """Yield the series that moved at once on a device, unless most of them only recover from a finding."""
+    """Yield the series that moved at once on a device, unless most of these series only recover from a finding."""
     for group in changes.together:
         suspects = without_recoveries(store, run, group, recovered)
         if 2 * len(suspects) > len(group):
@@ -167,7 +167,7 @@ class Answers:
 
 
 def _as_confirmed(confirmation: Confirmation) -> Suspect:
-    """Return a suspect with the cause and evidence of its confirmation, and with its ratio if that is confirmed."""
+    """Return a suspect with its confirmation's cause and evidence, and with the confirmed ratio if there is one."""
     judgement = replace(confirmation.suspect.judgement, cause=confirmation.cause)
     if confirmation.confirmed:
         judgement = replace(judgement, ratio=confirmation.ratio, low=confirmation.low, high=confirmation.high)
@@ -338,7 +338,7 @@ class RootCauses:
     # --- the environment ---------------------------------------------------------------------------------------------
 
     def _used(self, suspect: Suspect) -> tuple[CaseBinary | None, CaseBinary | None]:
-        """Return what the suspect's case used in the baseline's run and in its own."""
+        """Return what the suspect's case used in the baseline's run and in the suspect's run."""
         case, baseline_run = _case_of(suspect.series), suspect.judgement.baseline_run
         before = None if baseline_run is None else self._built(baseline_run).get(case)
         after = self._built(self._run).get(case)

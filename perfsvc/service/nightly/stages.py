@@ -162,7 +162,7 @@ def doctor(night: Night) -> StageResult:
 
 
 def check(night: Night) -> StageResult:
-    """Check the kernels' binaries against their baseline, for the configured architectures or those of the devices."""
+    """Check the kernels' binaries against their baselines, for the configured architectures, else for the devices'."""
     if not night.settings.check.enabled:
         return DISABLED
     architectures = night.settings.check.architectures

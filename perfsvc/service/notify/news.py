@@ -287,7 +287,7 @@ def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection
     begun = _begun_in(finding, runs)
     steps = tuple(moved for moved in begun if moved.step > 1)
     evidence = events.get(EventKind.STEP, "")
-    for moved in steps:  # the paragraph names step and commits anyway
+    for moved in steps:  # the paragraph names the step and its commits elsewhere
         evidence = evidence.removeprefix(f"step {moved.step}, {moved.root_cause}: ")
     joined = tuple(moved for moved in begun if moved.step == 1)
     return ExtendedFinding(finding, events.get(EventKind.JOINED, ""), steps, evidence, joined)
@@ -342,10 +342,10 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
 
 
 def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
-    """Return the failed stages, without those that failed with the same message when people were last notified.
+    """Return the failed stages, except stages that failed with the same message when people were last notified.
 
-    The last notification is that of this host's last night, or of any host's if this host has never notified people.
-    Stages of that earlier night that failed only after its notification are new too.
+    The last notification is the last one by a night of this host. If this host has never notified people, it is the
+    last one by a night of any host. Stages of that earlier night that failed only after its notification are new too.
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None

@@ -175,7 +175,7 @@ class _Sender:
         self.errors: dict[tuple[str, str], NotSentError] = {}
 
     def send(self, target: str, deliveries: Sequence[DeliveryRow]) -> list[DeliveryRow]:
-        """Send a target its messages, oldest first, and return those to try again soon.
+        """Send a target its messages, oldest first, and return the messages to try again soon.
 
         If a message may still be accepted later, the messages after it wait. They do not wait for a message that was
         refused for good.

@@ -216,7 +216,7 @@ def _all_of_it(site: str) -> Iterator[str]:
 def _paragraphs(
     findings: Sequence[Finding], event: str, site: str, background: Callable[[Finding], Background]
 ) -> Iterator[str]:
-    """Yield a paragraph for each finding: those of the code first, the worst first."""
+    """Yield a paragraph for each finding: findings whose cause is the code first, among them the worst first."""
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [

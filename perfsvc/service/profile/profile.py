@@ -263,7 +263,7 @@ class CaseProfiler:
             yield folder
 
     def _inputs(self, case: StoredCase) -> Arrays:
-        """Return the inputs of a case; the last inputs are kept, because both sides of a pair have the same."""
+        """Return the inputs of a case; the last inputs are kept, because both sides of a pair have the same inputs."""
         record = case.record
         key = (record.bench, record.case.point, record.seed)
         if self._last_inputs is None or self._last_inputs[0] != key:

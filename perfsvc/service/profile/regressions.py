@@ -96,7 +96,7 @@ class RegressionExplainer:
         )
 
     def profiles(self, baseline: Subject, candidate: Subject) -> tuple[ProfileResult, ProfileResult]:
-        """Return the profiles of both sides: stored ones, or new ones if there are none.
+        """Return the profiles of both sides: stored profiles, or new profiles where none are stored.
 
         The candidate's longest launch is profiled, because most of the time goes there. The baseline's launch at the
         same position is profiled too. A stored profile of the baseline counts if it has the same launch and the same

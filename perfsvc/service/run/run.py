@@ -194,8 +194,8 @@ def confirm_suspects(
     """Measure the suspects of a run again, store the confirmations and return them.
 
     A suspect is not measured if the run already has a confirmation of it. If a confirmation of an earlier night still
-    holds, the run gets a copy instead. The run's stored verdicts get the causes that the confirmations found. No
-    suspect begins once ``stopping`` is true.
+    holds, the suspect is not measured either: the run gets a copy of the confirmation. The run's stored verdicts get
+    the causes that the confirmations found. No suspect begins once ``stopping`` is true.
     """
     suspects = suspects_of(store, run, threshold=settings.threshold)
     carried_over = earlier_answers(store, suspects, settings)

@@ -71,14 +71,14 @@ def scheduled_night(
 ) -> ScheduledNight:
     """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    Its secret variables are those from which this process takes settings, and those that hold the addresses of
-    notification targets and of the heartbeat.
+    The night's secret variables are the variables from which this process takes settings, and the variables that hold
+    the addresses of notification targets and of the heartbeat.
 
     Args:
         loaded: the settings, and where each came from.
         at: the time of day.
         zone: its time zone.
-        gpus: how many GPUs to request; None to count those of the settings.
+        gpus: how many GPUs to request; None to count the GPUs that the settings name.
         limit_s: how long a night may take.
         user: who runs it.
 

@@ -43,7 +43,7 @@ class FindingStore:
     def events(
         self, *, run: int | None = None, finding: int | None = None, night: int | None = None
     ) -> list[FindingEvent]:
-        """Return the events of a run, of a finding, those that a night noticed, or all events, oldest first."""
+        """Return events, oldest first: of a run, of a finding, those that a night noticed, or all."""
         with self._database.reading() as connection:
             return read.load_events(connection, run=run, finding=finding, night=night)
 

@@ -117,7 +117,7 @@ def _prepare_reopening(connection: Connection, finding: Finding) -> None:
 def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
     """Return the finding that holds exactly the series and steps of an action; split it off if ``finding`` has more.
 
-    Raises ``UsageError`` if ``finding`` holds none of them.
+    Raises ``UsageError`` if ``finding`` holds none of these series and steps.
     """
     if action.series is None and action.step is None:
         return finding

@@ -122,7 +122,7 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 def _begin_later(connection: Connection, act: Act, reason: str, touched: Collection[int]) -> None:
     """Let series that the excluded data had brought into findings begin with the next run that shows them.
 
-    Findings that are not ``touched`` otherwise get an event.
+    A finding that changes here gets an event, unless it is ``touched``: then it already has an event.
     """
     begun = (FindingCases.first_run_id == act.run, FindingCases.recovered_run_id.is_(None))
     rows = _rows(connection, act.cases, *begun, Findings.state.in_(ACTIVE))

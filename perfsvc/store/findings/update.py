@@ -228,7 +228,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
     """Add a step for each suspect of one root cause; all of their series are in active findings.
 
     The step goes into the finding of the previous step, unless only one of the two steps is due to the environment.
-    Then it goes into the finding of its own root cause, which may be new.
+    Then the step goes into the finding of its own root cause, which may be a new finding.
     """
     run, now = shown.run, shown.now
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
@@ -250,7 +250,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
             elsewhere.append((suspect, step))
     for finding, steps in sorted(stepped.items()):
         new = [row | {"finding_id": finding} for row in _rows(connection, run, cause, steps)]
-        for row in new:  # a step of this number that left the finding because its run was excluded
+        for row in new:  # delete the step of this number that left the finding with an excluded run
             connection.execute(delete(FindingCases).filter_by(**{name: row[name] for name in KEY}))
         connection.execute(insert(FindingCases), new)
         _set_last_run(connection, finding, run)
