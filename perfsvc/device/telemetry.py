@@ -141,7 +141,7 @@ def _handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
 
 
 def _ask(question: Callable[[Any], T], *, otherwise: T) -> T:
-    """Return NVML's answer, or ``otherwise`` if its package, its library or the answer is missing."""
+    """Return NVML's answer, or ``otherwise`` if NVML's package, NVML's library or the answer is missing."""
     with contextlib.closing(_Nvml()) as nvml:
         answer = nvml.ask("", question)
     return otherwise if answer is None else answer
@@ -234,7 +234,7 @@ class OtherProcesses:
     def recognise_own(self) -> None:
         """Find this process on the driver's list, now that its context exists, and forget all work so far.
 
-        This process is the one with our id if that id is listed, else the one that was not listed before. Another
+        This process is the listed process with our id, else the listed process that was not there before. Another
         process that appeared at the same moment counts as this process.
         """
         self._seen = self._listed() or frozenset()
@@ -402,7 +402,7 @@ class GpuTelemetry:
         return events
 
     def _xids(self) -> Iterator[int]:
-        """Yield the Xids since the last reading; for an instance, its own and those of the whole GPU."""
+        """Yield the Xids since the last reading; for an instance, the Xids of the instance and of the whole GPU."""
         for _ in range(_MOST_EVENTS if self._events is not None else 0):
             event = self._nvml.ask("events", lambda nvml: nvml.nvmlEventSetWait_v2(self._events, 0))
             if event is None:

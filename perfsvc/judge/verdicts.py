@@ -221,8 +221,8 @@ def _absent(
 ) -> dict[Series, Level]:
     """Return the baseline's right results that the candidate does not have.
 
-    Excluded are the older version of a case, the metrics of a case that is broken or skipped, and the series of other
-    devices that stand in for a device of the candidate.
+    Three kinds of result are left out: results of an older version of a case, metrics of a case that is broken or
+    skipped, and results of other devices that stand in for a device of the candidate.
     """
     absent = {series: level for series, level in usable.items() if series not in candidate}
     if not absent:

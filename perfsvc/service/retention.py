@@ -136,7 +136,7 @@ def _remove(
     *,
     dry_run: bool,
 ) -> Pruned:
-    """Remove what is too old at a time, but not what the runs of ``keep`` need."""
+    """Remove what is too old at the time ``now``, except what the runs of ``keep`` need."""
     removed_nights: list[int] = []
     if before := _before(now, retention.nights):
         removed_nights = store.retention.nights(before, dry_run=dry_run)

@@ -157,7 +157,7 @@ def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
     """Return the pairs of run and lineage that a later run may be compared with.
 
     These are all pins; all levels that were ever accepted, since a newer level may be revoked; and the first correct
-    result of each series, in its whole history and in its present segment.
+    result of each series, both in its whole history and in its present segment.
     """
     accepted = (
         select(Verdicts.run_id, Cases.lineage_id)

@@ -55,7 +55,7 @@ class BinaryStore:
         return [ids[text] for text in texts]
 
     def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
-        """Return binaries by their ids, without their bytes; those that no trusted key has signed are absent."""
+        """Return binaries by their ids, without their bytes; binaries that no trusted key has signed are absent."""
         files = select(BinaryFiles.binary_id, BinaryFiles.name, BinaryFiles.sha256).where(BinaryFiles.role == "source")
         sources: dict[int, set[tuple[str, str]]] = defaultdict(set)
         with self._database.reading() as connection:
@@ -185,7 +185,7 @@ class BinaryStore:
         return record, {sha256: files[sha256] for sha256 in record.modules}, files[record.bench]
 
     def _all(self, digests: Collection[str], name: str) -> dict[str, bytes]:
-        """Return the bytes of all digests; raise ``UntrustedError`` if one is missing or changed; ``name`` has them."""
+        """Return the bytes of all digests; raise ``UntrustedError``, with ``name``, if one is missing or changed."""
         contents = self.modules(digests)
         if lacking := sorted(set(digests) - contents.keys()):
             raise UntrustedError(
@@ -226,16 +226,15 @@ def put_python_code(
 def _put_signed(
     connection: Connection, table: type[Binaries] | type[PythonCodes], kind: Signed, text: str, keys: Keys
 ) -> int:
-    """Store a record unless it is stored, see that this user's key has signed it, and return its id."""
+    """Store a record unless it is stored already, sign it with this user's key, and return its id."""
     name = digest(text.encode())
     query = select(table.id, table.record, table.signatures).where(table.digest == name)
     row = connection.execute(query).first()
     if row is None:
         insert_new(connection, table, {"digest": name, "record": text, "signatures": keys.sign(kind, text)})
         row = connection.execute(query).one()
-    if row.record != text or not keys.has_signed(
-        kind, text, row.signatures
-    ):  # the row is of another host, or was changed
+    # Another host may have stored the row, or the row was changed since.
+    if row.record != text or not keys.has_signed(kind, text, row.signatures):
         row = connection.execute(query.with_for_update()).one()
         signatures = keys.sign(kind, text, row.signatures)
         connection.execute(update(table).where(table.id == row.id).values(record=text, signatures=signatures))
@@ -275,7 +274,7 @@ def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
 def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[bool]) -> dict[CaseKey, CaseBinary]:
     """Return the binary and the environment of the last replica of each case of a run.
 
-    What its Python functions ran with is None if no trusted key has signed it.
+    The Python code of a case is None if no trusted key has signed it.
     """
     later = aliased(Measurements)
     same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))

@@ -53,7 +53,10 @@ class ExpectationStore:
         self._database = database
 
     def of_host(self, host: str | None) -> list[Expected]:
-        """Return what is expected of a host, or of all hosts (None): hosts and GPUs before cases, by name."""
+        """Return what is expected of a host, or of all hosts (None).
+
+        The result is sorted by host. Each host comes first, then its GPUs, then its cases, by name.
+        """
         where = () if host is None else (Expectations.host == host,)
         with self._database.reading() as connection:
             rows = connection.execute(select(Expectations).where(*where)).all()

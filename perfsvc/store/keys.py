@@ -95,7 +95,7 @@ class Keys:
         return _read(self.file)
 
     def signing(self) -> bytes:
-        """Return the secret that signs; the first call of a user makes it."""
+        """Return the secret that signs; make a secret if this user has none."""
         if not self.secrets:
             _create(self.file, secrets.token_bytes(SECRET_BYTES))
             del self.secrets
@@ -116,14 +116,14 @@ class Keys:
         return fingerprint(secret)
 
     def remove(self, name: str) -> None:
-        """Trust the key with this fingerprint no longer; raise ``UsageError`` if there is none."""
+        """Stop trusting the key with this fingerprint; raise ``UsageError`` if there is no such key."""
         kept = tuple(secret for secret in self.secrets if fingerprint(secret) != name)
         if len(kept) == len(self.secrets):
             raise UsageError(f"you have no key {name!r}", cure="perfsvc key list shows your keys")
         self._replace(kept)
 
     def sign(self, kind: Signed, text: str, signatures: str = "") -> str:
-        """Return the signatures of a text, with one by this user's first key in place of any older one of that key."""
+        """Sign a text with this user's first key; return its signatures by other keys and the new signature."""
         secret = self.signing()
         own = fingerprint(secret)
         others = [f"{name}:{code}" for name, code in _SIGNATURE.findall(signatures) if name != own]
@@ -153,7 +153,7 @@ class Keys:
         raise UntrustedError(f"{name} {by}", cure=UNKNOWN)
 
     def _replace(self, kept: Sequence[bytes]) -> None:
-        """Write the file with these secrets in place of its present ones."""
+        """Replace the secrets in the file by ``kept``."""
         with _written(self.file, kept) as temporary:
             temporary.replace(self.file)
         del self.secrets

@@ -94,9 +94,9 @@ class NightStore:
             return new_id(connection, Nights, row)
 
     def require_signed(self, night: NightRow) -> None:
-        """Raise ``UntrustedError`` unless a trusted key has signed where a night runs, its suite and its settings.
+        """Raise ``UntrustedError`` unless a trusted key has signed the host, the suite and the settings of a night.
 
-        They decide whose code a resumed night runs, and where it writes files.
+        These decide whose code a resumed night runs, and where the night writes files.
         """
         name = f"what night {night.id} began with"
         with self._database.reading() as connection:

@@ -282,7 +282,7 @@ def _case_in_run(
 
 
 def _measured(runs: Collection[int], *columns: Any) -> Any:
-    """Return a query of columns of the measurements of some runs, oldest first, with the columns of ``_Ids``."""
+    """Return a query of the measurements of some runs, oldest run first: some columns, and the columns of ``_Ids``."""
     return (
         select(
             Measurements.run_id,

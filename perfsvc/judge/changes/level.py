@@ -235,7 +235,7 @@ def offsets_from_mean(units: Floats, inside: Bools) -> tuple[Floats, Ints]:
 
 
 def skewness(offsets: Floats, count: Ints) -> Floats:
-    """Return the skewness of each row beyond ``SKEW_ERRORS`` standard errors, shape (series,).
+    """Return by how much the skewness of each row exceeds ``SKEW_ERRORS`` standard errors, shape (series,).
 
     Args:
         offsets: the deviations from the mean, 0 if a run does not count, shape (series, runs).
@@ -252,9 +252,10 @@ def skewness(offsets: Floats, count: Ints) -> Floats:
 
 
 def persistence(offsets: Floats, count: Ints) -> Floats:
-    """Return the autocorrelation of each row from run to run beyond ``PERSISTENCE_ERRORS`` standard errors.
+    """Return by how much the autocorrelation of each row from run to run exceeds its error limit.
 
-    It is never negative: runs that alternate are taken as independent.
+    The limit is ``PERSISTENCE_ERRORS`` standard errors. The result is never negative: runs that alternate are taken as
+    independent.
 
     Args:
         offsets: the deviations from the mean, 0 if a run does not count, shape (series, runs).

@@ -67,7 +67,7 @@ def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> s
 
 
 def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedResult | None) -> str:
-    """Return what a measurement has that its status excludes, or lacks that its status requires."""
+    """Return which part of a measurement its status excludes, or which part that its status requires is missing."""
     if measurement.status is not Status.OK:
         if measurement.samples_s or measurement.metrics or measurement.python or checked:
             return f"it has results, but is {measurement.status}"

@@ -151,8 +151,8 @@ def judge_run(
 ) -> list[Judgement]:
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
-    A baseline is the pin of the series if it has one, else its level in the run ``against``, else its last accepted
-    level, else the levels of other devices of the model (``BaselineStore.get``).
+    The baseline of a series is the first of these that exists: its pin, its level in the run ``against``, its last
+    accepted level, the levels of other devices of the model (``BaselineStore.get``).
 
     A series is missing if the run lacks it and the previous run of the same scope on the device has it
     (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller selection

@@ -277,9 +277,14 @@ class Confirmer:
 def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSettings) -> list[Confirmation]:
     """Return the confirmations of earlier nights that still hold for tonight's suspects.
 
-    A confirmation holds if its suspect is in a standing finding, its cause is the code or the compiler, both sides
-    still have the same code, compiler, driver and power limit, and tonight's interval overlaps the confirmed one. A
-    regression that lasts for weeks is therefore measured again only on its first night.
+    A confirmation holds if all of this is true:
+
+    - its suspect is in a standing finding;
+    - its cause is the code or the compiler;
+    - both sides still have the same code, compiler, driver and power limit;
+    - tonight's interval overlaps the confirmed interval.
+
+    A regression that lasts for weeks is therefore measured again only on its first night.
 
     Args:
         store: holds the findings and confirmations.

@@ -38,7 +38,9 @@ class DevicesHere:
 
 
 def devices_here(store: Store, host: str, scope: str, specs: Sequence[str]) -> DevicesHere:
-    """Return the devices that a night measures on, except devices that earlier nights had and that are gone now.
+    """Return the devices that a night measures on.
+
+    A device that earlier nights had and that is gone now is left out.
 
     Args:
         store: the database.

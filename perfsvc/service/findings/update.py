@@ -278,7 +278,7 @@ class RootCauses:
         return first
 
     def _has_same_code(self, suspect: Suspect, run: int) -> bool | None:
-        """Return whether a run had the suspect's present code; None if it did not measure the case."""
+        """Return whether a run had the suspect's present code; None if the run did not measure the case."""
         case = _case_of(suspect.series)
         then, now = self._built(run).get(case), self._built(self._run).get(case)
         if then is None or now is None or then.binary is None:

@@ -150,8 +150,11 @@ def _standing_first(row: Any) -> tuple[bool, bool, int]:
 def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
     """Return the first row to which a judgement of its series belongs; None if there is none.
 
-    A judgement belongs to a row if the row's finding is active, if the row already shows this run or a later one
-    (whatever the state of its finding is now), or if its finding was resolved and has the same cause and baseline run.
+    A judgement belongs to a row in three cases:
+
+    - the row's finding is active;
+    - the row already shows this run or a later run, whatever the state of its finding is now;
+    - the row's finding was resolved, and has the same cause and baseline run.
     """
     for row in rows:
         same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run
