@@ -97,7 +97,10 @@ def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
 
 
 def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
-    """Return the GPUs here that the settings name, by UUID; all GPUs here if a specification is wrong."""
+    """Return the GPUs here that the settings name, by UUID.
+
+    If a specification fails and any specification names CUDA devices, return all GPUs here.
+    """
     try:
         devices = find(specs)
     except (NoDeviceError, UsageError):
