@@ -13,6 +13,7 @@ import pytest
 
 from perfsvc.elf import kernel_registers
 from perfsvc.store import Store
+from perfsvc.store.keys import Keys, Signed
 
 pytestmark = [
     pytest.mark.gpu,
@@ -163,7 +164,9 @@ def test_another_triton_is_the_toolchain(workplace):
     code = json.loads(record)
     (triton,) = (package for package in code["packages"] if package["name"] == "triton")
     newer, triton["version"] = triton["version"], "3.0.0"
-    workplace.execute("update python_codes set record = ?, digest = 'older'", json.dumps(code))
+    older = json.dumps(code)
+    signatures = Keys().sign(Signed.PYTHON, older)
+    workplace.execute("update python_codes set record = ?, digest = 'older', signatures = ?", older, signatures)
     cause, reason, ratio = workplace.confirmed(STEPS="800")
     assert cause == "toolchain", reason
     assert f"triton 3.0.0 → {newer}" in reason
