@@ -19,14 +19,16 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
+from pathlib import Path
 
 DESCRIPTORS = 3
 """Descriptors that come with each message: the child's socket, the file for its output, the socket for its status."""
 STATUS = struct.Struct("!q")
 """A number on the status socket: the process id, then the exit status, negative for the signal that killed it."""
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 Serve = Callable[[socket.socket], int]
 """What a child does with its socket; returns its exit status."""
@@ -46,6 +48,7 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
     _die_with(parent)
+    _adopt_orphans()
     serve = prepared()
     sys.stdout.flush()  # otherwise each child would print once more what an import has printed
     gc.collect()
@@ -127,6 +130,7 @@ class _Server:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()  # its own process group is killed with it
         _die_with(server)
+        _adopt_orphans()  # so that the server adopts only what children have left behind that ended
         servers = (status_socket, *self._status_sockets.values(), self._child_ended, self._wakeup, self._parents)
         for server_socket in servers:
             server_socket.close()
@@ -139,17 +143,51 @@ class _Server:
         with contextlib.suppress(BlockingIOError):
             while self._child_ended.recv(4096):
                 pass
-        for pid in list(self._status_sockets):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                status_socket = self._status_sockets.pop(pid)
-                _report(status_socket, os.waitstatus_to_exitcode(status))
+        while (ended := _ended_child()) is not None:
+            pid, status = ended
+            if status_socket := self._status_sockets.pop(pid, None):  # otherwise it is an orphan
+                _report(status_socket, status)
                 status_socket.close()
+        _kill_orphans(self._status_sockets)
 
 
 def _report(status_socket: socket.socket, number: int) -> None:
     with contextlib.suppress(OSError):  # the parent has given this child up
         status_socket.sendall(STATUS.pack(number))
+
+
+def _ended_child() -> tuple[int, int] | None:
+    """Return the process id and the exit status of a child that has ended; None if there is none."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+
+
+def _adopt_orphans() -> None:
+    """Make this process the parent of what its children started and left behind, sessions of their own included."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _kill_orphans(known: Container[int]) -> None:
+    """Kill the children of this process that it has not forked, and what they leave behind, until there is none."""
+    while orphans := [pid for pid in _children() if pid not in known]:
+        for pid in orphans:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(orphans[0], 0)
+
+
+def _children() -> list[int]:
+    """Return the process ids of this process's children; none where the system does not list them."""
+    try:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(pid) for pid in listed.split()]
 
 
 def _die_with(parent: int) -> None:

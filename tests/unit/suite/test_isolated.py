@@ -136,6 +136,22 @@ def test_prints_threads_and_changes_of_its_process_stay_there(tmp_path, part, st
     assert (dict(os.environ), Path.cwd()) == (environment, folder)
 
 
+@pytest.mark.parametrize("step", ["", "os.fork() and os._exit(0), "])
+def test_a_process_with_a_session_of_its_own_ends_with_the_process_that_started_it(tmp_path, monkeypatch, step):
+    monkeypatch.setenv("PERFSVC_TEST_SESSION", "left")
+    isolated._processes.end()  # its server has another environment
+    discover(written(tmp_path, top=f"os.fork() or (os.setsid(), {step}time.sleep(1000))"))
+    mark = b"PERFSVC_TEST_SESSION=left\0"
+    assert len(marked(mark)) > 2
+    with isolated._processes.process(str(tmp_path / "hostile" / "bench.py")) as child:
+        child.end(kill=True)
+    ends = time.monotonic() + 10
+    while len(left := marked(mark)) > 1:  # the server
+        assert time.monotonic() < ends, left
+        time.sleep(0.05)
+    isolated._processes.end()
+
+
 def test_what_a_file_prints_is_shown_on_standard_error_with_its_path(tmp_path, capfd):
     discover(written(tmp_path, top="print('reading the weights')"))
     assert f"{tmp_path}/hostile/bench.py: reading the weights" in capfd.readouterr().err
