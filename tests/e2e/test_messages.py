@@ -84,6 +84,23 @@ def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert nights.night({"*": USUAL}) == ("nothing new", [])
 
 
+def test_other_code_that_slows_a_case_after_its_recovery_is_a_new_finding(nights):
+    nights.night({"*": USUAL})
+    nights.perfsvc.rebuild(nights.suite)
+    nights.night({"*": USUAL, "scale/beta": SLOW, nights.first_binary(): USUAL})
+    nights.perfsvc.rebuild(nights.suite)
+    _, (message,) = nights.night({"*": USUAL})
+    assert message.json["title"] == "scale/beta is back"
+    nights.perfsvc.rebuild(nights.suite)
+    _, (message,) = nights.night({"*": USUAL, "scale/beta": {"seconds": 1.2e-4}, nights.first_binary(): USUAL})
+    body = message.json["message"]
+    assert "Finding 2 (new): kernel" in body
+    assert "the code of run 4" in body
+    assert "+20.0 %" in body
+    for old in ("Finding 1", "run 2", "5.0 %"):
+        assert old not in body
+
+
 def test_a_failed_case_is_reported_once(nights):
     nights.night({"*": USUAL})
     wrong = {"*": USUAL, "scale/beta": {"fault": "wrong"}}

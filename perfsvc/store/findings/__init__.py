@@ -65,7 +65,7 @@ class FindingStore:
         2. Each suspect goes to the first of these findings:
 
            - the active finding that holds its series in this direction;
-           - the resolved finding that held it with the same cause and the same baseline run: that finding is reopened;
+           - the resolved finding of the same change (cause, root cause and baseline run): that finding is reopened;
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 

@@ -95,7 +95,7 @@ def _add_suspects(
     by_event: dict[EventKind | None, dict[int, list[Suspect]]] = defaultdict(lambda: defaultdict(list))
     for suspect in cause.suspects:
         key = keys.get(suspect.series)
-        row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, run)
+        row = _row_to_update(rows[key, suspect.direction] if key else (), suspect.judgement, cause.root_cause, run)
         if row is None:
             unassigned.append(suspect)
             continue
@@ -106,6 +106,7 @@ def _add_suspects(
     for finding, suspects in sorted(by_event[EventKind.REOPENED].items()):
         evidence = evidence_of(suspects) or cause.evidence
         _set_state(connection, finding, FindingState.OPEN, evidence, run=run, now=now)
+        connection.execute(update(Findings).where(Findings.id == finding).values(evidence=evidence))
     for finding, suspects in sorted(by_event[EventKind.JOINED].items()):
         text = f"again, after it was back for a while: {_in_words(suspects, cause)}"
         put_event(connection, finding, EventKind.JOINED, text, run=run, at=now)
@@ -147,17 +148,21 @@ def _standing_first(row: Any) -> tuple[bool, bool, int]:
     return not is_active, row.recovered_run_id is not None, -row.step if is_active else 0
 
 
-def _row_to_update(rows: Iterable[Any], judgement: Judgement, run: int) -> Any | None:
+def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, run: int) -> Any | None:
     """Return the first row to which a judgement of its series belongs; None if there is none.
 
     A judgement belongs to a row in three cases:
 
-    - the row's finding is active;
-    - the row already shows this run or a later run, whatever the state of its finding is now;
-    - the row's finding was resolved, and has the same cause and baseline run.
+    - The row's finding is active.
+    - The row already shows this run or a later run, whatever the state of its finding is now.
+    - The row's finding was resolved, and has the same cause, baseline run and root cause. The root cause may differ if
+      a person resolved the finding while the series was still slower.
+
+    So other commits that slow a series after its recovery get a finding of their own.
     """
     for row in rows:
-        same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run
+        same_root_cause = row.root_cause == root_cause or row.recovered_run_id is None
+        same_change = row.cause is judgement.cause and row.baseline_run_id == judgement.baseline_run and same_root_cause
         if row.state in ACTIVE or row.last_run_id >= run or (row.state is FindingState.RESOLVED and same_change):
             return row
     return None

@@ -162,6 +162,28 @@ def test_a_change_that_comes_back_against_the_same_baseline_reopens_its_finding(
     assert (finding.state, finding.last_run, finding.moved[0].recovered_run) == (FindingState.OPEN, 4, None)
 
 
+def test_another_root_cause_after_a_recovery_is_a_new_finding(story, nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
+    story.recover(3, [(1, tiled)])
+    assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "ccc..ddd") == [2]
+    first, second = story.store.findings.get(1), story.store.findings.get(2)
+    assert (first.state, first.root_cause, first.last_run) == (FindingState.RESOLVED, "aaa..bbb", 2)
+    assert (second.state, second.root_cause, second.evidence) == (FindingState.OPEN, "ccc..ddd", "3 times as slow")
+
+
+def test_what_a_person_resolved_too_early_is_reopened_whatever_code_came_since(story, nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "", "aaa..bbb")
+    story.store.findings.set_state(1, FindingState.RESOLVED, by="ann")
+    assert story.raise_finding(4, [suspect(tiled)], "", "ccc..ddd") == [1]
+
+
+def test_a_finding_that_shows_again_has_the_evidence_of_today(story, nights, tiled):
+    story.raise_finding(2, [suspect(tiled)], "11 times as slow", "aaa..bbb")
+    story.recover(3, [(1, tiled)])
+    assert story.raise_finding(4, [suspect(tiled)], "3 times as slow", "aaa..bbb") == [1]
+    assert story.store.findings.get(1).evidence == "3 times as slow"
+
+
 def test_a_regression_from_another_baseline_after_a_recovery_is_a_new_finding(story, nights, tiled):
     story.raise_finding(2, [suspect(tiled)], "")
     story.recover(3, [(1, tiled)])
