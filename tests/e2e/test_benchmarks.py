@@ -186,3 +186,11 @@ def test_the_claims_of_nights_over_the_budget_are_not_measured(benchmark, fake):
     assert (code, found["nights"]) == (1, [])
     assert [value for value, _ in claims(found).values()] == [None] * 6
     assert "flat: skipped" in printed
+
+
+@pytest.mark.timeout(300)
+def test_killed_commands_lose_nothing_and_leave_nothing(benchmark):
+    code, printed, found = benchmark("killed_commands", "--kills", 7)
+    assert code == 0, printed
+    assert len({kill["command"] for kill in found["kills"]}) == 7
+    assert all(value == (0, True) for value in claims(found).values())

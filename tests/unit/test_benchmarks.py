@@ -1,5 +1,6 @@
 """How the scripts of tests/benchmarks evaluate their results; tests/e2e/test_benchmarks.py runs them."""
 
+import fcntl
 import importlib
 import json
 import math
@@ -7,6 +8,7 @@ import random
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +37,7 @@ def script(monkeypatch):
     "name",
     [
         *("side_by_side", "host_delay", "pitfalls", "overhead", "gpus", "sanitize", "slowdown", "explain_pairs"),
-        *("competing_load", "searches", "simulated_nights"),
+        *("competing_load", "searches", "simulated_nights", "killed_commands"),
     ],
 )
 def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):
@@ -327,3 +329,51 @@ def test_a_missing_report_is_printed_and_fails_the_claim(script, monkeypatch, ca
     assert "No such file or directory" in printed
     assert "FAIL  pairs not explained by their difference, of 1: 1" in printed
     assert "FAIL  size of the largest report: not measured" in printed
+
+
+# --- killed commands -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
+    killed_commands = script("killed_commands")
+    monkeypatch.setattr(killed_commands, "ENDING_S", 0.0)
+    place = killed_commands.Place(tmp_path / "place")
+    place.temporary.mkdir(parents=True)
+    (place.folder / "repository").mkdir()
+    place.git("init", "-q")
+    place.git("commit", "-q", "--allow-empty", "-m", "first")
+    assert place.left_behind() == []
+    (place.temporary / "perfsvc-tmp-1").mkdir()
+    (place.folder / "cache").mkdir()
+    (place.folder / "cache" / ".new-1").touch()
+    place.git("worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    (place.folder / "device.lock").touch()
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with (
+        (place.folder / "device.lock").open() as lock,
+        subprocess.Popen(command, env=place.environment) as process,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        while not place.processes():
+            assert process.poll() is None
+        left = place.left_behind()
+        process.kill()
+    assert [entry.split()[0] for entry in left] == ["process", "temporary", "file", "file", "1", "lock"]
+
+
+def test_each_fault_of_a_kill_fails_its_claim(script):
+    killed_commands = script("killed_commands")
+    faults = (
+        "exit code 3",
+        "2 measurements are lost",
+        "perfsvc.db: torn",
+        "process 7",
+        "2 worktrees",
+        "file a",
+        "lock b",
+    )
+    assert all(claim.holds for claim in killed_commands.claims([killed_commands.Kill("run", 0.1, ())]))
+    for number, fault in enumerate(faults):
+        kill = killed_commands.Kill("run", 0.1, (fault,))
+        failed = [at for at, claim in enumerate(killed_commands.claims([kill])) if not claim.holds]
+        assert failed == [number]

@@ -1,0 +1,290 @@
+"""Kill commands at random moments, run the next command, and look for what was lost or left behind.
+
+    python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect]
+
+The commands are run, nightly, nightly --resume, db prune, db upgrade, dashboard build and bisect, on the fake device
+over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The claims: the
+second command ends as an undisturbed one; each measurement that was stored before is still stored; the database is
+sound; and no process, worktree, temporary file or lock is left.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from workbench import Claim, finish, table
+
+SCALE = Path(__file__).resolve().parents[1] / "e2e" / "suites" / "scale"
+SETTINGS = """\
+suite = "repository/kernels"
+database = "perfsvc.db"
+
+[run]
+devices = ["fake:script.json"]
+replicas = 2
+"""
+USUAL, SLOW = {"seconds": 1e-4}, {"seconds": 1.2e-4}
+CASE = "scale/beta[n=100]"
+COMMITS, GOOD = 6, 3
+"""The commits of the suite, and how many of them have fast binaries."""
+AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
+BEGAN = "update nights set started_at = '2026-01-0' || id || ' 02:00:00.000000'"
+COMMANDS = {
+    "run": ("run",),
+    "nightly": ("nightly",),
+    "resume": ("nightly", "--resume"),
+    "prune": ("db", "prune", "--samples", "1s", "--binaries", "1s", "--nights", "1s", "--force"),
+    "upgrade": ("db", "upgrade", "--db", "new.db"),
+    "build": ("dashboard", "build"),
+    "bisect": ("bisect", CASE, "--good", "v0", "--bad", "v5"),
+}
+MEASURING = "select 1 from measurements join nights on nights.run_id = measurements.run_id where nights.id = 4"
+CODE = "select exit_code from nights where id = 4"  # the night after those of the good commits
+LEFTOVERS = (".new-*", "*.part", "*.new", "perfsvc-tmp-*")
+TOKEN = "KILLED_COMMANDS_PLACE"  # noqa: S105 - marks the processes of a place, no secret
+ENDING_S = 20.0
+"""Within this time, the workers of a killed command must have noticed that it is gone."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A killed command: what was wrong with it after the next command, nothing if all is well."""
+
+    command: str
+    at_s: float
+    wrong: tuple[str, ...]
+
+
+class Place:
+    """A folder with a suite in git, a database and everything else that commands use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "tmp"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")},
+            "PERFSVC_CACHE": str(folder / "cache"),
+            "PERFSVC_LOCKS": str(folder / "locks"),
+            "TMPDIR": str(self.temporary),
+            TOKEN: str(folder),
+        }
+
+    def copied(self, folder: Path) -> "Place":
+        """Return a copy of this place."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Place(folder)
+
+    def start(self, arguments: Sequence[str]) -> subprocess.Popen[str]:
+        """Start a command."""
+        command = [sys.executable, "-m", "perfsvc", *arguments]
+        quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment, **quiet)  # type: ignore[call-overload]
+
+    def end(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """Run a command to its end, and return its exit code and what it printed."""
+        with self.start(arguments) as process:
+            printed, _ = process.communicate()
+        return process.returncode, printed
+
+    def kill(self, arguments: Sequence[str], at_s: float) -> None:
+        """Start a command and kill it after a time."""
+        with self.start(arguments) as process:
+            time.sleep(at_s)
+            process.kill()
+
+    def stop_in_run(self) -> None:
+        """Start a night, and kill it while it measures."""
+        with self.start(COMMANDS["nightly"]) as process:
+            while process.poll() is None and not self.rows(MEASURING):
+                time.sleep(0.02)
+            process.kill()
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection:
+            return connection.execute(query).fetchall()
+
+    def change(self, statement: str) -> None:
+        """Change rows of the database."""
+        with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection, connection:
+            connection.execute(statement)
+
+    def git(self, *arguments: str) -> str:
+        """Return what git prints in the repository of the suite."""
+        command = ["git", "-C", str(self.folder / "repository"), *AUTHOR, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def processes(self) -> list[int]:
+        """Return the processes of this place's commands that are alive."""
+        mark, found = f"{TOKEN}={self.folder}\0".encode(), []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                is_ours = mark in (process / "environ").read_bytes()
+            except OSError:
+                continue
+            found += [int(process.name)] if is_ours else []
+        return found
+
+    def left_behind(self) -> list[str]:
+        """Return everything that commands left and that no command needs."""
+        until = time.monotonic() + ENDING_S
+        while (alive := self.processes()) and time.monotonic() < until:
+            time.sleep(0.05)
+        left = [f"process {pid}" for pid in alive]
+        left += [f"temporary file {path.name}" for path in self.temporary.iterdir()]
+        left += [f"file {path.name}" for pattern in LEFTOVERS for path in self.folder.rglob(pattern)]
+        trees = self.git("worktree", "list", "--porcelain").count("worktree ") - 1
+        left += [f"{trees} worktrees"] if trees else []
+        return left + [f"lock {path.name}" for path in self.folder.rglob("*.lock") if is_locked(path)]
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock on a file."""
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def prepare(folder: Path) -> Place:
+    """Return a place with a suite of six commits, of which the last three are slow, and nights of the first three."""
+    place = Place(folder)
+    place.temporary.mkdir(parents=True)
+    suite = folder / "repository" / "kernels"
+    shutil.copytree(SCALE, suite, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "perfsvc.toml").write_text(SETTINGS)
+    (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
+    place.git("init", "-q", "-b", "main")
+    (source,) = suite.glob("*/*.cu")
+    kernel = source.read_text()
+    for number in range(COMMITS):
+        source.write_text(f"{kernel}// {number}\n")
+        place.git("add", "-A")
+        place.git("commit", "-q", "-m", f"commit {number}")
+        place.git("tag", f"v{number}")
+        if number < GOOD:
+            code, printed = place.end(["nightly"])
+            if code:
+                raise RuntimeError(f"a night ended with {code}:\n{printed}")
+    fast = place.rows("select distinct sha256 from binary_files where role = 'module'")
+    cases = {"*": USUAL, "scale/beta": SLOW, **{digest: USUAL for (digest,) in fast}}
+    (folder / "script.json").write_text(json.dumps({"cases": cases}))
+    place.change(BEGAN)
+    return place
+
+
+def stored(place: Place) -> set[tuple[Any, ...]]:
+    """Return what identifies each stored measurement, and its median."""
+    return set(place.rows("select run_id, case_id, replica, cache, status, median_s from measurements"))
+
+
+def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
+    """Kill a command, type it again, and return what is wrong then."""
+    if name == "resume":
+        place.stop_in_run()
+    place.kill(COMMANDS[name], at_s)
+    before = stored(place)
+    code, printed = place.end(next_command(place, name))
+    if name in {"nightly", "resume"}:
+        ((code,),) = place.rows(CODE)
+    wrong = place.left_behind()
+    if code != expected:
+        wrong.append(f"exit code {code} instead of {expected}: {printed[-500:]}")
+    if lost := before - stored(place):
+        wrong.append(f"{len(lost)} measurements are lost")
+    for database in ("perfsvc.db", *(["new.db"] if name == "upgrade" else [])):
+        code, printed = place.end(["db", "check", "--db", database])
+        wrong += [f"{database}: {printed}"] if code else []
+    return Kill(name, at_s, tuple(wrong))
+
+
+def next_command(place: Place, name: str) -> Sequence[str]:
+    """Return the command after a killed one: the same, or the one that goes on with the night."""
+    if name not in {"nightly", "resume"}:
+        return COMMANDS[name]
+    codes = place.rows(CODE)
+    if not codes:  # killed before the night began
+        return COMMANDS["nightly"]
+    return COMMANDS["resume"] if codes == [(None,)] else ("runs",)
+
+
+def undisturbed(place: Place, name: str) -> tuple[int, float]:
+    """Return the exit code of a command that is not killed, and how long it takes."""
+    if name == "resume":
+        place.stop_in_run()
+    began = time.monotonic()
+    code, _ = place.end(COMMANDS[name])
+    return code, time.monotonic() - began
+
+
+def claims(kills: Sequence[Kill]) -> list[Claim]:
+    """Return the claims."""
+    return [
+        Claim(what, sum(any(sign in text for text in kill.wrong) for kill in kills), 0)
+        for what, sign in (
+            ("commands that ended in another way", "exit code"),
+            ("kills that lost a measurement", "are lost"),
+            ("kills that damaged a database", ".db: "),
+            ("kills that left a process", "process"),
+            ("kills that left a worktree", "worktrees"),
+            ("kills that left a temporary file", "file "),
+            ("kills that left a lock", "lock "),
+        )
+    ]
+
+
+def main() -> int:
+    """Kill the commands and print the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=300, help="how many commands are killed")
+    parser.add_argument("--jobs", type=int, default=1, help="how many are killed at once")
+    parser.add_argument("--seed", type=int, default=7, help="of the random moments")
+    parser.add_argument("--only", choices=sorted(COMMANDS), action="append", help="kill only this command")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    options = parser.parse_args()
+    chance, names = random.Random(options.seed), options.only or list(COMMANDS)
+    with tempfile.TemporaryDirectory(prefix="perfsvc-kills-") as name, ThreadPoolExecutor(options.jobs) as jobs:
+        folder = Path(name)
+        before = prepare(folder / "before")
+        usual = {name: undisturbed(before.copied(folder / name), name) for name in names}
+
+        def kill(number: int, name: str, share: float) -> Kill:
+            place = before.copied(folder / str(number))
+            expected, wall_s = usual[name]
+            result = killed(place, name, share * wall_s, expected)
+            shutil.rmtree(place.folder, ignore_errors=True)
+            return result
+
+        numbers = range(options.kills)
+        chosen = [names[number % len(names)] for number in numbers]
+        kills = list(jobs.map(kill, numbers, chosen, [chance.random() for _ in numbers]))
+    counted, wrong = Counter(kill.command for kill in kills), defaultdict(list)
+    for kill in kills:
+        wrong[kill.command] += kill.wrong
+    rows = [[name, f"{usual[name][1]:.1f} s", str(counted[name]), str(len(wrong[name]))] for name in names]
+    print(table(["command", "undisturbed", "kills", "wrong"], rows))
+    for kill in kills:
+        for text in kill.wrong:
+            print(f"{kill.command} killed after {kill.at_s:.2f} s: {text}")
+    return finish(claims(kills), options.json, kills=[asdict(kill) for kill in kills])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
