@@ -3,7 +3,9 @@
 The memory is an anonymous file whose descriptor is sent over a socket. Nothing is left behind, however a process ends.
 """
 
+import fcntl
 import itertools
+import math
 import mmap
 import os
 import tempfile
@@ -59,6 +61,30 @@ def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
     for arrays, locations in ((inputs, layout.inputs), (expected, layout.expected)):
         for location in locations:
             _write(descriptor, location.offset, arrays[location.array.name])
+    if hasattr(os, "memfd_create"):  # reading beyond the end of a file that has shrunk would end the reader
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return SharedArrays(descriptor, nbytes, layout)
+
+
+def received(descriptor: int, layout: ArrayLayout) -> SharedArrays:
+    """Return arrays that another process has made, after checks that reading them cannot fail or end this process.
+
+    Raises:
+        ValueError: the layout does not fit into the file, or the file may still shrink.
+        OSError: the descriptor is no shared memory.
+    """
+    nbytes = os.fstat(descriptor).st_size
+    if hasattr(os, "memfd_create") and not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+        raise ValueError("shared memory that may still shrink")
+    for location in (*layout.inputs, *layout.expected):
+        array = location.array
+        try:
+            dtype = np.dtype(array.dtype)
+        except TypeError as error:
+            raise ValueError(f"an array of {array.dtype!r}") from error
+        ends = location.offset + dtype.itemsize * math.prod(array.shape)
+        if dtype.hasobject or min(location.offset, *array.shape, 0) < 0 or ends > nbytes:
+            raise ValueError(f"an array of {array.dtype} {array.shape} at {location.offset} in {nbytes} bytes")
     return SharedArrays(descriptor, nbytes, layout)
 
 
@@ -97,7 +123,7 @@ def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
 def _anonymous_file(nbytes: int) -> int:
     """Return the descriptor of a new file without a name, of this size; in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("perfsvc-arrays")
+        descriptor = os.memfd_create("perfsvc-arrays", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())

@@ -126,7 +126,7 @@ def _stored(bench: StoredBench) -> BenchFile:
 
 def _shared(inputs: Arrays, expected: Arrays, made: list[SharedArrays]) -> Made:
     made.append(share(inputs, expected))
-    return Made(made[0].nbytes, made[0].layout)
+    return Made(made[0].layout)
 
 
 def _not_unicode(body: Body, error: ValueError) -> Failed:

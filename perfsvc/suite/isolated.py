@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from perfsvc import units
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case, Tolerance, codec
-from perfsvc.process import fork_servers
+from perfsvc.process import fork_servers, shared_memory
 from perfsvc.process.child import Child, Death
 from perfsvc.process.fork_servers import ForkServer
 from perfsvc.process.frames import FrameError
@@ -194,8 +194,12 @@ _alone = threading.Lock()
 
 def _made(body: Body, path: str, limit_s: float, descriptors: Sequence[int] = ()) -> SharedArrays:
     """Ask for arrays; the caller closes them."""
-    made, received = _ask(body, Made, path, limit_s, descriptors)
-    return SharedArrays(received[0], made.nbytes, made.layout)
+    made, (descriptor,) = _ask(body, Made, path, limit_s, descriptors)
+    try:
+        return shared_memory.received(descriptor, made.layout)
+    except (OSError, ValueError) as error:
+        os.close(descriptor)
+        raise _unreadable(path, str(error)) from error
 
 
 def _ask(

@@ -179,9 +179,8 @@ class Specs:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Arrays of ``nbytes`` bytes together; the descriptor of their memory follows."""
+    """Arrays; the descriptor of their memory follows."""
 
-    nbytes: int
     layout: ArrayLayout
     message: Literal["made"] = "made"
 

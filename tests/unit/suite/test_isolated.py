@@ -175,6 +175,42 @@ def test_what_cannot_be_resolved_is_a_problem_of_its_benchmark(tmp_path):
     assert "exit status 5" in problem.what
 
 
+MEMORY = {
+    "which may shrink": ("s.share = lambda *_: s.SharedArrays(memory(), 64, s.ArrayLayout())", "may still shrink"),
+    "too small": ("s.share = lambda *_: s.SharedArrays(memory(True), 64, layout('float64', (9,)))", "in 64 bytes"),
+    "of a negative size": (
+        "s.share = lambda *_: s.SharedArrays(memory(True), 64, layout('int8', (-9,)))",
+        "in 64 bytes",
+    ),
+    "of objects": ("s.share = lambda *_: s.SharedArrays(memory(True), 64, layout('O', (1,)))", "an array of O"),
+    "of nonsense": ("s.share = lambda *_: s.SharedArrays(memory(True), 64, layout('odd', (1,)))", "an array of 'odd'"),
+    "which is a pipe": ("s.share = lambda *_: s.SharedArrays(os.pipe()[0], 64, s.ArrayLayout())", "Invalid argument"),
+}
+FORGED = """
+import fcntl
+import perfsvc.process.shared_memory as s, perfsvc.suite.child as c
+from perfsvc.model import Array
+def memory(sealed=False):
+    f = os.memfd_create("m", os.MFD_ALLOW_SEALING)
+    os.ftruncate(f, 64)
+    sealed and fcntl.fcntl(f, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return f
+def layout(dtype, shape):
+    return s.ArrayLayout((s.ArrayLocation(Array("x", dtype, shape), 0),))
+"""
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+def test_shared_memory_that_could_end_or_mislead_its_reader_is_refused(tmp_path, memory):
+    statement, why = MEMORY[memory]
+    suite = discover(written(tmp_path, top=f"{FORGED}{statement}; c.share = s.share"))
+    (spec, _), _ = suite.resolve(Selection(), "full")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(SuiteError, match=f"a message that cannot be read: .*{why}"):
+        isolated.make_arrays(spec)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_arrays_are_the_same_as_in_this_process(tmp_path):
     suite = discover(written(tmp_path))
     (spec, _), _ = suite.resolve(Selection(), "full")
