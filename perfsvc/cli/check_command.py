@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 import click
 
 from perfsvc.cli import configuration, options, output
+from perfsvc.cli.ending import own_stream
+from perfsvc.text import json_text
 
 if TYPE_CHECKING:
     from perfsvc.report.checks import StaticCheck
@@ -99,7 +101,8 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     if written is None or chosen["file"]:
         _show_table(outcome, chosen)
     else:
-        click.echo(written, nl=False)
+        github = chosen["output_format"] == "github"  # its lines are commands on purpose
+        click.echo(written, file=own_stream(sys.stdout) if github else None, nl=False)
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
 
@@ -127,14 +130,12 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
 
 def _written(check: "StaticCheck", output_format: Format) -> str | None:
     """Return the output for programs; None for the table."""
-    import json
-
     from perfsvc.report.export import check_formats
     from perfsvc.report.export.objects import check_json
 
     match output_format:
         case "json":
-            return json.dumps(check_json(check), indent=2, allow_nan=False) + "\n"
+            return json_text(check_json(check)) + "\n"
         case "markdown":
             return check_formats.check_markdown(check)
         case "junit":

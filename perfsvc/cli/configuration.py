@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perfsvc.text import url_without_password
+
 if TYPE_CHECKING:
     from perfsvc.config import Loaded
     from perfsvc.judge import Thresholds
@@ -151,6 +153,4 @@ def against() -> str:
 
 def typed() -> str:
     """Return the command line to store, without the password in the URL of a database."""
-    from perfsvc.config.settings import without_password
-
-    return without_password(shlex.join(["perfsvc", *sys.argv[1:]]))
+    return shlex.join(["perfsvc", *map(url_without_password, sys.argv[1:])])

@@ -1,7 +1,9 @@
 """How a command ends: the exit code and the message of every exception, signal and closed pipe."""
 
+import codecs
 import contextlib
 import errno
+import io
 import os
 import resource
 import signal
@@ -10,10 +12,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import BinaryIO, TextIO
 
 import click
 
 from perfsvc.errors import NOTHING_MEASURED, InfrastructureError, PerfsvcError
+from perfsvc.text import cut, printed, visible, without_commands
 
 Code = int | str | None
 """The argument of ``sys.exit``."""
@@ -26,6 +30,8 @@ STOPS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command: service managers and time limits send SIGTERM, a closed terminal SIGHUP."""
 MANY_FILES = 4096
 """The number of open files that a command asks for; a run opens several for each worker process."""
+LONGEST_MESSAGE = 10_000
+"""Characters of an error's message; a suite may have hundreds of errors, which are printed together."""
 NOTHING_LOST = "what was measured is stored"
 
 
@@ -65,6 +71,67 @@ def open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in this order: open takes the lowest number
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - lives as long as the process
+    sys.stdout, sys.stderr = InertStream(sys.stdout), InertStream(sys.stderr)
+
+
+class InertStream(io.TextIOBase):
+    r"""A standard stream whose text is inert: see ``perfsvc.text.printed``. ``own`` takes our colours and commands.
+
+    Args:
+        own: the stream to write to; what its encoding lacks becomes an escape such as ``\u2713``.
+    """
+
+    def __init__(self, own: TextIO) -> None:
+        if isinstance(own, io.TextIOWrapper):
+            own.reconfigure(errors="backslashreplace")
+        self.own = own
+        self._is_ascii = "ascii" in codecs.lookup(own.encoding or "utf-8").name
+        self._begins_line = True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """Return the encoding; UTF-8 for ASCII, because click would otherwise write past this stream."""
+        return "utf-8" if self._is_ascii else self.own.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """Return how characters that the encoding lacks are written."""
+        return self.own.errors
+
+    def write(self, text: str) -> int:
+        """Write a text, made inert."""
+        shown = visible(text)
+        # A line may be written in parts: only at a line's beginning is :: a command of CI.
+        self.own.write(without_commands(shown) if self._begins_line else without_commands(f"_{shown}")[1:])
+        if text:
+            self._begins_line = not shown.rpartition("\n")[2].strip(" \t:")
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self.own.flush()
+
+    def fileno(self) -> int:
+        """Return the stream's file descriptor."""
+        return self.own.fileno()
+
+    def isatty(self) -> bool:
+        """Return True on a terminal."""
+        return self.own.isatty()
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """Return the stream for bytes, which stay as they are."""
+        return self.own.buffer
+
+
+def own_stream(stream: TextIO) -> TextIO:
+    """Return the stream that takes escape sequences and commands of CI as they are; only for text of our own."""
+    return stream.own if isinstance(stream, InertStream) else stream
 
 
 def permit_many_files() -> None:
@@ -179,7 +246,8 @@ def _stored_or_not(error: BaseException) -> str:
 
 def _print(message: str) -> None:
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    click.echo(click.style(message, fg="red") if coloured else message, err=True)
+    shown = printed(cut(message, most=LONGEST_MESSAGE))
+    click.echo(click.style(shown, fg="red") if coloured else shown, file=own_stream(sys.stderr))
 
 
 def _discard_output() -> None:

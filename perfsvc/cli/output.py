@@ -1,13 +1,16 @@
 """Printing: tables for people, JSON for programs, and progress."""
 
-import json
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from perfsvc.cli.ending import own_stream
+from perfsvc.text import cut, json_text, visible, without_commands
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -17,13 +20,26 @@ if TYPE_CHECKING:
 
 def console() -> "Console":
     """Return a rich console on standard output: coloured on a terminal, else plain and COLUMNS wide (default: 120)."""
-    from rich.console import Console
-
-    return Console(
+    return _inert_console()(
+        file=own_stream(sys.stdout),
         highlight=False,
         soft_wrap=False,
         width=None if sys.stdout.isatty() else shutil.get_terminal_size(fallback=(120, 0)).columns,
     )
+
+
+@cache
+def _inert_console() -> "type[Console]":
+    """Return a class of rich consoles whose text is inert; only escape sequences of rich itself are live."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class InertConsole(Console):
+        def _render_buffer(self, buffer: "Iterable[Segment]") -> str:
+            shown = (part if part.control else Segment(visible(part.text), part.style) for part in buffer)
+            return without_commands(super()._render_buffer(shown))
+
+    return InertConsole
 
 
 def show(renderable: "RenderableType") -> None:
@@ -33,22 +49,21 @@ def show(renderable: "RenderableType") -> None:
 
 def show_json(value: Any) -> None:
     """Print a value as indented JSON; values without a JSON type become text."""
-    click.echo(json.dumps(value, indent=2, default=str, allow_nan=False))
+    click.echo(json_text(value))
 
 
 def warn(problems: Iterable[Exception | str]) -> None:
     """Print warnings on standard error: problems that do not fail the command."""
     for problem in problems:
-        click.echo(f"warning: {problem}", err=True)
+        click.echo(f"warning: {cut(str(problem))}", err=True)
 
 
 @contextmanager
 def progress() -> Iterator["ProgressBar"]:
     """Show a progress bar with the remaining time on standard error; without a terminal, only print messages."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    errors = Console(stderr=True, highlight=False)
+    errors = _inert_console()(file=own_stream(sys.stderr), highlight=False)
     bar = Progress(
         TextColumn("{task.description:<10}"),
         BarColumn(),
@@ -83,4 +98,4 @@ class ProgressBar:
 
     def report(self, line: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(line, markup=False, soft_wrap=True)
+        self._bar.console.print(cut(line), markup=False, soft_wrap=True)

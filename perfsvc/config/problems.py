@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from perfsvc.config.file import KeyPath
 from perfsvc.config.keys import ARRAYS, KEYS, nearest
-from perfsvc.config.settings import PREFIX, without_password
+from perfsvc.config.settings import PREFIX
 from perfsvc.errors import ConfigError
+from perfsvc.text import without_password
 
 SECRET = ("database", "notify.targets")
 """The keys whose wrong values may be secrets, so that errors do not repeat them."""
@@ -109,4 +110,4 @@ def _how_to_write(key_path: KeyPath, path: str, problem: Any) -> str:
     is_word = problem["type"] == "tuple_type" and isinstance(problem["input"], str) and not from_variable
     value = key.written((problem["input"],) if is_word else key.default)
     unquoted = value.strip('"')
-    return f"set {path}={shlex.quote(unquoted)}" if from_variable else f"write {key.name} = {value}"
+    return without_password(f"set {path}={shlex.quote(unquoted)}" if from_variable else f"write {key.name} = {value}")

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perfsvc import units
+from perfsvc.text import url_without_password, without_password
 
 PREFIX = "PERFSVC_"
 BETWEEN = "__"
@@ -47,13 +48,7 @@ class NumberUnit(StrEnum):
 
 def has_password(url: str) -> bool:
     """Return whether a URL carries a password, also in the forms that databases accept beyond RFC 3986."""
-    return without_password(url) != url
-
-
-def without_password(text: str) -> str:
-    """Return a URL, or a text that holds URLs, with the passwords replaced by ``***``."""
-    hidden = re.sub(r"(://[^:/@\s]*:)[^@\s]*@", r"\1***@", text)
-    return re.sub(r"(?i)(password=)[^&\s]*", r"\1***", hidden)
+    return url_without_password(url) != url
 
 
 def _number(value: object, *, unit: str) -> float:
@@ -422,4 +417,4 @@ class Settings(BaseSettings):
 
     def public(self) -> dict[str, Any]:
         """Return all settings as JSON values, without the password of the database."""
-        return self.model_dump(mode="json") | {"database": without_password(self.database)}
+        return self.model_dump(mode="json") | {"database": url_without_password(self.database)}

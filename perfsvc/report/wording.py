@@ -23,6 +23,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.rows import Key, RunDetails
+from perfsvc.text import cut
 
 DASH = "–"
 
@@ -364,7 +365,7 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
         if bound := possible_change(judgement):
             bounds.append((_width(judgement), f"{name} ({bound})"))
         elif judgement.verdict is not Verdict.UNCHANGED:
-            sharing[outcome(judgement), _predicate(judgement, figures=figures)].append(name)
+            sharing[outcome(judgement), cut(_predicate(judgement, figures=figures))].append(name)
     lines = [_sentence(word, cases, text) for (word, text), cases in sharing.items()]
     if bounds:
         widest_first = [text for _, text in sorted(bounds, key=lambda bound: bound[0], reverse=True)]

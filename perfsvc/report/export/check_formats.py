@@ -7,8 +7,9 @@ from xml.etree import ElementTree as ET
 
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
 from perfsvc.report.checks import REPORTED, StaticCheck, check_lines, local_memory, skipped, verdict_text
-from perfsvc.report.export.markup import cell, fail, junit_xml, printable, prose
+from perfsvc.report.export.markup import fail, junit_xml
 from perfsvc.report.wording import some
+from perfsvc.text import cell, code, cut, prose, visible
 
 ERROR, NOTICE = "error", "notice"
 LEVELS = {
@@ -28,15 +29,19 @@ def check_markdown(check: StaticCheck) -> str:
     if lines := check_lines(check.verdicts):
         parts += ["| verdict | variant | architectures | what changed | cause |", "|---|---|---|---|---|"]
         for line in lines:
-            where, text = check.on(line.architectures), prose(line.text)
-            cells = (line.verdict.value, f"`{line.subject}`", where, text, line.cause or "")
+            where, text = check.on(line.architectures), prose(cut(line.text))
+            cells = (line.verdict.value, code(line.subject), prose(where), text, prose(line.cause or ""))
             parts.append(f"| {' | '.join(map(cell, cells))} |")
         parts.append("")
-    notes = [f"- local memory: `{name}` ({check.on(archs)}): {text}" for name, archs, text in local_memory(check)]
-    notes += [f"- {prose(str(problem))}" for problem in check.problems]
-    notes += [f"- {run.status.value}: `{run.case.id}` on the CPU device: {prose(run.reason)}" for run in check.wrong]
+    notes = [
+        f"- local memory: {code(name)} ({check.on(archs)}): {prose(text)}" for name, archs, text in local_memory(check)
+    ]
+    notes += [f"- {prose(cut(str(problem)))}" for problem in check.problems]
     notes += [
-        f"- skipped: {some(variants)} ({check.on(archs)}): {prose(reason)}"
+        f"- {run.status.value}: {code(run.case.id)} on the CPU device: {prose(cut(run.reason))}" for run in check.wrong
+    ]
+    notes += [
+        f"- skipped: {prose(some(variants))} ({check.on(archs)}): {prose(cut(reason))}"
         for reason, variants, archs in skipped(check.checked)
     ]
     return "\n".join([*parts, *notes]).rstrip() + "\n"
@@ -59,7 +64,7 @@ def check_junit(check: StaticCheck) -> str:
                 _test(suite, kernel, verdicts.get((kernel.case, architecture, kernel.kernel)), check)
         for verdict in check.verdicts:
             if verdict.verdict is Verdict.MISSING and verdict.checked.architecture == architecture:
-                ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=printable(_in_words(verdict)))
+                ET.SubElement(_testcase(suite, verdict.checked), "skipped", message=_in_words(verdict))
     failures = [(f"{problem.path}:{problem.line}", str(problem)) for problem in check.problems]
     failures += [(run.case.id, run.reason) for run in check.wrong]
     if failures:
@@ -86,11 +91,11 @@ def _test(suite: ET.Element, kernel: CheckedKernel, verdict: CheckVerdict | None
     test = _testcase(suite, kernel)
     if verdict is None:
         if kernel.status is Status.SKIPPED:
-            ET.SubElement(test, "skipped", message=printable(kernel.reason))
+            ET.SubElement(test, "skipped", message=kernel.reason)
     elif _severity(verdict.verdict, check) == ERROR:
         fail(test, verdict.verdict.value, verdict_text(verdict))
     elif verdict.verdict in REPORTED:
-        ET.SubElement(test, "system-out").text = printable(_in_words(verdict))
+        ET.SubElement(test, "system-out").text = _in_words(verdict)
 
 
 def _in_words(verdict: CheckVerdict) -> str:
@@ -151,7 +156,7 @@ def _command(level: str, message: str, **properties: str | int) -> str:
 
 
 def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return visible(cut(text)).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:

@@ -8,8 +8,9 @@ from xml.etree import ElementTree as ET
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
-from perfsvc.report.export.markup import cell, code, fail, junit_xml, printable, prose
+from perfsvc.report.export.markup import fail, junit_xml
 from perfsvc.report.rows import ComparedRun
+from perfsvc.text import cell, code, prose
 
 FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
 """The verdicts that a reviewer sees without unfolding."""
@@ -95,7 +96,7 @@ def comparison_junit(judgements: Sequence[Judgement]) -> str:
         by_device[judgement.series.device_model, judgement.series.device].append((name, judgement))
     root = ET.Element("testsuites", name=f"perfsvc compare: {wording.counts(judgements)}")
     for (model, device), rows in by_device.items():
-        suite = ET.SubElement(root, "testsuite", name=printable(f"{model} {device}"))
+        suite = ET.SubElement(root, "testsuite", name=f"{model} {device}")
         for name, judgement in rows:
             _test(suite, judgement, name)
     return junit_xml(root)
@@ -104,11 +105,11 @@ def comparison_junit(judgements: Sequence[Judgement]) -> str:
 def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
     """Add the test of a series to its device's suite."""
     classname = f"{judgement.series.device_model}.{judgement.series.case.benchmark}"
-    test = ET.SubElement(suite, "testcase", classname=printable(classname), name=printable(name))
+    test = ET.SubElement(suite, "testcase", classname=classname, name=name)
     match judgement.verdict:
         case Verdict.REGRESSION if not (judgement.cause and judgement.cause.blameless):
             fail(test, judgement.verdict.value, wording.verdict_sentence(judgement))
         case Verdict.BROKEN | Verdict.MISSING:
             fail(test, judgement.verdict.value, judgement.reason)
         case _:
-            ET.SubElement(test, "system-out").text = printable(wording.verdict_sentence(judgement))
+            ET.SubElement(test, "system-out").text = wording.verdict_sentence(judgement)

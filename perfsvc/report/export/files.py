@@ -1,6 +1,5 @@
 """Frames as files: CSV, JSON, Markdown, HTML, Parquet and Excel."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.report.export.frames import TIMESTAMPS, summary
 from perfsvc.report.export.objects import plain
+from perfsvc.text import cell, cut, json_text, prose, spreadsheet_cell, xml_text
 
 
 def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
@@ -48,7 +48,7 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
 def write_text(text: str, destination: Path) -> None:
     """Write a text to a file; raise ``UsageError`` if the file cannot be written."""
     with writing(destination):
-        destination.write_text(text, encoding="utf-8")
+        destination.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
@@ -79,11 +79,20 @@ def _csv(table: pd.DataFrame) -> str:
     """Return a frame as CSV, with timestamps in ISO 8601."""
     timestamps = set(TIMESTAMPS) & set(table)
     iso = table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in timestamps})
-    return iso.to_csv(index=False, lineterminator="\n")
+    return _texts(iso, spreadsheet_cell).to_csv(index=False, lineterminator="\n")
+
+
+def _texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """Return a frame with all its texts, also the names of its columns, as a function returns them."""
+    changed = table.copy()
+    for name in table:
+        if table[name].dtype == object or pd.api.types.is_string_dtype(table[name]):
+            changed[name] = table[name].map(lambda value: change(value) if isinstance(value, str) else value)
+    return changed.rename(columns=lambda name: change(str(name)))
 
 
 def _json(table: pd.DataFrame) -> str:
-    return json.dumps(_records(table), indent=2, ensure_ascii=False) + "\n"
+    return json_text(_records(table)) + "\n"
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -102,8 +111,7 @@ def _markdown(table: pd.DataFrame) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else str(value)
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", "<br>")
+    return "" if value is None else cell(prose(cut(value))) if isinstance(value, str) else str(value)
 
 
 def _html(table: pd.DataFrame) -> str:
@@ -121,7 +129,12 @@ def _xlsx(table: pd.DataFrame, destination: Path) -> None:
     timestamps = set(TIMESTAMPS) & set(table)
     without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in timestamps})
     renamed = without_zones.rename(columns={name: f"{name}_utc" for name in timestamps})
-    renamed.to_excel(destination, index=False, sheet_name="measurements", freeze_panes=(1, 0), engine="openpyxl")
+    shown = _texts(renamed, xml_text)
+    with pd.ExcelWriter(destination, engine="openpyxl") as writer:
+        shown.to_excel(writer, index=False, sheet_name="measurements", freeze_panes=(1, 0))
+        for excel_cell in (each for row in writer.sheets["measurements"].iter_rows() for each in row):
+            if excel_cell.data_type == "f":  # openpyxl takes each text that begins with = for a formula
+                excel_cell.data_type = "s"
 
 
 TEXT: Mapping[str, Callable[[pd.DataFrame], str]] = {

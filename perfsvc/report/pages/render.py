@@ -13,6 +13,7 @@ from perfsvc.report.pages import site as paths
 from perfsvc.report.pages import views
 from perfsvc.report.pages.site import Site
 from perfsvc.report.tables import profiles
+from perfsvc.text import cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
@@ -28,6 +29,7 @@ def template(name: str) -> Any:
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
     )
+    environment.filters["cut"] = cut
     return environment.get_template(name)
 
 
@@ -51,7 +53,7 @@ def explanation_page(before: Profile, after: Profile, explanation: Explanation, 
         rules=[profiles.rule_line(rule).plain for rule in profiles.rules_of(explanation)],
         roofline=roofline,
     )
-    return rendered
+    return visible(rendered)
 
 
 def assets() -> Iterator[tuple[str, str]]:
@@ -89,6 +91,7 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
         "most_rows": MOST_ROWS,
     }
     environment.filters |= {
+        "cut": cut,
         "moment": wording.moment,
         "change": views.change,
         "wall_time": wording.wall_time,
@@ -96,7 +99,7 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
     }
 
     def page(name: str, title: str, *, root: str = "", **values: Any) -> str:
-        return environment.get_template(f"{name}.html.j2").render(title=title, root=root, **values)
+        return visible(environment.get_template(f"{name}.html.j2").render(title=title, root=root, **values))
 
     for view in site.series:
         path = paths.series_page(view.series)

@@ -11,6 +11,7 @@ from perfsvc.report import wording
 from perfsvc.report.export.frames import details
 from perfsvc.report.pages.render import template
 from perfsvc.report.tables.run import CPU_NOTE
+from perfsvc.text import visible
 
 BAD = frozenset({Status.FAILED.value, Status.WRONG.value})
 
@@ -31,7 +32,7 @@ def page(summary: pd.DataFrame) -> str:
         units=units,
         cpu_note=CPU_NOTE,
     )
-    return rendered
+    return visible(rendered)
 
 
 def _part(rows: pd.DataFrame) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from perfsvc.model import TIME, Bisection, Commit, Verdict
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
+from perfsvc.text import cut
 
 NAMED = 12
 """How many skipped commits are named."""
@@ -44,7 +45,7 @@ def _answer(bisection: Bisection) -> Iterator[Text]:
     subject = case if bisection.metric == TIME else f"{bisection.metric} of {case}"
     match bisection.culprits:
         case ():
-            yield Text.assemble(wording.outcome_word(bisection.verdict), f": {bisection.reason}")
+            yield Text.assemble(wording.outcome_word(bisection.verdict), f": {cut(bisection.reason)}")
             return
         case (culprit,):
             style = wording.OUTCOME_STYLES[bisection.verdict] if bisection.proven else "yellow"
@@ -56,7 +57,7 @@ def _answer(bisection: Bisection) -> Iterator[Text]:
         yield Text()
         yield from _commit_lines(culprit)
     yield Text()
-    yield Text(bisection.reason)
+    yield Text(cut(bisection.reason))
     yield from _proof_lines(bisection)
 
 
@@ -110,7 +111,7 @@ def _trials_table(bisection: Bisection) -> Table:
 def _skipped_lines(bisection: Bisection) -> Iterator[Text]:
     """Yield a line with the reason for each of the first ``NAMED`` skipped commits, then the number of all others."""
     for skipped in bisection.skipped[:NAMED]:
-        first_lines = " ".join(skipped.reason.splitlines()[:2])
+        first_lines = cut(" ".join(skipped.reason.splitlines()[:2]))
         yield Text.assemble(("skipped", "yellow"), f" {skipped.commit}: {first_lines}")
     if len(bisection.skipped) > NAMED:
         yield Text(f"and {len(bisection.skipped) - NAMED} more skipped", "yellow")

@@ -23,6 +23,7 @@ from perfsvc.report.checks import (
 )
 from perfsvc.report.tables.layout import Responsive, grid
 from perfsvc.report.wording import DASH, outcome_word, some
+from perfsvc.text import cut
 
 LAYOUTS = (
     ("registers", "spills", "stack", "shared", "dynamic", "barriers", "threads", "occupancy", "instructions"),
@@ -135,12 +136,14 @@ def _notes(check: StaticCheck) -> list[Text]:
             for name, architectures, text in local_memory(check)
         ),
         *(
-            Text.assemble(("skipped", "dim"), " ", (some(variants), "bold"), f" ({check.on(architectures)}): {reason}")
+            Text.assemble(
+                ("skipped", "dim"), " ", (some(variants), "bold"), f" ({check.on(architectures)}): {cut(reason)}"
+            )
             for reason, variants, architectures in skipped(check.checked)
         ),
         *(Text.assemble(("broken", "bold red"), f" {problem}") for problem in check.problems),
         *(
-            Text.assemble((run.status.value, "bold red"), " ", (run.case.id, "bold"), f" on the CPU: {run.reason}")
+            Text.assemble((run.status.value, "bold red"), " ", (run.case.id, "bold"), f" on the CPU: {cut(run.reason)}")
             for run in check.wrong
         ),
     ]

@@ -10,6 +10,7 @@ from perfsvc.model import Confirmation, Verdict
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
+from perfsvc.text import cut
 
 
 def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str = "") -> RenderableType:
@@ -38,7 +39,7 @@ def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str =
             str(confirmation.pairs),
         )
     reasons = [
-        Text.assemble(_cause(confirmation), " ", (name, "bold"), f": {confirmation.reason}")
+        Text.assemble(_cause(confirmation), " ", (name, "bold"), f": {cut(confirmation.reason)}")
         for confirmation, name in zip(confirmations, names, strict=True)
     ]
     note = [Text(no_finding, "yellow")] if no_finding else []

@@ -13,6 +13,7 @@ from perfsvc.report import wording
 from perfsvc.report.rows import HistoryRow
 from perfsvc.report.tables.layout import EXCLUDED, grid, mark, properties
 from perfsvc.report.wording import DASH, or_dash
+from perfsvc.text import cut
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -81,7 +82,7 @@ def _notes(rows: Sequence[HistoryRow]) -> list[RenderableType]:
     explanation.
     """
     newest = rows[-1]
-    reasons = [Text(f"run {row.run} {row.status.value}: {row.reason}") for row in rows if row.reason]
+    reasons = [Text(f"run {row.run} {row.status.value}: {cut(row.reason)}") for row in rows if row.reason]
     reasons += [Text(f"run {row.run} is excluded from judging: {row.excluded}") for row in rows if row.excluded]
     why = [Text.assemble((f"why in run {row.run}", "bold"), f": {row.why}") for row in rows if row.why][-1:]
     return [*reasons, *_details(newest), *why, *([Text()] if why else [])]

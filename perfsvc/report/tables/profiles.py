@@ -11,6 +11,7 @@ from perfsvc.model import CaseExplanation, Evidence, Explanation, Profile, Profi
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
+from perfsvc.text import cut
 
 SHARES = ("_throughput", "_rate", "_occupancy")
 """The ends of the names of metrics that are shares of one."""
@@ -23,7 +24,7 @@ def profile_table(result: ProfileResult) -> RenderableType:
     """Return the metrics of a profile, and the findings of the profiler's own rules."""
     profile = result.profile
     if profile is None:
-        return Text(f"{result.case.id}: no profile: {result.reason}")
+        return Text(f"{result.case.id}: no profile: {cut(result.reason)}")
     heading = Text.assemble((result.case.id, "bold"), f" of run {result.run}: kernel {profile.kernel}")
     heading.append(f"\non {result.device_model}  {result.device}", "dim")
     heading.append(

@@ -16,6 +16,7 @@ from perfsvc.report.tables.confirmations import confirmations_table
 from perfsvc.report.tables.layout import EXCLUDED, Responsive, grid, mark
 from perfsvc.report.tables.profiles import explanation_lines
 from perfsvc.report.wording import DASH, NAMED, cache_words, or_dash, some
+from perfsvc.text import cut
 
 RIDGE = 10
 """Operations a byte from which FLOP/s say more about a case than its bandwidth."""
@@ -51,7 +52,7 @@ def run_table(report: RunReport) -> RenderableType:
         parts.append(Text.assemble((f"run {report.run}", "bold"), (f"  {report.title}", "dim")))
     for device in dict.fromkeys(row.device for row in report.rows):
         parts += _device([row for row in report.rows if row.device == device], report.peaks.get(device))
-    parts += [Text.assemble(mark(Status.FAILED), " ", str(problem)) for problem in report.problems]
+    parts += [Text.assemble(mark(Status.FAILED), " ", cut(str(problem))) for problem in report.problems]
     parts += [*_over_budget(report.over_budget), _summary(report)]
     if report.confirmations:
         parts += [Text(), confirmations_table(report.confirmations, report.no_finding)]
@@ -240,7 +241,8 @@ def _status_line(row: ResultRow, name: str) -> Text:
 
 
 def _reason(row: ResultRow) -> str:
-    return f"{row.reason}\n  cure: {row.cure}" if row.cure else row.reason
+    reason = cut(row.reason)
+    return f"{reason}\n  cure: {row.cure}" if row.cure else reason
 
 
 def _cases_by_text(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[str]]) -> Mapping[str, list[str]]:
@@ -265,7 +267,7 @@ def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
         listed = (some(names), "bold")
         return [Text.assemble(mark(None), " over budget: ", listed, " (--format json has the reasons)"), Text()]
     lines = [
-        Text.assemble(mark(None), " over budget: ", (name, "bold"), f": {case.reason}")
+        Text.assemble(mark(None), " over budget: ", (name, "bold"), f": {cut(case.reason)}")
         for name, case in zip(names, over_budget, strict=True)
     ]
     return [*lines, Text()]

@@ -17,6 +17,7 @@ from perfsvc.service.notify.background import Backgrounds
 from perfsvc.service.notify.news import News, hosts_news, missing_cases, news_of
 from perfsvc.service.notify.routes import news_by_target
 from perfsvc.store import DeliveryRow, NightRow, Store
+from perfsvc.text import inert
 
 PAUSES_S = (0.0, 2.0, 8.0)
 """Seconds to wait before each of a night's attempts to send its messages."""
@@ -96,7 +97,7 @@ def notify_of_hosts(
     texts = {}
     for target, own in news_by_target(targets, settings.notify.route, news).items():
         body = words.body(own, settings.notify.page, begin=f"perfsvc watchdog on {host}")
-        texts[target] = MessageText(words.title(own), body)
+        texts[target] = MessageText(inert(words.title(own)), inert(body))
     if texts and news.event is not None:
         store.messages.put_of_watchdog(news.event, texts)
     deliveries = [delivery for delivery in store.messages.undelivered_of_watchdog() if delivery.target in targets]
@@ -134,13 +135,15 @@ def _store_messages(store: Store, night: NightRow, settings: NotifySettings, now
     reminded: set[int] = set()
     for target, own in news_by_target(settings.targets, settings.route, news).items():
         body = words.body(own, settings.page, backgrounds)
-        texts[target] = MessageText(words.title(own), body)
+        texts[target] = MessageText(inert(words.title(own)), inert(body))
         reminded.update(reminder.finding.id for reminder in own.reminders)
     if settings.digest != NEVER:
         quiet = weekly.quiet_targets(store, night, settings.targets.keys() - texts.keys(), now)
         for target, since in quiet.items():
             digest = weekly.digest(store, night, since)
-            texts[target] = MessageText(words.digest_title(digest), words.digest_body(night, digest, settings.page))
+            texts[target] = MessageText(
+                inert(words.digest_title(digest)), inert(words.digest_body(night, digest, settings.page))
+            )
     if texts:
         store.messages.put(night.id, texts, event=news.event, reminded=reminded, now=now)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from perfsvc import units
 from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Verdict
-from perfsvc.report.export.markup import inert
 from perfsvc.report.pages.site import finding_page
 from perfsvc.report.tables.history import GAP, sparkline
 from perfsvc.report.wording import (
@@ -30,6 +29,7 @@ from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder
 from perfsvc.store import NightRow, StageRow
+from perfsvc.text import inert
 
 LONGEST_TITLE = 150
 """Characters."""

@@ -33,6 +33,7 @@ from perfsvc import units
 from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
+from perfsvc.text import url_without_password, without_password
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
@@ -84,7 +85,7 @@ def resolve(location: str) -> URL:
     try:
         url = make_url(location)
     except ArgumentError:
-        raise DatabaseError(f"{location!r} is no database URL", cure=cure) from None
+        raise DatabaseError(f"{url_without_password(location)!r} is no database URL", cure=cure) from None
     except ValueError:
         raise DatabaseError("the port in the database URL is no number", cure=cure) from None
     backend = url.get_backend_name()
@@ -95,7 +96,9 @@ def resolve(location: str) -> URL:
 
 def shown(url: URL) -> str:
     """Return the database as messages name it: a path, or the URL without its password."""
-    return url.database or ":memory:" if url.get_backend_name() == SQLITE else url.render_as_string(hide_password=True)
+    return (
+        url.database or ":memory:" if url.get_backend_name() == SQLITE else url_without_password(url.render_as_string())
+    )
 
 
 def file_of(url: URL) -> Path | None:
@@ -204,7 +207,7 @@ def _is_away(message: str) -> bool:
 
 
 def _in_one_line(error: Any) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    return without_password(" ".join(str(error).split()).rstrip("."))
 
 
 def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ Natural keys are interned: measurements refer to their case, device, environment
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, Text, UniqueConstraint, text
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from perfsvc.model import (
@@ -44,7 +44,7 @@ class Base(DeclarativeBase):
 
     metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own name, read once at class creation
-        str: Text,
+        str: FreeText,
         float: Double,
         bytes: LargeBinary,
         datetime: Utc,

@@ -250,7 +250,7 @@ def test_junit_reports_missing_and_inconclusive_kernels():
 def test_junit_replaces_characters_that_xml_forbids():
     failed = CheckedKernel(Case("dot", "tree"), "sm_90", "", Status.FAILED, "a\x1b[31mred\x00")
     root = ET.fromstring(check_junit(shown([], [failed])))  # noqa: S314 - our own
-    assert next(root.iter("failure")).text == "a?[31mred?"
+    assert next(root.iter("failure")).text == "a␛[31mred␀"
 
 
 def test_json_has_the_facts_before_and_after(everywhere):

@@ -7,8 +7,8 @@ import pytest
 
 from perfsvc.model import Case, Cause, Judgement, Series, Verdict
 from perfsvc.report.export.comparison_formats import MOST_ROWS, comparison_junit, comparison_markdown
-from perfsvc.report.export.markup import code
 from perfsvc.report.rows import ComparedRun
+from perfsvc.text import code
 
 SERIES = Series(Case("transpose", "tiled_TILE32", (("n", 64),)), "GPU-1", "NVIDIA H200")
 SLOWER = Judgement(
@@ -133,5 +133,5 @@ def test_junit_fails_what_fails_the_command(verdict, cause, kind):
 def test_junit_of_a_comparison_replaces_characters_that_xml_forbids():
     reason = "a \x1b[31mred\x1b[0m word\nand <more>"
     (failure,) = junit([replace(SLOWER, verdict=Verdict.BROKEN, reason=reason)]).iter("failure")
-    assert failure.get("message") == "a ?[31mred?[0m word"
-    assert failure.text == "a ?[31mred?[0m word\nand <more>"
+    assert failure.get("message") == "a ␛[31mred␛[0m word"
+    assert failure.text == "a ␛[31mred␛[0m word\nand <more>"

@@ -1,0 +1,141 @@
+"""Foreign text on its way out: case names, labels, commits, paths and the messages of compilers and exceptions.
+
+Whoever writes such a text must not control what reads it. Each output has a function here that makes a text inert: the
+terminal and CI logs, CSV and Excel, XML, Markdown and HTML, JSON, and messages. This module imports nothing of ours.
+"""
+
+import json
+import re
+from typing import Any
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u2064\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Controls but for tabs and line ends, what changes the direction of text or is invisible, and lone surrogates."""
+_FIRST_PICTURE, _DELETE = 0x2400, 0x7F
+_CONTROLS = 0x20
+_COLOUR = r"\x1b\[[0-9;]*m"
+_COMMAND = re.compile(rf"^((?:{_COLOUR}|[^\S\n])*)::", re.MULTILINE)
+_OLD_COMMAND = re.compile(r"##(?=\w*\[)")
+_FORMULA = re.compile(r"[\s']*[=+\-@]|[\t\r]")
+_SPECIAL = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+"""Characters with a meaning in Markdown or HTML; an underscore has none within a word, as in ``sm_90``."""
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+
+LONGEST = 2_000
+"""Characters of a reason that people read; JSON has the full text."""
+MOST_LINES = 30
+"""Lines of a reason that people read."""
+
+
+# --- any output ------------------------------------------------------------------------------------------------------
+
+
+def visible(text: str) -> str:
+    """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
+    return _UNSEEN.sub(_picture, text)
+
+
+def _picture(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if number < _CONTROLS:
+        return chr(_FIRST_PICTURE + number)
+    return "\N{SYMBOL FOR DELETE}" if number == _DELETE else "\N{REPLACEMENT CHARACTER}"
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """Return the beginning of a long text with the number of characters that are missing."""
+    lines = text.split("\n", MOST_LINES)
+    shown = "\n".join(lines[:MOST_LINES])[:most]
+    missing = len(text) - len(shown)
+    return f"{shown}… ({missing} more characters: --format json)" if missing else text
+
+
+def without_password(text: str) -> str:
+    """Return a URL, or a text that holds URLs, with the passwords replaced by ``***``."""
+    hidden = re.sub(r"(://[^:/@\s]*:)(?:[^\s]*|(?!\d+(?:[/?#,;:\s]|$))[^@\n]*)@", r"\1***@", text)
+    return re.sub(r"(?i)(password=)(?:'[^']*'|\"[^\"]*\"|[^&\s'\"]*)", r"\1***", hidden)
+
+
+def url_without_password(url: str) -> str:
+    """Return a text that is one URL and nothing else, or an option with a URL, without its password.
+
+    A password may hold spaces here, which end a URL in other texts.
+    """
+    if "://" not in url:
+        return without_password(url)
+    return re.sub(r"(?i)(password=)[^&]*", r"\1***", without_password(url))
+
+
+# --- terminal and CI logs --------------------------------------------------------------------------------------------
+
+
+def printed(text: str) -> str:
+    """Return a text for a terminal or the log of a CI job: no escape sequence and no workflow command is live."""
+    return without_commands(visible(text))
+
+
+def without_commands(line: str) -> str:
+    r"""Return text in which CI finds no workflow command: ``::error`` at a line's beginning becomes ``\::error``."""
+    return _OLD_COMMAND.sub(r"#\\#", _COMMAND.sub(r"\1\\::", line))
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def spreadsheet_cell(text: str) -> str:
+    """Return a text for a cell of CSV: an apostrophe before what a spreadsheet would take for a formula."""
+    shown = visible(text)
+    return f"'{shown}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else shown
+
+
+def json_text(value: Any) -> str:
+    """Return indented JSON of a value, in which nothing is lost and nothing is live: what would be is escaped.
+
+    Values without a JSON type become text.
+    """
+    written = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    return _OLD_COMMAND.sub(r"#\\u0023", _UNSEEN.sub(_escape, written))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
+
+
+def xml_text(text: str) -> str:
+    """Return a text without the characters that XML forbids, and without invisible ones."""
+    return re.sub("[\ufffe\uffff]", "\N{REPLACEMENT CHARACTER}", visible(text))
+
+
+# --- Markdown and messages -------------------------------------------------------------------------------------------
+
+
+def prose(text: str) -> str:
+    """Return a text on one line that Markdown and HTML show literally.
+
+    Special characters become HTML entities such as ``&#42;`` for ``*``; line ends become ``<br>``.
+    """
+    escaped = _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", re.sub(r"\r\n?", "\n", text))
+    return visible(escaped).replace("\n", "<br>")
+
+
+def code(text: str) -> str:
+    """Return a name as code in Markdown."""
+    return f"<code>{prose(text)}</code>" if re.search(r"[`\r\n]", text) else f"`{visible(text)}`"
+
+
+def cell(text: str) -> str:
+    """Return a text for a cell of a Markdown table."""
+    return text.replace("|", "\\|")
+
+
+def inert(text: str) -> str:
+    """Return a text for a message: a chat program sees no mention, tag or link in it, nor invisible characters.
+
+    A zero-width space breaks ``@name``, ``<tag`` and ``](link``: ``@everyone`` in a commit must not ring every phone.
+    A case such as ``dot/tree[n=4]`` stays as it is, because people copy it into a command.
+    """
+    shown = _UNSEEN.sub("", re.sub(r"\r\n?", "\n", text))
+    return re.sub(r"@(?=\w)|<(?=[A-Za-z/!@#:?])|\](?=[(\[])", "\\g<0>\u200b", shown)

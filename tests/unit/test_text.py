@@ -1,0 +1,253 @@
+"""Hostile text in every output: nothing of it may be live in a terminal, a CI log, a file, a page or a message."""
+
+import csv
+import io
+import json
+import re
+import sys
+import unicodedata
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import click
+import openpyxl
+import pandas as pd
+import pytest
+from rich.text import Text
+
+from perfsvc import text
+from perfsvc.cli import ending, output
+from perfsvc.errors import DatabaseError, SuiteError
+from perfsvc.model import Case, CheckedKernel, Status
+from perfsvc.report.checks import StaticCheck
+from perfsvc.report.export import check_formats
+from perfsvc.report.export.files import TEXT, write
+from perfsvc.store.schema.column_types import FreeText
+from perfsvc.store.schema.engine import resolve, shown, translated
+
+HOSTILE = (
+    "\x1b[31mred\x1b]0;title\x07",
+    "\x9b2J\x90q",
+    "\u202eevil\u2066\u200f",
+    "::error file=a::owned",
+    "line\n  ::set-output name=a::b",
+    "##[error]owned ##vso[task.complete]",
+    "line\r::warning::owned",
+    "line\x0b::warning::owned\u2028::error::x\x85::error::y",
+    '=HYPERLINK("http://x","y")',
+    "+1+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(1+1)",
+    "\t=1+1",
+    "@everyone <!channel> <@U123>",
+    '<a href="http://x">y</a><script>alert(1)</script>',
+    "[y](http://x) ![y](http://x)",
+    "`|` | **bold** # head",
+    "nul\0 lone \udcff\ud800 tag \U000e0041",
+    "</system-out>]]>&lt;\ufffe\uffff",
+)
+FIELDS = 30
+NO_PATH = "[\0\ud800]"
+
+
+def is_unseen(letter: str) -> bool:
+    return unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and letter not in "\t\n"
+
+
+def is_live_in_a_log(printed: str) -> bool:
+    """Return True if a log holds a workflow command as GitHub's and Azure's runners find them."""
+    commands = any(line.lstrip().startswith("::") for line in printed.splitlines())
+    return commands or re.search(r"##\w*\[", printed) is not None
+
+
+def frame() -> pd.DataFrame:
+    """Return a frame with each hostile text in each of 30 fields."""
+    return pd.DataFrame({f"field_{number}": HOSTILE for number in range(FIELDS)}, dtype=object)
+
+
+def hostile_check() -> StaticCheck:
+    failed = tuple(
+        CheckedKernel(Case("dot", written), "sm_90", written, Status.SKIPPED, written) for written in HOSTILE
+    )
+    return StaticCheck(
+        check=None,
+        against="x",
+        toolkit="y",
+        disassembler="",
+        checked=failed,
+        verdicts=(),
+        sources={},
+        problems=[
+            SuiteError(written, path=f"/x/{written.replace(chr(0), '').replace(chr(0xD800), '')}")
+            for written in HOSTILE
+        ],
+    )
+
+
+class Streams:
+    """Standard output as a command has it, on a file of bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+        self._bytes = io.BytesIO()
+        self._encoding = encoding
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(self._bytes, encoding=encoding))
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
+        ending.open_streams()
+
+    def written(self) -> str:
+        sys.stdout.flush()
+        return self._bytes.getvalue().decode(self._encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_escape_and_no_command_reaches_a_terminal_or_a_log(monkeypatch, encoding, hostile):
+    streams = Streams(monkeypatch, encoding)
+    click.echo(hostile)
+    click.echo(click.style(hostile), nl=False)
+    sys.stdout.write(f"\n{hostile}\n")
+    output.show(Text(hostile))
+    output.show(Text(f"x {hostile}"))
+    printed = streams.written()
+    assert not any(map(is_unseen, printed))
+    assert not is_live_in_a_log(printed)
+    assert printed.strip()
+
+
+def test_a_command_written_in_parts_is_not_live(monkeypatch):
+    streams = Streams(monkeypatch, "utf-8")
+    for part in ("line\n", "  ", "::error::x", "\n", "a", "::b\n"):
+        sys.stdout.write(part)
+    assert streams.written() == "line\n  \\::error::x\na::b\n"
+
+
+def test_colours_and_commands_of_our_own_stay(monkeypatch):
+    streams = Streams(monkeypatch, "utf-8")
+    click.echo("::error::ours", file=ending.own_stream(sys.stdout))
+    assert streams.written() == "::error::ours\n"
+
+
+def test_an_error_in_a_message_is_cut_and_inert(monkeypatch):
+    Streams(monkeypatch, "utf-8")
+    ending._print("error: \x1b[2J" + "x" * 100_000)
+    sys.stderr.flush()
+    printed = ending.own_stream(sys.stderr).buffer.getvalue().decode()
+    assert "␛[2J" in printed
+    assert "\x1b" not in printed
+    assert len(printed) < 2 * ending.LONGEST_MESSAGE
+
+
+def test_a_csv_has_no_formula_and_keeps_numbers():
+    rows = list(csv.reader(io.StringIO(TEXT["csv"](frame()))))
+    assert len(rows) == 1 + len(HOSTILE)
+    assert not any(each.lstrip(" '")[:1] in "=+-@" and not each.startswith("'") for row in rows for each in row)
+    assert not any(is_unseen(letter) for row in rows for each in row for letter in each)
+    assert TEXT["csv"](pd.DataFrame({"a": ["-1e-5", "dot/tree[n=4]"]})) == "a\n-1e-5\ndot/tree[n=4]\n"
+
+
+def test_excel_gets_texts_and_no_formula(tmp_path):
+    write(frame(), "xlsx", tmp_path / "report.xlsx")
+    sheet = openpyxl.load_workbook(tmp_path / "report.xlsx").active
+    assert {each.data_type for row in sheet.iter_rows() for each in row} == {"s"}
+    assert sheet.max_row == 1 + len(HOSTILE)
+
+
+def test_json_has_the_full_text_and_is_safe_to_print():
+    printed = TEXT["json"](frame())
+    assert [record["field_0"] for record in json.loads(printed)] == list(HOSTILE)
+    assert not any(map(is_unseen, printed))
+    assert not is_live_in_a_log(printed)
+
+
+def test_markdown_has_no_markup_and_no_mention():
+    for printed in (TEXT["markdown"](frame()), check_formats.check_markdown(hostile_check())):
+        assert not any(map(is_unseen, printed))
+        assert not re.search(r"@everyone|@SUM|<a|<script|\]\(http|<!channel", printed)
+
+
+def test_junit_is_valid_xml_for_hostile_names_and_reasons():
+    printed = check_formats.check_junit(hostile_check())
+    root = ET.fromstring(printed)  # noqa: S314 - our own
+    assert len(list(root.iter("testcase"))) == 2 * len(HOSTILE)
+    assert not any(map(is_unseen, printed))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_message_has_no_mention_tag_or_link(hostile):
+    inert = text.inert(hostile)
+    assert not re.search(r"@\w|<[A-Za-z/!@#]|\]\(", inert)
+    assert not any(is_unseen(letter) for letter in inert.replace("\u200b", ""))
+    assert text.inert(inert) == inert
+
+
+def test_a_case_in_a_message_can_be_copied():
+    assert text.inert("perfsvc show 'dot/tree[n=4]' < x") == "perfsvc show 'dot/tree[n=4]' < x"
+
+
+def test_every_unseen_character_becomes_visible():
+    letters = [chr(number) for number in range(sys.maxunicode + 1)]
+    assert not any(is_unseen(letter) for letter in text.visible("".join(letters)))
+    assert text.visible("größer, ✓ → 数 🙂\t\n") == "größer, ✓ → 数 🙂\t\n"
+
+
+def test_a_long_reason_is_cut_and_says_by_how_much():
+    assert text.cut("short") == "short"
+    assert (
+        text.cut("x" * 100_000) == "x" * text.LONGEST + f"… ({100_000 - text.LONGEST} more characters: --format json)"
+    )
+    assert len(text.cut("a\n" * 1000).splitlines()) == text.MOST_LINES
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_database_can_store_it(hostile):
+    stored = FreeText().process_bind_param(hostile, None)
+    assert "\0" not in stored
+    stored.encode()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:SECRET@h/db",
+        "postgresql://u:SECRET and SECRET@h/db",
+        "postgresql://u:SEC@SECRET@h/db",
+        "postgresql://u@h/db?password=SECRET",
+        "postgresql://u@h/db?password=SECRET SECRET&x=1",
+        "--db=postgresql://u@h/db?sslmode=a&password=SECRET",
+        "json://user:SECRET@h",
+    ],
+)
+def test_a_url_is_shown_without_its_password(url):
+    shown_url = text.url_without_password(url)
+    assert "SEC" not in shown_url
+    assert "***" in shown_url
+
+
+def test_the_errors_of_a_database_have_no_password():
+    url = resolve("postgresql://u@h/db?password=SECRET")
+    assert "SECRET" not in shown(url)
+    from sqlalchemy.exc import OperationalError
+
+    failure = OperationalError(
+        "", {}, Exception("no connection: host=h password='SECRET SECRET' postgresql://u:SECRET@h")
+    )
+    with pytest.raises(DatabaseError) as caught, translated(url):
+        raise failure
+    assert "SECRET" not in str(caught.value)
+
+
+def test_addresses_and_ports_stay():
+    assert text.without_password("http://h:80/ and mail a@b") == "http://h:80/ and mail a@b"
+
+
+def test_annotations_hold_no_second_command():
+    commands = check_formats.check_github(hostile_check()).splitlines()
+    assert all(re.match(r"::(error|notice) [^\x00-\x08\x0a-\x1f]*::", command) for command in commands)
+    assert len(commands) == len(HOSTILE) + 1
+    assert not any(map(is_unseen, "".join(commands)))
+
+
+def test_all_markup_comes_from_one_module():
+    sources = Path(text.__file__).parent.rglob("*.py")
+    other = [path.name for path in sources if path.name != "text.py" and "200b" in path.read_text(encoding="utf-8")]
+    assert not other
