@@ -43,6 +43,11 @@ def test_a_local_time_is_read_as_the_same_moment_in_utc(story):
     assert row.provenance.started.isoformat() == "2024-12-31T23:30:00+00:00"
 
 
+def test_a_label_that_is_no_valid_text_does_not_end_the_run(story):
+    row = story.store.runs.get(story.begin(label="nul\0 lone \udcff"))
+    assert row.provenance.label == "nul\N{REPLACEMENT CHARACTER} lone ?"
+
+
 def test_a_time_without_a_zone_is_refused(story):
     with pytest.raises(DatabaseError, match="no time zone"):
         story.begin(started=datetime(2025, 1, 1))  # noqa: DTZ001 - the fault under test
