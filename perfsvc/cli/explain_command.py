@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Explain why the launch AFTER takes longer than the launch BEFORE.
 
-    Each is a report of Nsight Compute with one launch (.ncu-rep), a case, or with --case a run. No GPU is needed if
-    both are reports or were profiled before.
+    BEFORE and AFTER can each be a report of Nsight Compute with one launch (.ncu-rep), or the name of a case. With
+    --case, they can also be runs of this case. No GPU is needed if both are reports or were profiled before.
     """
     from perfsvc.report.export.objects import explanation_json
     from perfsvc.report.tables.profiles import explanation_table

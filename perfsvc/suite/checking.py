@@ -167,9 +167,12 @@ def _smoke_inputs(file: BenchFile, problems: list[Problem]) -> Arrays | None:
 
 
 def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
-    """Return the smoke point and then all other points, each with the input shapes of the smoke point."""
+    """Return the smoke point and then all other points, each with the input shapes of the smoke point.
+
+    Points are distinct if their texts differ: 64 and 64.0 are equal numbers, but only 64 can be the size of a grid.
+    """
     points = (smoke_point(file.benchmark), *full_points(file.benchmark))
-    distinct = {str(point): point for point in points}  # as text, because 64 == 64.0, but only 64 fits a grid
+    distinct = {str(point): point for point in points}
     return tuple(BenchmarkPoint(file, point, inputs) for point in distinct.values())
 
 

@@ -288,6 +288,7 @@ def detect_changes_together(
         labels = np.array([numbers[group] for group in groups], np.intp)
 
     def believes(rows: Ints, scores: Floats) -> Bools:
+        """Return which of the series in these rows have changed: high scores that are also discoveries."""
         high: Bools = scores >= MIN_SCORE
         if not high.any():
             return high

@@ -283,7 +283,8 @@ def without_recoveries(
 ) -> list[Suspect]:
     """Return the suspects, except suspects that only show that a series recovered from a finding.
 
-    The history of a series may show a recovery some runs late, as an alert.
+    A recovery changes the times of a series too. The change detector may notice this change only some runs later, and
+    then raises an alert. Such an alert only shows the recovery, so its suspect is left out.
 
     Args:
         store: the database.

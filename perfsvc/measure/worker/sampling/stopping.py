@@ -133,10 +133,10 @@ def _probability(count: int, k: int) -> float:
 def step_of(samples_s: Sequence[float]) -> float | None:
     """Return the step of the clock that gave these samples, in seconds.
 
-    The step is the smallest difference between samples if some samples are equal. It is zero if the samples show no
-    step, in two cases. Either no two samples are equal, or the smallest difference is larger than any clock's step: the
-    kernel then takes one of a few times, and more samples show which time is usual. The step is None if all samples are
-    equal, because it may then have any size.
+    - If all samples are equal, the step is None, because it may have any size.
+    - If no two samples are equal, the step is zero: the clock is too fine to show a step.
+    - If only some samples are equal, the step is the smallest difference between samples. If this difference is larger
+      than any clock's step, the step is zero, because the kernel itself switches between a few times.
     """
     ordered = sorted(samples_s)
     rounding = _ROUNDING * ordered[-1]
