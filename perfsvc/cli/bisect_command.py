@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Find the commit that made CASE slower, or faster, between a good and a bad one.
 
-    The case is built at every commit between them, in temporary worktrees: your checkout is not touched. If a
-    commit changed the code of the case, it is measured in A/B pairs with the good commit, in fresh processes.
+    The case is built at every commit between them, in temporary worktrees: your checkout is not touched. Each
+    commit that changed the code of the case may be measured in A/B pairs with the good commit, in fresh processes.
     """
     from perfsvc.model import CacheState
     from perfsvc.report.export.objects import bisection_json
