@@ -120,7 +120,11 @@ class Keys:
         kept = tuple(secret for secret in self.secrets if fingerprint(secret) != name)
         if len(kept) == len(self.secrets):
             raise UsageError(f"you have no key {name!r}", cure="perfsvc key list shows your keys")
-        self._replace(kept)
+        if kept:
+            self._replace(kept)
+        else:  # the next run makes a key
+            self.file.unlink()
+            del self.secrets
 
     def sign(self, kind: Signed, text: str, signatures: str = "") -> str:
         """Sign a text with this user's first key; return its signatures by other keys and the new signature."""

@@ -89,6 +89,15 @@ def test_a_removed_key_is_not_trusted_any_more(file):
         keys.remove("abc")
 
 
+def test_after_the_last_key_is_removed_the_next_use_makes_another(file):
+    keys = Keys(file)
+    keys.add(FIRST)
+    keys.remove(fingerprint(bytes.fromhex(FIRST)))
+    assert not file.exists()
+    assert fingerprint(keys.signing()) != fingerprint(bytes.fromhex(FIRST))
+    assert Keys(file).signing() == keys.signing()
+
+
 def test_what_is_no_key_is_not_added(file):
     with pytest.raises(UsageError, match="64 hexadecimal digits"):
         Keys(file).add("secret")
