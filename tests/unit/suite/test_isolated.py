@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +254,26 @@ def test_a_process_is_kept_for_the_next_request_of_its_file(tmp_path):
     pids = (tmp_path / "hostile" / "bench.py.pids").read_text().split()
     assert len(pids) == 3
     assert len(set(pids)) == 1
+
+
+def test_requests_of_a_file_that_imports_for_long_share_its_process(tmp_path):
+    top = "print(os.getpid(), file=open(__file__ + '.pids', 'a')); 'slow' in sys.modules or time.sleep(1.0); "
+    suite = discover(written(tmp_path, top=top + "sys.modules['slow'] = None"))
+    specs, _ = suite.resolve(Selection(), "full")
+    with ThreadPoolExecutor(4) as threads:
+        for made in threads.map(isolated.make_arrays, [*specs, *specs]):
+            made.close()
+    assert len(set((tmp_path / "hostile" / "bench.py.pids").read_text().split())) == 1
+
+
+def test_requests_of_a_file_that_makes_large_arrays_get_several_processes(tmp_path):
+    top = "print(os.getpid(), file=open(__file__ + '.pids', 'a'))"
+    suite = discover(written(tmp_path, top=top, inputs="time.sleep(1.0 * (n > 4))"))
+    specs, _ = suite.resolve(Selection(), "full", tmp_path / "shapes")
+    with ThreadPoolExecutor(2) as threads:
+        for made in threads.map(isolated.make_arrays, specs):
+            made.close()
+    assert len(set((tmp_path / "hostile" / "bench.py.pids").read_text().split())) == 2
 
 
 def test_a_process_that_died_meanwhile_is_replaced(tmp_path):
