@@ -98,6 +98,14 @@ def map_arrays(descriptor: int, locations: Sequence[ArrayLocation]) -> dict[str,
     }
 
 
+def take_inputs(made: SharedArrays) -> dict[str, NDArray[Any]]:
+    """Return read-only views of the inputs, by name, and close the file."""
+    try:
+        return map_arrays(made.descriptor, made.layout.inputs)
+    finally:
+        made.close()
+
+
 def _aligned_bytes(array: NDArray[Any]) -> int:
     return -(-array.nbytes // ALIGNMENT) * ALIGNMENT
 

@@ -23,7 +23,7 @@ from perfsvc.process import fork_servers, shared_memory
 from perfsvc.process.child import Child, Death
 from perfsvc.process.fork_servers import ForkServer
 from perfsvc.process.frames import FrameError
-from perfsvc.process.shared_memory import SharedArrays, map_arrays
+from perfsvc.process.shared_memory import SharedArrays, take_inputs
 from perfsvc.suite import requests
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Point
@@ -95,11 +95,9 @@ def replay_arrays(
 
 def replay_inputs(bench: StoredBench, point: Point, seed: int) -> dict[str, NDArray[Any]]:
     """Return only the inputs of ``replay_arrays``."""
-    made = _made(ReplayArrays(bench, point, seed, inputs_only=True), f"{bench.name}/bench.py", DEFAULT_LIMIT_S)
-    try:
-        return map_arrays(made.descriptor, made.layout.inputs)
-    finally:
-        made.close()
+    return take_inputs(
+        _made(ReplayArrays(bench, point, seed, inputs_only=True), f"{bench.name}/bench.py", DEFAULT_LIMIT_S)
+    )
 
 
 def replay_tolerance(bench: StoredBench, point: Point) -> Tolerance:

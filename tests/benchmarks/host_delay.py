@@ -31,6 +31,7 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import CacheState
+from perfsvc.process.shared_memory import take_inputs
 
 DELAY_S = 1e-3
 DELAYED = 0.5
@@ -175,7 +176,7 @@ class Found:
 
 def measured(device: Device, task: Task, others: Others, options: argparse.Namespace) -> Found:
     """Measure all batches of a case: in each round every condition once, in a random order."""
-    inputs, _ = task.arrays.make()
+    inputs = take_inputs(task.arrays.make())
     found = Found(task.record.case.id)
     order = random.Random(found.case)
     evicted = int(task.sampling.evict * device.info.l2_bytes) if task.cache is CacheState.COLD else 0

@@ -28,6 +28,7 @@ from perfsvc.device.find import open_device
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import BufferArg, Launch, Role, Unit
+from perfsvc.process.shared_memory import take_inputs
 
 KEEP = Unit(Path(__file__).resolve().parents[1] / "gpu" / "kernels.cu", ("keep",))
 SHORT, PADDED, NAIVE = "vec_add/plain[n=65536]", "transpose/padded[n=4096]", "transpose/naive[n=4096]"
@@ -108,7 +109,7 @@ class Bench:
         """Time a transposition with its matrices at several places of one allocation."""
         (launch,) = (step for step in task.record.steps if isinstance(step, Launch))
         roles = {buffer.array.name: buffer.role for buffer in task.record.buffers}
-        inputs, _ = task.arrays.make()
+        inputs = take_inputs(task.arrays.make())
         (matrix,) = inputs.values()
         module = self.device.load(task.modules[0])
         start = self.device.allocate(512 * MIB)

@@ -24,6 +24,7 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Call, DeviceInfo, digest
+from perfsvc.process.shared_memory import take_inputs
 from perfsvc.service.run import measure
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
@@ -104,7 +105,7 @@ class Prepared:
     def __enter__(self) -> Callable[[], None]:
         memory = self._memory.__enter__()
         program = Program(self._device, self._task.record, self._task.modules, memory, {})
-        inputs, _ = self._task.arrays.make()
+        inputs = take_inputs(self._task.arrays.make())
         memory.reset(lambda name, address: self._device.upload(address, inputs[name]))
         program.run()
         return program.queue

@@ -12,6 +12,7 @@ from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.measure.plan.order import Task
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.model import Arg, Buffer, BufferArg, HostFinish, Launch, Memset, Role, ScalarArg, Step
+from perfsvc.process.shared_memory import take_inputs
 
 BEGINNING_BYTES = 4 << 20
 """The bytes of an input that are written; on the device they are repeated until the buffer is full."""
@@ -24,7 +25,7 @@ def write(folder: Path, tasks: Iterable[Task], memory_bytes: int) -> None:
     """
     cases: list[dict[str, Any]] = []
     for number, task in enumerate(tasks):
-        inputs, _ = task.arrays.make()
+        inputs = take_inputs(task.arrays.make())
         cases.append(
             {
                 "name": task.record.case.id,
