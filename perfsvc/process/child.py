@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import math
 import os
-import signal
 import socket
 import tempfile
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from perfsvc.process import frames
 from perfsvc.process.fork_servers import END_LIMIT_S, ForkServer, tail
 from perfsvc.process.frames import Frame
+from perfsvc.process.programs import describe_exit
 
 TAIL_BYTES = 2000
 """How many bytes of a dead child's output are reported."""
@@ -169,4 +169,4 @@ class Child:
 def _how(status: int | None) -> str:
     if status is None:
         return "it cannot be killed"
-    return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+    return describe_exit(status) if status >= 0 else f"killed by {describe_exit(status)}"

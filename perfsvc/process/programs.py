@@ -117,7 +117,12 @@ def run(
 
 def describe_exit(code: int) -> str:
     """Return how a program ended, in words: ``SIGSEGV``, ``exit status 1``."""
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {-code}"
 
 
 def kill_all() -> None:

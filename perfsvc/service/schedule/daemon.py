@@ -18,6 +18,7 @@ from typing import Any
 from perfsvc.errors import MissingPackageError, PerfsvcError
 from perfsvc.installation import install_command
 from perfsvc.measure.host.device_queue import Stopping
+from perfsvc.process.programs import describe_exit
 from perfsvc.service.schedule.scheduled_night import STOP_S
 from perfsvc.store import NightRow, Store
 from perfsvc.units import duration_text
@@ -193,7 +194,7 @@ class NightRunner:
             self._signal(signal.SIGTERM)
         self._report(f"a night begins (pid {process.pid})")
         status = self._exit_status(process)
-        ended = f"exit code {status}" if status >= 0 else signal.Signals(-status).name
+        ended = f"exit code {status}" if status >= 0 else describe_exit(status)
         self._report(f"the night ended with {ended}")
 
     def _exit_status(self, process: subprocess.Popen[bytes]) -> int:

@@ -37,6 +37,7 @@ CRASHES = {
     "sys.exit(0)": "SystemExit",
     "os._exit(0)": "ended the process that ran it (exit status 0)",
     "os.kill(os.getpid(), signal.SIGKILL)": "killed by SIGKILL",
+    "os.kill(os.getpid(), 40)": "killed by signal 40",
     "ctypes.string_at(0)": "killed by SIGSEGV",
     "raise KeyboardInterrupt": "killed by SIGINT",
     "os.closerange(0, 100)": "",
