@@ -21,7 +21,7 @@ def command() -> None:
 @options.formats
 def list_(output_format: str) -> None:
     """List the fingerprints of the keys that you trust; the first one signs."""
-    from perfsvc.store.keys import Keys, fingerprint
+    from perfsvc.keys import Keys, fingerprint
 
     keys = Keys()
     names = [fingerprint(secret) for secret in keys.secrets]
@@ -38,7 +38,7 @@ def list_(output_format: str) -> None:
 @options.formats
 def show(output_format: str) -> None:
     """Print the key that signs, to add it on another host. Whoever has it can let code run on your hosts."""
-    from perfsvc.store.keys import Keys
+    from perfsvc.keys import Keys
 
     key = Keys().signing().hex()
     if output_format == "json":
@@ -51,7 +51,7 @@ def show(output_format: str) -> None:
 @options.formats
 def add(output_format: str) -> None:
     """Read a key from standard input, trust it, and sign with it from now on. Earlier keys stay trusted."""
-    from perfsvc.store.keys import Keys
+    from perfsvc.keys import Keys
 
     text = click.prompt("key", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     name = Keys().add(text)
@@ -66,7 +66,7 @@ def add(output_format: str) -> None:
 @options.formats
 def remove(fingerprint: str, output_format: str) -> None:
     """Trust the key FINGERPRINT no longer: code that only this key has signed runs no more."""
-    from perfsvc.store.keys import Keys
+    from perfsvc.keys import Keys
 
     Keys().remove(fingerprint)
     if output_format == "json":

@@ -19,7 +19,7 @@ from typing import IO, Self
 from perfsvc.process.fork_server import STATUS
 from perfsvc.process.programs import python_module
 
-SUITE = "perfsvc.suite.child"
+SUITE = "perfsvc.suite.isolated.child"
 """The module whose children run benchmark files. Commands start its server before they import the suite."""
 END_LIMIT_S = 10.0
 """Seconds a process may take to end by itself before it is killed."""

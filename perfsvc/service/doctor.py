@@ -270,7 +270,7 @@ def _repository(suite: Path | None) -> Iterator[CheckRow]:
 
 def _key() -> Iterator[CheckRow]:
     """Check that the keys can be read, with which stored code is signed; the first run makes a key."""
-    from perfsvc.store.keys import Keys, fingerprint
+    from perfsvc.keys import Keys, fingerprint
 
     keys = Keys()
     names = [fingerprint(secret) for secret in keys.secrets]

@@ -1,6 +1,6 @@
 """Binaries: the code of cases as it ran, stored by content, and which binary each case of a run used.
 
-Code is signed when it is stored, and read again only if a trusted key has signed it (``perfsvc.store.keys``): whoever
+Code is signed when it is stored, and read again only if a trusted key has signed it (``perfsvc.keys``): whoever
 can write to the database must not decide what runs on the hosts that use it.
 """
 
@@ -14,10 +14,10 @@ from sqlalchemy import ColumnElement, Connection, exists, select, update
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, UntrustedError, UsageError
+from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import Environment, PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
-from perfsvc.store.keys import CHANGED, Keys, Signed
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.tables import (

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
+from perfsvc.keys import Keys
 from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
@@ -32,7 +33,6 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
-from perfsvc.store.keys import Keys
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from perfsvc.errors import DatabaseError
+from perfsvc.keys import Keys, Signed
 from perfsvc.model import NightRow, RunState, StageRow
-from perfsvc.store.keys import Keys, Signed
 from perfsvc.store.runs import alive, is_elsewhere, this_process, unknown_night
 from perfsvc.store.schema.engine import POSTGRESQL, Database, new_id, translated
 from perfsvc.store.schema.night_tables import Nights, Stages

@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
+from perfsvc.keys import Keys
 from perfsvc.store.baselines import BaselineStore
 from perfsvc.store.binaries import BinaryStore
 from perfsvc.store.checks import CheckStore
@@ -15,7 +16,6 @@ from perfsvc.store.devices import DeviceStore
 from perfsvc.store.exclusions import ExclusionStore
 from perfsvc.store.expectations import ExpectationStore
 from perfsvc.store.findings import FindingStore
-from perfsvc.store.keys import Keys
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.messages import MessageStore
 from perfsvc.store.nights import NightStore

@@ -25,7 +25,7 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
-from perfsvc.suite.requests import ListedCase, StoredBench
+from perfsvc.suite.isolated.requests import ListedCase, StoredBench
 from perfsvc.suite.requirements import unmet
 from perfsvc.suite.selection import Selection
 

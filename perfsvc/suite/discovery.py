@@ -12,7 +12,7 @@ from perfsvc.model import Case
 from perfsvc.suite import isolated
 from perfsvc.suite.benchfile import FILE_NAME
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.requests import BenchRead, ListedCase, Points
+from perfsvc.suite.isolated.requests import BenchRead, ListedCase, Points
 from perfsvc.suite.selection import Selection, choose
 
 Input = TypeVar("Input")

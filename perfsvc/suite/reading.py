@@ -1,4 +1,4 @@
-"""Read a benchmark file and resolve its cases, in this process; ``perfsvc.suite.child`` does so in a child process."""
+"""Read a benchmark file and resolve its cases, in this process; ``isolated.child`` does so in a child process."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from perfsvc.suite.authoring import cache_states_of, words
 from perfsvc.suite.benchfile import BenchFile, load, load_again
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.checking import CheckedBenchmark, check
+from perfsvc.suite.isolated.requests import BenchRead, Failed, ListedCase, Points
 from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
-from perfsvc.suite.requests import BenchRead, Failed, ListedCase, Points
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
 from perfsvc.suite.values import Problem
 

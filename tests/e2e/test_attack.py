@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import JSON, LargeBinary, Text, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from perfsvc.keys import Keys
 from perfsvc.model import digest
-from perfsvc.store.keys import Keys
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from perfsvc.store.schema.tables import Base
 from tests.e2e.nights import CASE, SLOW, USUAL, Nights

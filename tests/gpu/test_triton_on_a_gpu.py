@@ -12,8 +12,8 @@ import sys
 import pytest
 
 from perfsvc.elf import kernel_registers
+from perfsvc.keys import Keys, Signed
 from perfsvc.store import Store
-from perfsvc.store.keys import Keys, Signed
 
 pytestmark = [
     pytest.mark.gpu,

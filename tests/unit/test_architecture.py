@@ -72,3 +72,8 @@ def test_a_heavy_package_is_imported_by_its_owner_alone(package):
 @pytest.mark.parametrize("source", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_no_file_is_longer_than_five_hundred_lines(source):
     assert len(source.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_no_folder_but_the_commands_has_more_than_eighteen_files():
+    folders = [folder for folder in (PACKAGE, *PACKAGE.rglob("*/")) if folder != PACKAGE / "cli"]
+    assert not [folder for folder in folders if len(list(folder.glob("*.py"))) > 18]

@@ -14,7 +14,7 @@ class Nights(Base):
     """One night; ``pid`` and ``process_start`` identify its process, ``settings`` are the settings at its begin.
 
     ``git_commit``, ``git_dirty`` and ``suite_digest`` are empty until the suite revision is stored. A night is resumed
-    only if ``signatures`` holds a trusted signature of its host, suite and settings (``perfsvc.store.keys``).
+    only if ``signatures`` holds a trusted signature of its host, suite and settings (``perfsvc.keys``).
     """
 
     __tablename__ = "nights"

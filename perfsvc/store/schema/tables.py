@@ -178,7 +178,7 @@ class Artifacts(Base):
 class Binaries(Base):
     """The code of a case as it ran; ``record`` is its replay record as JSON, ``digest`` the SHA-256 of the record.
 
-    ``signatures`` holds signatures of the record (``perfsvc.store.keys``), which names all of the code by its SHA-256.
+    ``signatures`` holds signatures of the record (``perfsvc.keys``), which names all of the code by its SHA-256.
     """
 
     __tablename__ = "binaries"

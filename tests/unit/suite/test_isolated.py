@@ -191,7 +191,7 @@ MEMORY = {
 }
 FORGED = """
 import fcntl
-import perfsvc.process.shared_memory as s, perfsvc.suite.child as c
+import perfsvc.process.shared_memory as s, perfsvc.suite.isolated.child as c
 from perfsvc.model import Array
 def memory(sealed=False):
     f = os.memfd_create("m", os.MFD_ALLOW_SEALING)

@@ -17,7 +17,7 @@ from perfsvc.process.shared_memory import Arrays, SharedArrays, map_arrays, shar
 from perfsvc.suite import arrays, reading
 from perfsvc.suite.arrays import Inputs, KnownShapes
 from perfsvc.suite.benchfile import BenchFile, load_text
-from perfsvc.suite.requests import (
+from perfsvc.suite.isolated.requests import (
     BenchRead,
     BenchReply,
     BenchRequest,
