@@ -1,6 +1,6 @@
 """Kill commands at random moments, run the next command, and look for what was lost or left behind.
 
-    python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect]
+    python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect] [--keep folder]
 
 The commands are run, nightly, nightly --resume, db prune, db upgrade, dashboard build and bisect, on the fake device
 over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The claims: the
@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -237,14 +238,14 @@ def undisturbed(place: Place, name: str) -> tuple[int, float]:
 def claims(kills: Sequence[Kill]) -> list[Claim]:
     """Return the claims."""
     return [
-        Claim(what, sum(any(sign in text for text in kill.wrong) for kill in kills), 0)
+        Claim(what, sum(any(re.match(sign, text) for text in kill.wrong) for kill in kills), 0)
         for what, sign in (
             ("commands that ended in another way", "exit code"),
-            ("kills that lost a measurement", "are lost"),
-            ("kills that damaged a database", ".db: "),
+            ("kills that lost a measurement", r"\d+ measurements"),
+            ("kills that damaged a database", r"\w+\.db"),
             ("kills that left a process", "process"),
-            ("kills that left a worktree", "worktrees"),
-            ("kills that left a temporary file", "file "),
+            ("kills that left a worktree", r"\d+ worktrees"),
+            ("kills that left a temporary file", "(temporary )?file "),
             ("kills that left a lock", "lock "),
         )
     ]
@@ -257,6 +258,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many are killed at once")
     parser.add_argument("--seed", type=int, default=7, help="of the random moments")
     parser.add_argument("--only", choices=sorted(COMMANDS), action="append", help="kill only this command")
+    parser.add_argument("--keep", type=Path, help="move the files of kills with something wrong to this folder")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
@@ -269,6 +271,8 @@ def main() -> int:
             place = before.copied(folder / str(number))
             expected, wall_s = usual[name]
             result = killed(place, name, share * wall_s, expected)
+            if result.wrong and options.keep:
+                shutil.move(place.folder, options.keep / f"{number}-{name}")
             shutil.rmtree(place.folder, ignore_errors=True)
             return result
 
