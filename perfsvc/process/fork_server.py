@@ -29,6 +29,8 @@ STATUS = struct.Struct("!q")
 """A number on the status socket: the process id, then the exit status, negative for the signal that killed it."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PARENT_DIED = signal.SIGUSR1
+"""The signal that the kernel sends to the server when the thread that started it ends."""
 
 Serve = Callable[[socket.socket], int]
 """What a child does with its socket; returns its exit status."""
@@ -37,7 +39,8 @@ Serve = Callable[[socket.socket], int]
 def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
     """Fork children until the parent closes the socket and the last child has ended; returns the exit status.
 
-    The function returns in each child too, with the exit status of the child.
+    The function returns in each child too, with the exit status of the child. If the parent is killed, the server kills
+    its children and what these have started, and ends.
 
     Args:
         descriptor: the server's socket.
@@ -46,15 +49,16 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
+    signal.signal(PARENT_DIED, signal.SIG_DFL)  # ends a server that is still importing
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
-    _die_with(parent)
+    _die_with(parent, PARENT_DIED)
     _adopt_orphans()
     serve = prepared()
     sys.stdout.flush()  # otherwise each child would print once more what an import has printed
     gc.collect()
     gc.freeze()  # so that collections in children do not write to shared pages, which would copy the pages
     with socket.socket(fileno=descriptor) as parents:
-        child_socket = _Server(parents).serve()
+        child_socket = _Server(parents, parent).serve()
     if child_socket is None:
         return 0
     with child_socket:
@@ -72,24 +76,29 @@ def _prepared(name: str) -> Serve:
 class _Server:
     """Forks a child for each request, and reports how each child ended."""
 
-    def __init__(self, parents: socket.socket) -> None:
+    def __init__(self, parents: socket.socket, parent: int) -> None:
         self._parents = parents
+        self._parent = parent
         self._status_sockets: dict[int, socket.socket] = {}  # by process id
-        self._child_ended, self._wakeup = socket.socketpair()
-        for end in (self._child_ended, self._wakeup):
+        self._signals, self._wakeup = socket.socketpair()
+        for end in (self._signals, self._wakeup):
             end.settimeout(0.0)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only the byte on the wakeup socket is needed
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, PARENT_DIED):
+            signal.signal(number, lambda *_: None)  # only the byte on the wakeup socket is needed
 
     def serve(self) -> socket.socket | None:
         """Fork a child for each request; return the child's socket in a child, and None in the server at its end."""
         connected = True
         with selectors.PollSelector() as selector:  # not epoll, because forks would share it
             selector.register(self._parents, selectors.EVENT_READ)
-            selector.register(self._child_ended, selectors.EVENT_READ)
+            selector.register(self._signals, selectors.EVENT_READ)
             while connected or self._status_sockets:
                 for key, _ in selector.select():
-                    if key.fileobj is self._child_ended:
+                    if key.fileobj is self._signals:
+                        if os.getppid() != self._parent:
+                            _kill_orphans(())
+                            return None
                         self._report_ended()
                         continue
                     mark, descriptors, _, _ = socket.recv_fds(self._parents, 1, DESCRIPTORS)
@@ -127,11 +136,12 @@ class _Server:
     def _become_child(self, server: int, output: int, status_socket: socket.socket) -> None:
         """Close everything that belongs to the server, and send standard output and error to the child's file."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, PARENT_DIED):
+            signal.signal(number, signal.SIG_DFL)
         os.setsid()  # its own process group is killed with it
-        _die_with(server)
+        _die_with(server, signal.SIGKILL)  # a hung launch never sees the socket close
         _adopt_orphans()  # so that the server adopts only what children have left behind that ended
-        servers = (status_socket, *self._status_sockets.values(), self._child_ended, self._wakeup, self._parents)
+        servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)
         for server_socket in servers:
             server_socket.close()
         for stream in (1, 2):
@@ -141,7 +151,7 @@ class _Server:
     def _report_ended(self) -> None:
         """Report the exit status of every child that has ended."""
         with contextlib.suppress(BlockingIOError):
-            while self._child_ended.recv(4096):
+            while self._signals.recv(4096):
                 pass
         while (ended := _ended_child()) is not None:
             pid, status = ended
@@ -190,10 +200,10 @@ def _children() -> list[int]:
     return [int(pid) for pid in listed.split()]
 
 
-def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies: a hung launch never sees the socket close."""
+def _die_with(parent: int, number: signal.Signals) -> None:
+    """Have the kernel send this process a signal when its parent dies."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         sys.exit("perfsvc's fork server or its child lost its parent while it started")
 

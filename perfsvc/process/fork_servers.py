@@ -202,8 +202,8 @@ _shared: dict[str, ForkServers] = {}
 def shared(module: str) -> ForkServers:
     """Return the fork servers of a module, which all of perfsvc shares; the first call starts them.
 
-    Make the first call in the main thread: Linux kills a server when the thread that started it ends. The servers end
-    with this process, or when ``end_shared`` is called.
+    Make the first call in the main thread: Linux kills a server that is importing when the thread that started it ends.
+    The servers end with this process, or when ``end_shared`` is called.
     """
     if module not in _shared:
         _shared[module] = ForkServers(partial(ForkServer, module, {}))

@@ -252,7 +252,8 @@ def test_a_run_does_not_wait_for_a_server_that_is_still_starting(monkeypatch, tm
 
 
 def test_no_process_outlives_a_killed_parent(work):
-    work.play(born="log('born', os.getppid()); time.sleep(60)")
+    daemon = "subprocess.Popen(['sleep', '60'], start_new_session=True).pid"
+    work.play(born=f"import subprocess; log('born', os.getppid(), {daemon}); time.sleep(60)")
     program = """
 import socket, sys, tempfile, time
 sys.executable = sys.argv[1]
@@ -264,6 +265,6 @@ time.sleep(60)
     with subprocess.Popen([PYTHON, "-c", program, sys.executable]) as parent:
         wait_for(work.born)
         parent.kill()
-    ((_, _, server),) = work.logged()
+    ((_, _, server, daemon),) = work.logged()
     (worker,) = work.born()
-    wait_for(lambda: gone(worker) and gone(server))
+    wait_for(lambda: gone(worker) and gone(server) and gone(daemon))
