@@ -87,7 +87,7 @@ class Keys:
 
     @cached_property
     def secrets(self) -> tuple[bytes, ...]:
-        """The trusted secrets, of which the first signs; empty if there is no file yet.
+        """The trusted secrets; the first one signs. Empty if there is no file yet.
 
         Raises:
             InfrastructureError: the file cannot be read, is damaged, or other users may read or change it.

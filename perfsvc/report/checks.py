@@ -157,7 +157,7 @@ def limiter_text(occupancy: Occupancy | None) -> str:
 
 
 def local_memory(check: StaticCheck) -> list[tuple[str, tuple[str, ...], str]]:
-    """Return the name, the architectures and the use of each kernel that uses local memory.
+    """Return each kernel that uses local memory: its name, its architectures, and how much it uses.
 
     A kernel whose use changed is not included, because its verdict reports the change.
     """
@@ -226,7 +226,7 @@ def _key(checked: CheckedKernel) -> tuple[Case, str, str]:
 def _subjects(verdicts: Sequence[CheckVerdict], texts: Sequence[str]) -> list[str]:
     """Return what each verdict is about: a kernel's name, and in brackets the points that share verdict and text.
 
-    The brackets are omitted if all points of the kernel share them.
+    Without brackets, the subject means all points of the kernel.
 
     Args:
         verdicts: the verdicts of a check, one for each kernel, architecture and point.

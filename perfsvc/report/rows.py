@@ -172,7 +172,7 @@ class ComparedRun:
 
     @property
     def description(self) -> str:
-        """The user's name and what it resolved to: ``HEAD = run 7, 1a2b3c4d5 (the newest of its 2 runs)``."""
+        """What the user typed, and the run that this means: ``HEAD = run 7, 1a2b3c4d5 (the newest of its 2 runs)``."""
         run = f"run {self.run}"
         name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""

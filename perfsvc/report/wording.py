@@ -333,7 +333,7 @@ def verdict_sentence(judgement: Judgement) -> str:
 
 
 def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
-    """Return the sentence on a series of a finding, with the explanation of its case; the finding holds the cause."""
+    """Return a sentence that says how a series of a finding moved, and why if an explanation is known."""
     slower = moved.direction is Direction.SLOWER
     judgement = Judgement(
         moved.series,
@@ -479,7 +479,7 @@ def missing_cures(finding: Finding) -> list[str]:
 
 
 def explanations(finding: Finding) -> list[str]:
-    """Return a line for each explanation of a finding: the cases that share it, and what their code does."""
+    """Return a line for each explanation in a finding: the cases that share it, and its text."""
     sharing: dict[str, list[str]] = defaultdict(list)
     for moved in finding.moved:
         if moved.why:

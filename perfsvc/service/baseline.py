@@ -12,7 +12,7 @@ _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Make a run the baseline of its selected series with a correct result; return how many were pinned."""
+    """Pin a run as the baseline of each selected series that has a correct result in it; return the number of pins."""
     require_judged(store, run)
     levels = store.series.levels(run)
     correct = [

@@ -264,12 +264,12 @@ def _git() -> Iterator[CheckRow]:
 def _repository(suite: Path | None) -> Iterator[CheckRow]:
     """Check that git can read the repository of the suite; no row if the suite is in no repository."""
     if suite is not None and (why := unreadable(suite)):
-        found = f"git cannot read that of {suite}: {why}. Its runs count as uncommitted changes"
+        found = f"git cannot read the repository of {suite}: {why}. Runs of this suite count as uncommitted changes"
         yield CheckRow("repository", ok=False, found=found, cure=unreadable_cure(suite))
 
 
 def _key() -> Iterator[CheckRow]:
-    """Check that the keys can be read, with which stored code is signed; the first run makes a key."""
+    """Check that perfsvc can read the keys that sign stored code; the first run makes a key."""
     from perfsvc.keys import Keys, fingerprint
 
     keys = Keys()
@@ -283,9 +283,9 @@ def _cache() -> Iterator[CheckRow]:
 
 
 def _messages(targets: Mapping[str, str]) -> Iterator[CheckRow]:
-    """Check that Apprise, which sends messages, is installed, and that each target has an address.
+    """Check that Apprise is installed and that each message target has an address.
 
-    Apprise is required only if there are targets.
+    perfsvc sends messages with Apprise, so Apprise is required only if there are targets.
     """
     if version := installation.version("apprise"):
         yield CheckRow("messages", ok=True, found=f"apprise {version}")

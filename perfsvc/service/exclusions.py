@@ -92,10 +92,9 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 
 @contextmanager
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
-    """Judge later runs again, oldest first, if the block changes the baselines of their series.
+    """After the block, judge each later run again if the block changed a baseline that its verdicts used.
 
-    Otherwise later verdicts would still compare with the data that was excluded. Yields a list. After the block, the
-    list holds the numbers of the runs that were judged again.
+    Yields a list, which holds the numbers of the runs that were judged again once the block has ended.
     """
     later = [
         row.id
@@ -133,11 +132,9 @@ def _compared_with(store: Store, run: int) -> dict[Series, int]:
 
 
 def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
-    """Return False if the stored verdict on a series compares with another run than the baseline in ``baselines``.
+    """Return whether the stored verdict of a series used its baseline in ``baselines``; True without a verdict.
 
-    This is so if a user named the run to compare with.
-
-    Return True if there is no stored verdict.
+    A verdict used another run if a user named this run to compare with.
     """
     return series not in stored or stored[series].baseline_run == baselines.get(series)
 

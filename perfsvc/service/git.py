@@ -122,7 +122,7 @@ def commit_of(suite: Path, revision: str) -> str:
         require_readable(suite)
         raise UsageError(
             f"{revision!r} is no revision of the repository of {suite}",
-            cure="name a branch, a tag or a commit that is here; to complete a shallow clone: git fetch --unshallow",
+            cure="name a branch, a tag or a commit of this clone; to complete a shallow clone: git fetch --unshallow",
         )
     return commit
 
@@ -186,8 +186,8 @@ def _checkout(folder: Path, commit: str, *arguments: str) -> None:
 def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     """Return every commit between a good one and a bad one, both included, oldest first.
 
-    These are the descendants of the good commit that are ancestors of the bad one. A branch that began before the good
-    commit is represented by its merge.
+    These are the descendants of the good commit that are ancestors of the bad one. If a branch began before the good
+    commit, only the commit that merged the branch is returned.
 
     Args:
         folder: any folder of the repository.
@@ -230,7 +230,7 @@ def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tupl
 
 
 def objects(folder: Path, commits: Iterable[str], paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the git object names of some files and folders at each commit: equal names mean equal contents.
+    """Return git's object names (hashes of the contents) of some files and folders at each commit.
 
     Args:
         folder: any folder of the repository.
@@ -304,7 +304,7 @@ def _descends(folder: Path, commit: str, *, ancestor: str) -> bool:
 
 
 def _printed(folder: Path, *arguments: str, stdin: str | None = None) -> str:
-    """Return what git prints, stripped, without a time limit; raise ``InfrastructureError`` if it fails."""
+    """Run git without a time limit and return its stripped output; raise ``InfrastructureError`` if it fails."""
     completed = _run(folder, *arguments, stdin=stdin)
     if completed.returncode:
         raise _unreadable(folder, completed)

@@ -54,7 +54,7 @@ class Pruned:
 
     @property
     def parts(self) -> list[str]:
-        """What was removed, in words, one text for each kind."""
+        """A text for each kind of data that was removed: how many, and their size."""
         code = self.code or RemovedCode(0, 0, Removed())
         counted = (
             (self.samples, "measurement's samples", "measurements' samples"),
@@ -136,7 +136,7 @@ def _remove(
     *,
     dry_run: bool,
 ) -> Pruned:
-    """Remove what is too old at the time ``now``, except what the runs of ``keep`` need."""
+    """Remove the data that is too old at the time ``now``, except data that the runs in ``keep`` need."""
     removed_nights: list[int] = []
     if before := _before(now, retention.nights):
         removed_nights = store.retention.nights(before, dry_run=dry_run)
@@ -164,7 +164,7 @@ def _remove(
 
 
 def _excess(planned: Pruned, prunable: Prunable) -> str:
-    """Return in words the kinds of which too large a share would be removed; empty if there are none."""
+    """Return a text that lists each kind of data of which more than ``LARGEST_SHARE`` would be removed, or empty."""
     code = planned.code or RemovedCode(0, 0, Removed())
     kinds = (
         (planned.samples.count, prunable.samples, "the samples of {} of {} measurements"),

@@ -63,7 +63,7 @@ class BaselineStore:
 
         - a run with uncommitted changes: a discarded experiment would become the level for all later runs;
         - an improvement of unchanged code, which comes from the environment or from noise;
-        - a run that is excluded from judging, or in which the case is.
+        - a run that is excluded from judging, as a whole or for this case.
 
         If no run set a level, the level is that of the earliest run with a correct result. Runs without uncommitted
         changes are preferred. A new environment begins a segment: levels of earlier segments count only for the first
@@ -93,7 +93,7 @@ class BaselineStore:
         These are the series of which the previous run has a correct result. The previous run of a device is the newest
         earlier run of the same scope that finished and measured on it. A run with uncommitted changes counts only if
         there is no other. If a case was over budget in the previous run, the newest older run that measured the case
-        takes its place. A case that was over budget in ``run`` itself is not expected. Excluded runs are ignored. A
+        counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are ignored. A
         case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope is unknown.
         """
         with self._database.reading() as connection:
@@ -154,7 +154,7 @@ class BaselineStore:
 
 
 def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
-    """Return the pairs of run and lineage that a later run may be compared with.
+    """Return the levels that a later run may be compared with, as pairs of run and lineage (a case with all its names).
 
     These are all pins; all levels that were ever accepted, since a newer level may be revoked; and the first correct
     result of each series, both in its whole history and in its present segment.
@@ -191,10 +191,10 @@ def _lineages(keys: Iterable[SeriesKey]) -> set[int]:
 
 
 def _pinned_runs(connection: Connection, keys: Collection[SeriesKey]) -> dict[SeriesKey, int]:
-    """Return the pinned run of every series in the lineages of some series.
+    """Return the pinned runs of the cases in ``keys``, by series.
 
-    A pin belongs to a lineage. A former name that was given to a new variant (``own_name``) shares the pin if the
-    pinned run measured both names.
+    A pin belongs to a lineage: a case with all its names. If a former name now belongs to a new variant
+    (``own_name``), the new variant shares the pin if the pinned run measured both.
     """
     query = select(Pins.lineage_id, literal(0), Pins.device_id, Pins.metric, Pins.cache, Pins.run_id)
     pinned = _by_key(connection, query.where(among(connection, Pins.lineage_id, _lineages(keys))))
@@ -234,7 +234,7 @@ def _last_accepted_runs(connection: Connection, lineages: Collection[int], befor
     )
     own = own_name(FindingCases.last_run_id)
     series = (Cases.lineage_id, own, FindingCases.device_id, FindingCases.metric, FindingCases.cache)
-    by_person = (  # a series that had recovered kept its old level
+    by_person = (  # without recovered series: they are back at their old level
         select(*series, func.max(FindingCases.last_run_id))
         .join(Findings, Findings.id == FindingCases.finding_id)
         .join(Cases, Cases.id == FindingCases.case_id)
@@ -275,12 +275,10 @@ def _first_runs_in_segments(
 def _first_runs(
     connection: Connection, keys: Collection[SeriesKey], after: int, before_run: int
 ) -> dict[SeriesKey, int]:
-    """Return the first run with a correct result of each series, after run ``after`` and before ``before_run``.
+    """For each series, return the first run after ``after`` and before ``before_run`` that has a correct result.
 
-    Runs without uncommitted changes are preferred.
-
-    Nearly all series have a correct result in the first run after ``after``. Later runs are searched only for the other
-    series.
+    Runs without uncommitted changes are preferred. Nearly all series have a correct result in the first run; later runs
+    are searched only for the other series.
     """
     between = (Runs.state.in_(ENDED), judged(Runs.id), Runs.id > after, Runs.id < before_run)
     first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
@@ -399,8 +397,7 @@ def _devices(connection: Connection, run: int) -> set[int]:
 def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
     """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
 
-    A case that is excluded from judging counts as over budget. ``runs`` has the id of each device and the run on it in
-    which cases were over budget.
+    A case that is excluded from judging counts as over budget. ``runs`` maps the id of each device to a run on it.
     """
     skipped = aliased(Cases)
     unmeasured = _skipped(runs.values())

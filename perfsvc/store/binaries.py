@@ -91,7 +91,7 @@ class BinaryStore:
         return binaries
 
     def used(self, keys: Collection[CaseKey], runs: Collection[int]) -> dict[CaseKey, dict[int, int]]:
-        """Return, by case and run, the id of the binary that the case used; absent if it used none or several."""
+        """Return the id of the binary that each case used in each run; a run with none or several of them is absent."""
         used: dict[tuple[int, str, str], dict[int, set[int | None]]] = defaultdict(lambda: defaultdict(set))
         with self._database.reading() as connection:
             lineages = lineages_of(connection, {case for _, case, _ in keys})
@@ -114,7 +114,7 @@ class BinaryStore:
         return binary_by_run
 
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
-        """Return bytes by the digests that replay records name; missing or changed bytes are absent."""
+        """Return the contents of stored files by their digests; a file that is missing or was changed is absent."""
         query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))
         with self._database.reading() as connection:
             contents = {sha256: _content(sha256, content) for sha256, content in connection.execute(query)}

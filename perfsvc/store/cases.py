@@ -69,7 +69,7 @@ class _Name:
 
 
 def case_id(connection: Connection, case: Case) -> int:
-    """Return the id of a case. If the case is new, store it in the lineage of its former names."""
+    """Return the id of a case; store a new case. It shares the lineage (the history) of its former names."""
     names = _stored_names(connection, case)
     if not _is_complete(case, names):
         if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
@@ -94,7 +94,7 @@ def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
 
 
 def _stored_names(connection: Connection, case: Case) -> dict[str, _Name]:
-    """Return the stored names of a case by variant."""
+    """Return the stored rows of a case's present and former names, by variant."""
     query = select(Cases.variant, Cases.id, Cases.lineage_id, Cases.former).where(
         Cases.benchmark == case.benchmark,
         Cases.point == _point_json(case),
@@ -110,9 +110,9 @@ def _is_complete(case: Case, names: Mapping[str, _Name]) -> bool:
 
 
 def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
-    """Return the former names of a case that are still the present name of another lineage.
+    """Return the former names of a case that are still the present name of another lineage (a case with its history).
 
-    A former name that a third variant has already taken over stays with that variant.
+    If a third variant has already taken over a former name, the name stays with this variant.
     """
     own = names.get(case.variant)
     stored = [names[variant] for variant in case.formerly if variant in names and variant != case.variant]
@@ -158,9 +158,9 @@ def _merge_lineages(connection: Connection, old: int, into: int) -> None:
 
 
 def lineage_of(connection: Connection, case_id: str) -> int:
-    """Return the lineage of the newest version of a case, by any of the case's names.
+    """Return the lineage of the newest version of a case; ``case_id`` is any of the case's names.
 
-    Raises ``NotMeasuredError`` if the name is unknown.
+    A lineage is the id that a case keeps when it is renamed. Raises ``NotMeasuredError`` if the name is unknown.
     """
     newest_version = select(Cases.lineage_id).where(Cases.name == case_id).order_by(Cases.version.desc()).limit(1)
     lineage = connection.scalar(newest_version)
@@ -174,7 +174,7 @@ def lineage_of(connection: Connection, case_id: str) -> int:
 
 
 def lineages_of(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
-    """Return the lineage of each case, by its name or else by a former name; a case that is not stored is absent."""
+    """Return the lineage (the id that survives renaming) of each case; a case without any stored name is absent."""
     wanted = list(cases)
     query = select(*CASE_COLUMNS, Cases.lineage_id).where(Cases.benchmark.in_({case.benchmark for case in wanted}))
     stored = {tuple(name): lineage for *name, lineage in connection.execute(query)}
@@ -353,9 +353,7 @@ class PresentNames:
 def with_case(table: type[Base]) -> Select[Any]:
     """Return a query of a table's rows with the columns that ``series_of`` needs.
 
-    Cases have the names under which they were measured.
-
-    The rows of the table have a case and a device.
+    Each row of the table must have a case and a device. Cases have the names under which they were measured.
     """
     rows: Any = table
     return (

@@ -34,7 +34,7 @@ class DeviceStore:
             return {row["uuid"]: DeviceInfo(**{name: row[name] for name in row if name != "id"}) for row in rows}
 
     def environments(self) -> dict[int, Environment]:
-        """Return every stored environment by its id, which is also the ``segment`` of a series in a run."""
+        """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
         query = select(Environments.id, Environments.driver, Environments.toolkit, Environments.power_limit_w)
         with self._database.reading() as connection:
             return {

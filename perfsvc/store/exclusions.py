@@ -57,8 +57,8 @@ class ExclusionStore:
 
         Raises:
             NotMeasuredError: there is no such run.
-            UsageError: the run has not ended, is excluded already, lacks one of the cases, or is a level that a person
-                fixed: by a pin, or by accepting a finding.
+            UsageError: the run has not ended, is excluded already, or lacks one of the cases; or a person made it a
+                baseline, by a pin or by accepting a finding.
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:

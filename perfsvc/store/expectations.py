@@ -264,7 +264,7 @@ def _forget(connection: Connection, forgotten: Iterable[Expected]) -> None:
 
 
 def _finding_of(connection: Connection, absence: Absence, *, night: int | None, now: datetime) -> tuple[int, str]:
-    """Return the finding about an absence, and ``raised`` or ``reopened`` if the absence did so, else an empty text."""
+    """Return the finding about an absence, and whether it was just ``raised`` or ``reopened``; else an empty text."""
     linked = {expected.finding for expected in absence.expected if expected.finding is not None}
     query = select(Findings.id, Findings.state).where(Findings.id.in_(linked)).order_by(Findings.id.desc())
     known = connection.execute(query).first()

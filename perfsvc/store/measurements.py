@@ -135,7 +135,7 @@ class MeasurementStore:
         return dict(counts)
 
     def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
-        """Return the cost and the noise of cases by device (UUID), case id and cache state, across renames.
+        """Return the cost and the noise of cases by device (UUID), case id and cache state; former names count too.
 
         A case is absent for a device that did not measure it in any run before ``before``.
         """
@@ -330,7 +330,7 @@ def _costs(connection: Connection, lineages: set[int], before: int | None) -> Se
 
 
 def _newest_between(connection: Connection, lineages: set[int], before: int | None) -> dict[CaseIds, float]:
-    """Return the noise between replicas of each case from the newest run that stored one."""
+    """For each case, return the noise between replicas in the newest run that has such a value."""
     ids = (Cases.lineage_id, NoiseOfCases.device_id, NoiseOfCases.cache)
     earlier = () if before is None else (NoiseOfCases.run_id < before,)
     query = (

@@ -101,8 +101,9 @@ class Retention:
     def confirmed_time(self, now: datetime) -> datetime:
         """Return the time from which ages count: ``now``, or an earlier time if nothing confirms ``now``.
 
-        A single clock is never trusted: if the clock of a host is a year ahead for one night, nearly everything would
-        look old. PostgreSQL's clock, and the newest runs and nights that two hosts or three days confirm, limit it.
+        A single clock is never trusted: if the clock of a host is a year ahead for one night, nearly everything looks
+        old. So the result is never later than PostgreSQL's clock, and at most ``SLACK`` later than the newest run or
+        night that several hosts or days confirm.
 
         Args:
             now: the time by the clock of this host.
@@ -225,7 +226,7 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
 
     - the runs of ``keep``;
     - levels that later runs may be compared with (``levels_to_keep``);
-    - both sides of every finding that is not resolved;
+    - the baseline and the candidate of every finding that is not resolved;
     - the last run of each scope on each device, which shows the next run what is missing; and for each case that was
       over budget in the last run, the last run that measured the case;
     - runs that have not ended, and the run of each host's last night, which may be resumed.
@@ -238,9 +239,9 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
 
 
 def _newest_confirmed(connection: Connection) -> datetime | None:
-    """Return the newest start of a run or a night that later starts confirm; the oldest start if none is confirmed.
+    """Go back through the starts of runs and nights until they cover several hosts or days; return the start reached.
 
-    None if the database has neither runs nor nights.
+    Several means ``CONFIRMING_HOSTS`` or ``CONFIRMING_DAYS``. None if the database has neither runs nor nights.
     """
     starts = union_all(select(Runs.started_at, Runs.host), select(Nights.started_at, Nights.host)).subquery()
     hosts: set[str] = set()
@@ -255,7 +256,7 @@ def _newest_confirmed(connection: Connection) -> datetime | None:
 
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:
-    """Return the run and lineage of both sides of every finding that is not resolved; accepted ones may be reopened."""
+    """Return the baselines and candidates of findings that are not resolved, as pairs of run and lineage (a case)."""
     of_step = ("first_run_id", "level_run_id", "last_run_id", "baseline_run_id")
     query = (
         select(Findings.first_run_id, *(getattr(FindingCases, name) for name in of_step), Cases.lineage_id)

@@ -102,8 +102,7 @@ class RunStore:
     def newest(self, n: int = 0) -> RunRow | None:
         """Return the newest run that has ended and measured anything, or the ``n``-th such run before it.
 
-        A run that was interrupted or failed counts like a finished one. Excluded runs are passed over, as they are by
-        ``labelled`` and ``of_commit``.
+        A run that was interrupted or failed counts like a finished one. Excluded runs do not count.
         """
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, offset=n)
@@ -242,7 +241,7 @@ def _change(connection: Connection, run: int, **values: Any) -> None:
 def _mark_interrupted(connection: Connection, host: str) -> None:
     """Mark the running runs of this machine, whose name is ``host``, as interrupted if their process died.
 
-    A run of another container of that name is taken for alive until it has lasted ``LONGEST_RUN``.
+    A run in another container with this host name counts as alive until it has lasted ``LONGEST_RUN``.
     """
     now = datetime.now(UTC)
     running = select(Runs.id, Runs.pid, Runs.process_start, Runs.started_at)

@@ -50,9 +50,9 @@ class SeriesStore:
         """Return all series of a run, under the present names of their cases.
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
-        value a replica. A case with a replica that is not ok has only a ``time`` level, which has the status and the
-        reason of the worst replica and no values. Excluded cases are absent. Raises ``NotMeasuredError`` if the run
-        does not exist.
+        value for each replica. If a replica of a case is not ok, the case has only a ``time`` level: without values,
+        with the status and the reason of the worst replica. Excluded cases are absent. Raises ``NotMeasuredError`` if
+        the run does not exist.
         """
         with self._database.reading() as connection:
             levels = levels_in(connection, run)
@@ -282,7 +282,7 @@ def _case_in_run(
 
 
 def _measured(runs: Collection[int], *columns: Any) -> Any:
-    """Return a query of the measurements of some runs, oldest run first: some columns, and the columns of ``_Ids``."""
+    """Return a query of measurements, oldest run first: run, lineage, reused name, device, cache state, ``columns``."""
     return (
         select(
             Measurements.run_id,
@@ -395,7 +395,7 @@ def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Seri
         Measurements.max_error,
     )
     named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
-    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # by series and run, a value a replica
+    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # for each replica
     environments: dict[tuple[_Ids, int], int] = {}
     bad: set[tuple[_Ids, int]] = set()
     rows = connection.execute(_measured(runs, *columns).where(judged(Measurements.run_id, Measurements.case_id)))
@@ -438,11 +438,11 @@ def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int
 
 
 def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
-    """Return the last run before the segment that a run is in, by lineage, device and cache state.
+    """For each case, return the newest earlier run that measured it in another environment than ``run``.
 
-    That is the newest earlier run that measured the case in another environment. A run with uncommitted changes ends no
-    segment: trying another compiler on it changes nothing for later runs. A case that was always measured in the
-    environment of the run, or that the run did not measure, is absent.
+    The segment of ``run`` begins after this run. The keys are lineage, device and cache state. A run with uncommitted
+    changes ends no segment: trying another compiler on it changes nothing for later runs. A case is absent if ``run``
+    did not measure it, or if it was always measured in the same environment.
     """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()

@@ -88,9 +88,9 @@ class VerdictStore:
             ]
 
     def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
-        """Return the verdicts of some runs that are events, oldest first, under the present names of their cases.
+        """Return the verdicts of some runs except ``QUIET`` ones, oldest first, under the present names of their cases.
 
-        Verdicts on what is excluded from judging are left out.
+        Excluded runs and cases are left out.
         """
         query = (
             with_series(Verdicts, Verdicts.run_id)

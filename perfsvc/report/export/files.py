@@ -83,7 +83,7 @@ def _csv(table: pd.DataFrame) -> str:
 
 
 def _texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """Return a frame with all its texts, also the names of its columns, as a function returns them."""
+    """Return a frame with ``change`` applied to every text and every column name."""
     changed = table.copy()
     for name in table:
         if table[name].dtype == object or pd.api.types.is_string_dtype(table[name]):

@@ -56,7 +56,7 @@ def plain(value: Any) -> Any:
 
 
 def run_json(report: RunReport) -> dict[str, Any]:
-    """Return a run: its results, one object a case, cache state and device, and everything else about it."""
+    """Return a run as JSON: a result for each case, cache state and device, and everything else about the run."""
     return {
         "run": report.run,
         "results": [plain(row) for row in report.rows],
@@ -76,7 +76,7 @@ def run_json(report: RunReport) -> dict[str, Any]:
 def comparison_json(
     base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
 ) -> dict[str, Any]:
-    """Return a comparison; ``base`` is null if each series is compared with its own baseline."""
+    """Return a comparison of runs as JSON; ``base`` is null if each series is compared with its own baseline."""
     return {
         "base": base and base.run,
         "new": new.run,

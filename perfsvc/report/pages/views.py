@@ -103,7 +103,7 @@ class Views:
 
     @cached_property
     def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
-        """The findings of each series, newest first, each with how it reports the series moved."""
+        """The findings that hold each series, newest first, each with its record of how the series moved."""
         findings: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
         for view in self.site.findings:
             for moved in view.finding.moved:

@@ -161,7 +161,7 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
         destination: an SVG, PNG or PDF file, by its suffix.
 
     Raises:
-        UsageError: the suffix is none of a picture, or the file cannot be written.
+        UsageError: the suffix is not that of a picture, or the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
     require_suffix(destination, "variants.svg")

@@ -150,7 +150,7 @@ def _notes(check: StaticCheck) -> list[Text]:
 
 
 def _irrelevant_changes(check: StaticCheck) -> list[Text]:
-    """Return a line with the number of variants whose facts changed too little to matter; none without such."""
+    """Return a line with the number of variants whose facts changed too little to matter; no line if there are none."""
     changed = {
         variant_of(verdict.checked.case)
         for verdict in check.verdicts

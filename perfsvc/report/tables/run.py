@@ -246,7 +246,7 @@ def _reason(row: ResultRow) -> str:
 
 
 def _cases_by_text(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Iterable[str]]) -> Mapping[str, list[str]]:
-    """Return the names of the cases by text, for a function that returns the texts of a row."""
+    """Group the names of cases by text; ``texts`` returns the texts of a row, such as the row's notes."""
     caches = cache_words(row.key for row in rows)
     cases: dict[str, list[str]] = {}
     for row in rows:

@@ -99,7 +99,7 @@ def exit_code(bisection: Bisection) -> int:
 
 
 def _asked(request: BisectRequest, commits: Sequence[Commit], builds: Builds, settings: PairSettings) -> Bisection:
-    """Return the bisection as it is before any measurement.
+    """Return the bisection before any measurement: its case, device, commits, threshold and number of builds.
 
     Raises ``UsageError`` or ``CaseError`` if the case could not be built at the good or the bad commit.
     """
@@ -151,7 +151,7 @@ def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
 
 
 def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:
-    """Return the case's files that differ between the two commits of the proof; empty without a proof."""
+    """Return the case's files that differ between the two commits of the bisection's proof; empty without a proof."""
     if bisection.proof is None:
         return ()
     before, after = bisection.proof.before.hash, bisection.proof.after.hash

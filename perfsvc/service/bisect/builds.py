@@ -100,7 +100,7 @@ class CaseBuilder:
         self._compiled = 0
 
     def build(self, commits: Sequence[str]) -> Builds:
-        """Build the case at each commit; if the build of the last and newest commit fails, return only this failure.
+        """Build the case at each commit. The last commit is the newest; if its build fails, build no other commit.
 
         Raises:
             UsageError: a commit cannot be checked out, or the newest one lacks the suite's folder.
@@ -129,7 +129,7 @@ class CaseBuilder:
         self._cache = spec.cache
 
     def _distinct(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
-        """Return the oldest commit of each version of the files at ``paths``, limited to the number of worktrees."""
+        """Return the oldest commit of each version of the files at ``paths``, at most one for each worktree."""
         versions = objects(self._folder, commits, paths)
         oldest = {versions.get(commit, (commit,)): commit for commit in reversed(commits)}
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]
@@ -175,7 +175,7 @@ class CaseBuilder:
         return by_cache[cache]
 
     def _missing(self, discovered: suite.Suite) -> SuiteError | UsageError:
-        """Return the error for a case that the suite lacks: a problem of its file, else a usage error."""
+        """Return the error for a case that the suite lacks: the problem of its benchmark file, else a usage error."""
         wanted = Selection(self._names[:1])
         problems, _ = discovered.split_problems(wanted)
         if problems:

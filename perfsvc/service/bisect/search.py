@@ -134,9 +134,9 @@ class Search:
         return self._trials[codes]
 
     def _named(self, remaining: Remaining, threshold: float, total: Trial) -> Bisection:
-        """Return the finished bisection: the remaining suspects are the culprits.
+        """Return the finished bisection, with the remaining suspects as culprits.
 
-        Its proof is a trial of the oldest bad commit against the newest good commit below it.
+        Its proof compares the oldest bad commit with the newest good commit before it.
         """
         first = self._commits[remaining.first]
         below = self._asked.good if remaining.below is None else self._commits[remaining.below]
@@ -215,10 +215,10 @@ def _unmoved(total: Trial) -> str:
 
 
 def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
-    """Return in words why the remaining commits are the answer, and what they changed.
+    """Return in words why the remaining commits are the answer, and how much they moved the case.
 
     Args:
-        proof: the oldest bad commit against the newest good commit below it.
+        proof: the oldest bad commit against the newest good commit before it.
         total: the bad commit against the good commit of the whole history.
         suspects: how many commits remain.
         metric: what was compared.

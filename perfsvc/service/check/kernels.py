@@ -121,7 +121,7 @@ class KernelReader:
         return SuiteKernels(tuple(checked), problems, warnings, sources)
 
     def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, UnitFacts]:
-        """Return the facts of each unit; they lack instruction counts if the disassembler lacks the architecture."""
+        """Return the facts of each unit, without instruction counts if the disassembler lacks the architecture."""
         facts_with = partial(facts_of_all, units, self._toolchains[architecture], self._cache)
         try:
             return facts_with(
@@ -132,7 +132,7 @@ class KernelReader:
             return facts_with(None)
 
     def _working_disassembler(self) -> Disassembler | None:
-        """Return the disassembler of this machine; None if there is none, or if it does not work, which is reported."""
+        """Return the disassembler of this machine, or None. If there is one that does not work, report why."""
         path = find_nvdisasm()
         try:
             return Disassembler(path, self._cache) if path else None
@@ -194,7 +194,7 @@ def _source_digest(unit: Unit) -> str:
 def _checked(
     spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
 ) -> Iterator[CheckedKernel]:
-    """Yield the kernels of a case for an architecture; if there are none, one kernel without a name has the reason."""
+    """Yield the kernels of a case for an architecture; without any, yield one nameless kernel that holds the reason."""
     units = [unit for unit in spec.units if not is_ptx(unit)]
     if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason)

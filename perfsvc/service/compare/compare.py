@@ -134,7 +134,7 @@ def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:
 
 
 def _over_budget(store: Store, run: RunRow, judgements: Iterable[Judgement]) -> set[Series]:
-    """Return the missing series that were over budget in a run, on their own devices or on other GPUs of the models."""
+    """Return the missing series that a run had no time left for, on their own device or on a GPU of the same model."""
     models = {uuid: device.model for uuid, device in store.devices.all().items()}
     skipped = {(uuid, case, cache) for uuid, case, cache in store.runs.over_budget(run.id)}
     on_models = {(models.get(uuid, ""), case, cache) for uuid, case, cache in skipped}
@@ -269,7 +269,7 @@ def _with_causes(
 
 
 def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, judge.Comparison]:
-    """Compare the clock cycles of each case whose time moved, which tells whether the clock or the code is slower.
+    """Compare the clock cycles of each case whose time moved. If the cycles did not move, the clock did.
 
     A series is absent if either run has no cycles: its device counts none, or its level is that of another device.
     """
@@ -286,7 +286,7 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
 
 
 def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
-    """Return the level of clock cycles for each series of a time; absent unless every replica counted them."""
+    """Return the level of clock cycles that belongs to each series of times; absent unless every replica has cycles."""
     cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
     return {
         replace(series, metric=TIME): level
@@ -390,9 +390,9 @@ def _by_steps(
     binaries: Mapping[Judgement, CodeOfPair],
     threshold_of: Callable[[Series], float],
 ) -> Judgement | None:
-    """Return a judgement explained by confirmed steps from its one binary to the other; None if there are none.
+    """Explain a judgement by a chain of confirmed changes from its old binary to its new one; None without a chain.
 
-    The steps explain the change if their ratios, multiplied, come within the threshold of the judgement's ratio.
+    The product of the changes' ratios must come within the threshold of the judgement's ratio.
     """
     code, last = binaries[judgement]
     steps: list[Confirmation] = []
@@ -418,7 +418,7 @@ def _by_steps(
 
 
 def how_to_confirm(store: Store, judgements: Iterable[Judgement]) -> list[str]:
-    """Return the command that measures each unconfirmed change again in A/B pairs.
+    """Return the commands that measure the unconfirmed changes again in A/B pairs.
 
     ``perfsvc confirm`` measures a run against its baseline, so it cannot confirm a change between other binaries.
     """
@@ -454,7 +454,7 @@ def _answered(judgement: Judgement, answer: Confirmation | None) -> Judgement:
 
 
 def _binaries_of(store: Store, judgements: Iterable[Judgement]) -> dict[Judgement, CodeOfPair]:
-    """Return the binaries of both sides of each judgement; absent if one is not stored."""
+    """Return the old and the new binary of each judgement; a judgement is absent if one of them is not stored."""
     cases = {
         judgement: [
             (run, (judgement.series.device, judgement.series.case, judgement.series.cache))

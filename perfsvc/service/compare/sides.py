@@ -172,8 +172,8 @@ class _Comparer:
         """Return what is the same in two sides; see ``SameOnBothSides``.
 
         The code is the same if the replay records differ in nothing but the case's name, and the modules have equal
-        code (``elf.code_digest``). A record includes the text of the benchmark file. If the case calls Python, only the
-        functions that it calls or that make its inputs must be equal, with everything that they use.
+        code (``elf.code_digest``). A record includes the text of the benchmark file. If the case calls Python,
+        the functions that it calls and the functions that make its inputs must be equal, with all that they use.
         """
         same_launch = _without_text(old.record) == _without_text(new.record)
         same_text, same_kernels, same_options, packages = self._same_text(old, new), True, True, ""

@@ -157,7 +157,7 @@ class Confirmer:
         enough = partial(judge.is_decided, direction=suspect.direction, threshold=threshold)
         results = measure_pairs(sides, settings, threshold=threshold, enough=enough, metric=metric)
         concluded = replace(self._concluded(unconfirmed, results), wall_s=time.monotonic() - began)
-        if suspect.change is ChangeKind.AGAIN:  # its baseline is the level that the last step of a finding left
+        if suspect.change is ChangeKind.AGAIN:  # the baseline is a run after the finding's last step
             reason = concluded.reason.replace("the baseline's", f"run {suspect.judgement.baseline_run}'s")
             concluded = replace(concluded, reason=reason)
         return concluded
@@ -342,7 +342,7 @@ def _is_unchanged(store: Store, answer: Confirmation, suspect: Suspect) -> bool:
 
 
 def _carried_over(answer: Confirmation, suspect: Suspect) -> Confirmation:
-    """Return a copy of an earlier night's confirmation for tonight's suspect, without the measurements."""
+    """Return an earlier night's confirmation as the answer for tonight's suspect, without the measurements."""
     run = answer.suspect.judgement.candidate_run
     reason = answer.reason if answer.carried_over else f"{answer.reason}, as run {run} had it measured"
     return replace(answer, suspect=suspect, reason=reason, looks=0, drift=None, wall_s=0.0, baseline=(), candidate=())

@@ -46,7 +46,7 @@ class ConfirmRequest:
 
 
 def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmation]:
-    """Measure a case of a run again wherever it was judged (device, cache state); store and return the confirmations.
+    """Measure a case of a run again, on each device and in each cache state that was judged; return the confirmations.
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.

@@ -81,7 +81,7 @@ def _plotly() -> bytes:
 
 
 def gather(store: Store, last: int, now: datetime) -> Site:
-    """Return what the pages show of the newest ``last`` runs that have ended and measured anything."""
+    """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
     rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
     # The newest night counts even if it ended before its run began: its stages say why.
     night = next(iter(store.nights.list(1)), None)
@@ -144,7 +144,7 @@ def _series(
 def _findings(
     store: Store, findings: Sequence[Finding], tonight: RunRow | None, night: NightRow | None
 ) -> tuple[FindingView, ...]:
-    """Return each finding with all its events, and the kind of the last event of tonight's run or night as its news."""
+    """Return each finding with its events. Its news is the kind of its last event in tonight's run or night."""
     is_news = {("run", tonight.id if tonight else 0), ("night", night.id if night else 0)}
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
@@ -251,7 +251,7 @@ def series_views(
 
 
 def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Outcome]) -> tuple[RunPoint, ...]:
-    """Return a point for each run of a series: its level, interval and status, and its verdict if that is an event."""
+    """Return a point for each run of a series: level, interval and status, and its verdict if ``verdicts`` has one."""
     centers, lows, highs = (values.tolist() for values in judge.levels_of(_replicas(history)))
     return tuple(
         RunPoint(
@@ -271,7 +271,7 @@ def _points(history: Sequence[SeriesInRun], verdicts: Mapping[int, Outcome]) -> 
 
 
 def _replicas(history: Sequence[SeriesInRun]) -> NDArray[np.float64]:
-    """Return the values of the replicas, one row a run, NaN if a run has fewer replicas."""
+    """Return a matrix with a row for each run and a value for each replica; NaN if a run has fewer replicas."""
     matrix = np.full((len(history), max((len(in_run.values) for in_run in history), default=0) or 1), np.nan)
     for row, in_run in zip(matrix, history, strict=True):
         row[: len(in_run.values)] = in_run.values

@@ -175,7 +175,7 @@ def subject_of(rows: Sequence[Expected], expected: Collection[str], references: 
 
 
 def _subject(name: str, gone: Collection[str], expected: Collection[str], references: Collection[str]) -> str:
-    """Return in words the largest group of cases that holds a missing case and is missing as a whole."""
+    """Return in words the largest group around a missing case of which every case is missing."""
     case = case_of(name)
     variant = f"{case.benchmark}/{case.variant}"
     of_benchmark = [other for other in map(case_of, expected) if other.benchmark == case.benchmark]
@@ -190,7 +190,7 @@ def _subject(name: str, gone: Collection[str], expected: Collection[str], refere
 
 
 def case_of(name: str) -> Case:
-    """Return the case with an id; the values of its axes are text."""
+    """Parse the id of a case, such as ``scan/warp[n=1024]``; the values of the axes stay text."""
     benchmark, _, rest = name.partition("/")
     variant, _, point = rest.partition("[")
     axes = [axis.partition("=") for axis in point.removesuffix("]").split(",")] if point else []

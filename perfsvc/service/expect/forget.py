@@ -54,7 +54,7 @@ def forget(
 
 
 def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
-    """Return the absence of ``rows``, which a finding still reports after a person forgot the other rows."""
+    """Return the absence that a finding still reports: of ``rows``, after a person forgot its other rows."""
     if rows[0].kind is not ExpectedKind.CASE:
         return gpus_gone(rows, rows[0].devices)
     evidence = "; ".join(case_evidence(rows, None, {}, name_suite=False))
@@ -62,9 +62,9 @@ def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
 
 
 def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
-    """Return what a name stands for: a host with all that is expected of it, a GPU, or cases that match a glob.
+    """Return the expected rows that a name means: all rows of a host, the rows of a GPU, or cases that match a glob.
 
-    Raises ``UsageError`` if it stands for nothing or for several GPUs.
+    Raises ``UsageError`` if the name means nothing or several GPUs.
     """
     of_host = [row for row in expected if row.host == name]
     of_gpu = [row for row in expected if row.kind is ExpectedKind.GPU and row.name.lower().startswith(name.lower())]

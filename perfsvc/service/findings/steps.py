@@ -190,7 +190,7 @@ def in_both_runs(suspect: Suspect) -> str:
 
 
 def _last_measured(store: Store, series: Collection[Series], runs: Iterable[int]) -> dict[Series, int]:
-    """Return, for each series, the first of the runs that measured it."""
+    """Return, for each series, the first run in ``runs`` that measured it; absent if none did."""
     missing, measured = set(series), dict[Series, int]()
     for run in runs:
         if not missing:

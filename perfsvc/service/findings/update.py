@@ -159,7 +159,7 @@ class Answers:
         return [suspect for suspect in suspects if suspect.direction is Direction.SLOWER and has_no_cause(suspect)]
 
     def explained(self, suspect: Suspect) -> Suspect:
-        """Return a suspect that two nights show; its evidence names both nights, and why its cause is unconfirmed."""
+        """Return a suspect that two runs show; its evidence names both runs, and says why the cause is unconfirmed."""
         answer = self._last.get(self._key(suspect))
         why = answer.reason if answer else "it was not measured again"
         both = suspect.evidence if suspect.change in FROM_HISTORY else in_both_runs(suspect)
@@ -175,9 +175,9 @@ def _as_confirmed(confirmation: Confirmation) -> Suspect:
 
 
 def _against_its_step(suspect: Suspect, current: Mapping[Series, Judgement]) -> Suspect:
-    """Return a suspect; if its series has several steps, its ratio becomes that to the level before the last step.
+    """Return a suspect, compared with the level before its series' last step if the series has several steps.
 
-    ``current`` has the judgements of series with several steps against the level before their last step.
+    ``current`` has the judgements of such series against this level.
     """
     judged = current.get(suspect.series)
     if judged is None or suspect.direction is not Direction.SLOWER:
@@ -224,8 +224,8 @@ class RootCauses:
     def of(self, suspect: Suspect) -> str:
         """Return the root cause of a suspect whose judgement names its cause.
 
-        - If the series is in a standing finding with this cause, or in an unconfirmed one and the cause is the code,
-          the root cause of that finding. A further step always gets a root cause of its own.
+        - If a standing finding has the series and this cause, the root cause of that finding. If the cause is the code,
+          a standing finding without a confirmed cause counts too. A further step always gets its own root cause.
         - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change had
           begun before them, the commits of a standing finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
@@ -262,7 +262,7 @@ class RootCauses:
     # --- the code ----------------------------------------------------------------------------------------------------
 
     def _first_run_with_this_code(self, suspect: Suspect) -> int:
-        """Return the first run of the suspect's present code: all runs of the case from it on had this code.
+        """Return the first of the consecutive runs, up to the present run, in which the case had its present code.
 
         The search begins after the baseline's run.
         """
@@ -289,11 +289,11 @@ class RootCauses:
         return sides is not None and sides.code
 
     def _begun_by_finding(self, suspect: Suspect, since: int) -> str:
-        """Return the root cause of the standing finding with which a change began before run ``since``; else empty.
+        """Return the root cause of the finding that reports how a change began before run ``since``; empty without one.
 
-        Small commits add up to a trend. If the code before ``since`` already showed ``BEGUN_SHARE`` of the change, the
-        last commits are not its only cause. The effect of earlier commits on other cases of the benchmark is in a
-        finding already. The change joins it, so that users do not get one finding for each commit and case.
+        Several small commits can cause one trend. If the runs before ``since`` already showed ``BEGUN_SHARE`` of the
+        change, earlier commits are to blame too. A finding about another case of the benchmark may report them already.
+        The change then gets the root cause of this finding, so that users do not get a finding for each commit.
         """
         judgement = suspect.judgement
         runs = islice(self._runs_of_the_code_before(suspect.series, since), RUNS_BEFORE)
@@ -314,7 +314,7 @@ class RootCauses:
         return max(begun, key=lambda finding: finding.first_run or 0).root_cause if begun else ""
 
     def _runs_of_the_code_before(self, series: Series, since: int) -> Iterator[int]:
-        """Yield the runs of the last binary before the run ``since``, the latest first."""
+        """Yield the runs before ``since`` that used the case's last binary before ``since``, the latest run first."""
         case = _case_of(series)
         built = ((run, self._built(run).get(case)) for run in self._commits if run < since)
         binaries = ((run, in_run.binary) for run, in_run in built if in_run)
@@ -350,7 +350,7 @@ def _case_of(series: Series) -> CaseKey:
 
 
 def _changed_environment(before: Environment, after: Environment) -> Iterator[str]:
-    """Yield a text for each of driver and power limit that changed: ``driver 580.1 → 590.1``."""
+    """Yield a text for the driver and for the power limit if they changed: ``driver 580.1 → 590.1``."""
     changes = (
         _changed("driver ", before.driver, after.driver),
         _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),

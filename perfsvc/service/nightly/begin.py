@@ -97,7 +97,7 @@ def log_of(settings: Settings, night: int) -> Path:
 
 
 def begin(store: Store, host: str, request: NightRequest, report: Callable[[str], object]) -> NightRow:
-    """Begin a night. An earlier night that was stopped and not resumed stays interrupted."""
+    """Store a new night and return its row. Report an earlier night that was stopped and not resumed."""
     stopped = store.nights.unfinished(host)
     if stopped:
         report(f"night {stopped.id} was stopped after {last_stage(stopped)} and was not resumed: it stays interrupted")

@@ -73,7 +73,7 @@ class NightLog:
         self._log.warning(line, **facts)
 
     def fail(self, error: BaseException, **facts: object) -> None:
-        """Log and show the error of a stage, with its cure; the traceback too if it is not a ``PerfsvcError``."""
+        """Log and show the error of a stage: a ``PerfsvcError`` with its cure, any other error with its traceback."""
         kind = type(error).__name__
         if isinstance(error, PerfsvcError):
             self._log.error(error.what, cure=error.cure, kind=kind, **facts)

@@ -115,7 +115,7 @@ def nightly(
 
 
 def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
-    """Do the stages that are not done yet, until the end or until the night is stopped."""
+    """Do the stages that are not done yet, in order, and store how the night ended. Return early if it is stopped."""
     done = {row.name: row for row in night.row.stages if row.state is not StageState.RUNNING}
     for position, stage in enumerate(stages):
         if stage.name in done:
@@ -141,7 +141,7 @@ def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
 
 
 def _do(stage: Stage, position: int, night: Night, done: Mapping[str, StageRow]) -> StageRow:
-    """Do a stage, and store and return its result."""
+    """Do a stage, or skip it if the stage that it needs was not done; store and return its result."""
     if night.stopping():
         raise NightStoppedError
     row = StageRow(stage.name, position, StageState.RUNNING, datetime.now(UTC))
@@ -164,10 +164,10 @@ def _store_stage(night: Night, row: StageRow) -> None:
 
 
 def _patiently(night: Night, act: Callable[[], Result]) -> Result:
-    """Return the result of a function that may be repeated; wait and repeat it while the database is away.
+    """Call a function and return its result; while the database does not answer, wait and call it again.
 
     Raises:
-        DatabaseError: the database was away at each of ``ATTEMPTS`` attempts; the night can then be resumed.
+        DatabaseError: the database did not answer in ``ATTEMPTS`` attempts; the night can be resumed later.
     """
     for _ in range(ATTEMPTS - 1):
         try:
@@ -226,8 +226,8 @@ def _locked(
 
     Yield a sentence on how the lock was taken.
 
-    The operating system releases the lock when the process ends. Two containers with one host name may have no folder
-    for locks in common, so a second lock is where the database is: beside the file of SQLite, or in PostgreSQL.
+    The operating system releases the lock when the process ends. Two containers may have the same host name and no
+    common folder for locks. So a second lock lies beside the file of SQLite, or in PostgreSQL.
 
     Raises:
         InfrastructureError: another night still holds the lock after ``wait_s`` seconds, or when ``stopping`` becomes
@@ -270,7 +270,7 @@ def _take(
 
 
 def _holder(store: Store, host: str, locks: Sequence[HostLock | ServerLock]) -> str:
-    """Return a sentence that names the night that holds a lock; only its process if the night is not stored."""
+    """Return a sentence about the night that holds the lock; it names only a process if the night is not stored."""
     night = store.nights.running(host)
     if night is None:
         pid = next((lock.holder() for lock in locks if isinstance(lock, HostLock) and not lock.held), None)

@@ -162,7 +162,7 @@ def doctor(night: Night) -> StageResult:
 
 
 def check(night: Night) -> StageResult:
-    """Check the kernels' binaries against their baselines, for the configured architectures, else for the devices'."""
+    """Check the static facts of the kernels' binaries, for the architectures in the settings, else of the devices."""
     if not night.settings.check.enabled:
         return DISABLED
     architectures = night.settings.check.architectures
@@ -218,7 +218,7 @@ def judge(night: Night) -> StageResult:
 
 
 def confirm(night: Night) -> StageResult:
-    """Measure the suspects of the run again, in A/B pairs of the baseline's binary and the run's."""
+    """Measure the suspects of the run again: the baseline's binary and the run's binary, in A/B pairs."""
     if not night.settings.confirm.enabled:
         return DISABLED
     store, number = night.store, night.run
@@ -272,8 +272,8 @@ def profile(night: Night) -> StageResult:
 def findings(night: Night) -> StageResult:
     """Update the findings from the run's stored verdicts and confirmations; count what changed.
 
-    One night with uncommitted changes is an experiment. A second such night in a row fails this stage, so that a person
-    learns that no findings are reported.
+    A run with uncommitted changes changes no finding. If two nights in a row have such runs, this stage fails, so that
+    a person notices.
     """
     updates = update_findings(night.store, night.run, threshold=night.request.threshold)
     changes = {

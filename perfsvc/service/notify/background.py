@@ -53,13 +53,13 @@ class Backgrounds:
         self._histories = cache(store.series.histories)
 
     def of(self, finding: Finding) -> Background:
-        """Return the background of a finding."""
+        """Return the commits that a finding names, and the recent levels of its worst series."""
         commits, count = self._commits(finding.root_cause)
         series = finding.worst.series if finding.worst else None
         return Background(commits, count, series, self._levels(series) if series else ())
 
     def _commits(self, root_cause: str) -> tuple[tuple[Commit, ...], int]:
-        """Return the newest commits that a root cause names, and how many it names."""
+        """Return the newest commits of a root cause, at most ``COMMITS``, and how many there are in all."""
         commits: list[Commit] = []
         count = 0
         for named in map(_COMMITS.fullmatch, reversed(root_cause.split(", "))):

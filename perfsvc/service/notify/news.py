@@ -240,7 +240,7 @@ def _events(store: Store, nights: Iterable[NightRow]) -> list[FindingEvent]:
 
 
 def _of_watchdog(store: Store, before: datetime) -> list[FindingEvent]:
-    """Return the events, up to ``before``, that ``perfsvc watchdog`` caused and that no message has reported yet."""
+    """Return the events that ``perfsvc watchdog`` caused up to ``before``, except events that a message reported."""
     reported = store.messages.newest_event()
     about_absences = {finding.id for finding in store.findings.all() if finding.cause is Cause.MISSING}
     return [
@@ -255,7 +255,7 @@ def _is_of_watchdog(event: FindingEvent) -> bool:
 
 
 def _most_important(finding: Finding, events: Collection[EventKind], runs: Collection[int | None]) -> EventKind | None:
-    """Return the kind of event to report about a finding, by its present state; None to report nothing."""
+    """Return which kind of a finding's events to report, as the finding's present state allows; None for none."""
     if finding.state in HANDLED:
         return None
     if finding.state is FindingState.RESOLVED:
@@ -268,9 +268,9 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
 
 
 def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
-    """Return whether ``runs`` only added devices to a finding: earlier runs had shown the same changes of its cases.
+    """Return whether earlier runs had shown every change that ``runs`` added to a finding, on other devices.
 
-    Two hosts may measure a commit one after the other. The changes that the second host shows are then no news.
+    Two hosts may measure a commit one after the other. The changes on the second host are then no news.
     """
 
     def change(moved: MovedSeries) -> tuple[Case, str, CacheState, int, Direction]:
@@ -283,11 +283,11 @@ def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) 
 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:
-    """Return a finding with its series that moved again in some runs, and the text of the event about more cases."""
+    """Return a finding with its series that moved again in ``runs``, and its series and text about more cases."""
     begun = _begun_in(finding, runs)
     steps = tuple(moved for moved in begun if moved.step > 1)
     evidence = events.get(EventKind.STEP, "")
-    for moved in steps:  # the paragraph names the step and its commits elsewhere
+    for moved in steps:  # the message names the step and its commits elsewhere
         evidence = evidence.removeprefix(f"step {moved.step}, {moved.root_cause}: ")
     joined = tuple(moved for moved in begun if moved.step == 1)
     return ExtendedFinding(finding, events.get(EventKind.JOINED, ""), steps, evidence, joined)
@@ -299,7 +299,7 @@ def _begun_in(finding: Finding, runs: Collection[int | None]) -> tuple[MovedSeri
 
 
 def _known(store: Store, runs: Collection[int]) -> dict[Series, int]:
-    """Return the series in active findings that have no event in some runs, each with its finding."""
+    """Return the series that active findings reported before ``runs``, each with the number of its finding."""
     about = {event.finding for run in runs for event in store.findings.events(run=run) if event.kind in _OF_ALL_CASES}
     active = store.findings.active()
     begun = {moved.series for finding in active for moved in _begun_in(finding, runs)}
@@ -316,10 +316,9 @@ def _known(store: Store, runs: Collection[int]) -> dict[Series, int]:
 
 
 def _newly_broken(store: Store, night: NightRow, notified: Iterable[NightRow]) -> tuple[Judgement, ...]:
-    """Return the judgements of series that are broken in this night and were not when people were last notified.
+    """Return the judgements of series that are broken in this night and were not broken before.
 
-    A series is compared with the last of the ``notified`` nights that measured it. The night just before may have had
-    no run, or belong to another host.
+    Before means: in the last of the ``notified`` nights that measured the series.
     """
     broken = {judgement.series: judgement for judgement in _verdicts(store, night) if _is_broken(judgement)}
     unchecked, broken_before = set(broken), set[Series]()

@@ -75,7 +75,7 @@ def notify_of_hosts(
     notifier: Callable[[], Notifier] = AppriseNotifier,
     sleep: Callable[[float], None] = time.sleep,
 ) -> str:
-    """Send which hosts ``perfsvc watchdog`` found overdue or back, and return a sentence on what was sent.
+    """Send messages about hosts that ``perfsvc watchdog`` found overdue or back; return a sentence on what was sent.
 
     Args:
         store: the database, with the findings as the watchdog left them.

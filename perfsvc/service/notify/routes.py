@@ -13,9 +13,9 @@ ALARMS: Collection[Severity] = ("regression", "failed", "missing")
 
 
 def news_by_target(targets: Iterable[str], routes: Sequence[RouteSettings], news: News) -> dict[str, News]:
-    """Return what each target receives; a target that receives nothing is absent.
+    """Return the news that each target receives; a target that receives nothing is absent.
 
-    If every target has a route, an alarm that concerns no route at all goes to every target.
+    If every target has a route, an alarm that no route takes goes to every target.
     """
     of_target = {target: [route for route in routes if target in route.targets] for target in targets}
     every = [route.model_copy(update={"at_least": None}) for route in routes] if all(of_target.values()) else []
@@ -38,7 +38,7 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         return news
 
     def takes(finding: Finding, severity: Severity | None = None) -> bool:
-        """Return whether any route takes a finding; the severity is that of the finding unless given."""
+        """Return whether the target receives a finding; without ``severity``, the finding's own severity counts."""
         alarm = _severity(finding)
         if any(_takes(route, finding, severity or alarm, news.missing) for route in routes):
             return True
@@ -50,7 +50,7 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         return any(_takes_failure(route, case) for route in routes) or (bool(every) and not known)
 
     takes_stages = any("failed" in route.severity for route in routes)
-    nobody_takes_stages = bool(every) and not any("failed" in route.severity for route in every)
+    no_route_takes_stages = bool(every) and not any("failed" in route.severity for route in every)
     return replace(
         news,
         raised=tuple(filter(takes, news.raised)),
@@ -61,7 +61,7 @@ def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteS
         returned=tuple(returned for returned in news.returned if takes(returned.finding, "resolved")),
         resolved=tuple(finding for finding in news.resolved if takes(finding, "resolved")),
         broken=tuple(judgement for judgement in news.broken if takes_failure(judgement.series.case)),
-        stages=news.stages if takes_stages or nobody_takes_stages else (),
+        stages=news.stages if takes_stages or no_route_takes_stages else (),
     )
 
 
@@ -76,7 +76,7 @@ def _severity(finding: Finding) -> Severity:
 
 
 def _takes(route: RouteSettings, finding: Finding, severity: Severity, missing: Mapping[int, Collection[Case]]) -> bool:
-    """Return whether a route takes a finding, by its severity, its owner, and the size of any case that matches."""
+    """Return whether a route takes a finding: its severity and owner fit, and a case matches and moved far enough."""
     if severity not in route.severity or (route.owner and finding.owner != route.owner):
         return False
     glob = _glob(route)

@@ -194,7 +194,7 @@ def _is_known(judgement: Judgement, news: News) -> bool:
 
 
 def _head(news: News, night: NightRow) -> Iterator[str]:
-    """Yield the night, the counts of its verdicts, and whether it measured nothing because its GPUs are missing."""
+    """Yield the first lines of a message: the night, the counts of its verdicts, and a line if no GPU is left."""
     yield _night(night)
     yield from _uncommitted(night)
     yield from _counted(news)
@@ -216,7 +216,7 @@ def _all_of_it(site: str) -> Iterator[str]:
 def _paragraphs(
     findings: Sequence[Finding], event: str, site: str, background: Callable[[Finding], Background]
 ) -> Iterator[str]:
-    """Yield a paragraph for each finding: findings whose cause is the code first, among them the worst first."""
+    """Yield a paragraph for each finding: first the findings whose cause is the code, and the worst of these first."""
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [
@@ -263,7 +263,7 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
 
 
 def _background(finding: Finding, behind: Background) -> Iterator[str]:
-    """Yield the recent levels of the worst series, and a line for each commit. Names and subjects are foreign text."""
+    """Yield the recent levels of the worst series, and a line for each commit, with foreign text made harmless."""
     if behind.series and len(behind.levels) > 1:
         history = sparkline(behind.levels).replace(GAP, "·")
         yield f"{series_name(behind.series)} in the last {len(behind.levels)} nights: {history}"

@@ -68,7 +68,7 @@ class ExplainedProfiles:
 
 
 def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfiles:
-    """Return the profiles of both sides, and why the second launch takes more or less time than the first.
+    """Return the profiles of two launches, and why the second takes more or less time than the first.
 
     Raises:
         ReportError: a report is missing, damaged, not of one launch, of another kernel, or without a duration.
@@ -87,7 +87,7 @@ def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfile
 
 
 def require_drawable(destination: Path) -> None:
-    """Raise early if a roofline could not be drawn to this file.
+    """Raise an error if a roofline plot cannot be drawn to this file, before any work is done.
 
     Raises:
         UsageError: the file's suffix is not that of a picture or page.
@@ -126,7 +126,7 @@ def _explained(before: Profile, after: Profile) -> ExplainedProfiles:
 def _with_a_report(
     store: Store, request: ExplainRequest, before: Path | None, after: Path | None, progress: Progress
 ) -> ExplainedProfiles:
-    """Compare a report with a case of a run; exactly one of ``before`` and ``after`` is a report."""
+    """Compare a profiler's report with a case of a run; exactly one of ``before`` and ``after`` is a report file."""
     side = _run_case(store, request, request.after if before else request.before)
     stored = next(_stored(store, side), None)
     profile = profile_of(stored or _Maker(store, request, progress).new_profile(side))
@@ -152,7 +152,7 @@ def _stored(store: Store, side: RunCase) -> Iterator[ProfileResult]:
 
 
 def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile, Profile] | None:
-    """Return the newest two stored profiles, one of each side, that can be compared; None if no two can be."""
+    """Return the newest stored profile of each side, such that the two can be compared; None if no two can be."""
     earlier, same_case = list(_stored(store, before)), before.case == after.case
     for new in _stored(store, after):
         for old in earlier:
@@ -162,7 +162,7 @@ def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile
 
 
 def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> bool:
-    """Return whether two profiles have the same GPU model, profiler and set (and launch, with ``same_case``)."""
+    """Return whether two profiles have equal GPU model, profiler and sections; with ``same_case``, equal launch too."""
 
     def key(result: ProfileResult) -> tuple[object, ...]:
         version, kernel = (result.profile.ncu_version, result.profile.kernel) if result.profile else ("", "")
@@ -177,7 +177,7 @@ def _made_pair(
 ) -> tuple[Profile, Profile]:
     """Return profiles of both sides on one device: stored profiles if they can be compared, else new ones.
 
-    For one case, both sides profile the same launch if both have it.
+    If both sides are the same case, both profiles are of the same launch, if possible.
     """
     maker = _Maker(store, request, progress)
     before, after = sides
@@ -205,7 +205,7 @@ class _Maker:
         return profiler.stored_profile(subject)
 
     def new_profile(self, side: RunCase, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a side; if it has the launch of another profile, profile that launch."""
+        """Profile a side: the launch that ``like`` profiled if the side has this launch, else its longest launch."""
         subject, profiler = self._ready(side)
         self._progress.begin("profiling", 1)
         return profiler.profile(subject, like)

@@ -102,7 +102,7 @@ class Subject:
 
 
 def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult | Path:
-    """Profile a case as it ran in a run; return the counted profile, or the file with the timeline.
+    """Profile a case as it ran in a run; return the profile with counters, or the file with the timeline.
 
     Raises:
         UsageError: ``output`` cannot be written.
@@ -128,7 +128,7 @@ def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult |
 
 
 def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
-    """Return a case of a run with the device to profile it on: where it ran, else a device with the same target.
+    """Return a case of a run with the device to profile it on: where it ran, else one with the same compile target.
 
     Args:
         store: holds the run.
@@ -263,7 +263,7 @@ class CaseProfiler:
             yield folder
 
     def _inputs(self, case: StoredCase) -> Arrays:
-        """Return the inputs of a case; the last inputs are kept, because both sides of a pair have the same inputs."""
+        """Return the inputs of a case; keep them for the next call, because both sides of a pair have equal inputs."""
         record = case.record
         key = (record.bench, record.case.point, record.seed)
         if self._last_inputs is None or self._last_inputs[0] != key:
@@ -307,7 +307,7 @@ def run_profiler(folder: Path, run: Callable[[], None]) -> None:
 
 
 def _no_room(error: OSError) -> ProfileError:
-    """Return the error for a file that a profiler needs and that cannot be written."""
+    """Return the error for a folder or file that a profiler needs and perfsvc cannot write."""
     return ProfileError(
         f"what a profiler needs cannot be written: {error.strerror or error}",
         cure=f"make room in {tempfile.gettempdir()}, or set TMPDIR to a folder with more room",
@@ -315,7 +315,7 @@ def _no_room(error: OSError) -> ProfileError:
 
 
 def _same_launch(case: StoredCase, like: ProfileResult | None) -> int | None:
-    """Return which launch of a case another profile of the case counted; None if the case lacks this launch."""
+    """Return the position of the launch that the profile ``like`` is about; None if the case has no such launch."""
     launches = [step for step in case.record.steps if isinstance(step, Launch)]
     if like is None or like.launch is None or like.profile is None or like.launch >= len(launches):
         return None

@@ -176,7 +176,7 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
 
 
 def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
-    """Return how to make a case's inputs and references, for a run whose cases may take ``limit_s``."""
+    """Return how to make a case's inputs and references; ``limit_s`` is the time limit of a case."""
     arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
     return Recipe(
         spec.arrays,

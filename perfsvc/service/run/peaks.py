@@ -74,7 +74,7 @@ def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
 
 
 def _buffer_bytes(device: DeviceInfo) -> int:
-    """Return the size of a buffer that exceeds the L2 cache and fits the memory, as a whole number of tiles."""
+    """Return the size in bytes of a buffer that is larger than the L2 cache and fits into memory, in whole tiles."""
     wanted = max(BEYOND_L2 * device.l2_bytes, LEAST_BYTES)
     most = device.memory_bytes // SHARE or UNKNOWN_BYTES
     return max(min(wanted, most) // TILE_BYTES, 1) * TILE_BYTES

@@ -90,7 +90,7 @@ class Target:
 
     @property
     def units(self) -> set[Unit]:
-        """All units to compile; a case that the device cannot run needs none."""
+        """All units to compile, without the units of cases that the device cannot run."""
         supported = [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
         units = {unit for spec in supported for unit in spec.units}
         return units | ({self.helper_kernels} if self.helper_kernels else set())

@@ -119,7 +119,7 @@ class Recorder:
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:
-        """Return a measurement, with a note if its declared work exceeds the measured peak; keep such a doubt."""
+        """Return a measurement; if its declared work exceeds the measured peak, store a doubt and add a note."""
         device = self._targets[measurement.device].device
         doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
         if not doubt:

@@ -122,7 +122,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
 
 @contextlib.contextmanager
 def _before_measuring() -> Iterator[None]:
-    """Add a note to any exception of the block, such as Ctrl-C, that nothing was measured and there is no run."""
+    """If the block raises an exception, such as Ctrl-C, add the note that nothing was measured and there is no run."""
     try:
         yield
     except BaseException as error:
@@ -219,8 +219,8 @@ def exit_code_of(
 ) -> int:
     """Return the exit code of a judged and confirmed run.
 
-    A suspect that its confirmation cleared is no regression. A confirmed suspect is a regression, even if its verdict
-    is not one. Moves of series in ignored findings (``ignored_moves``) do not count.
+    A suspect is no regression if its confirmation cleared it. A confirmed suspect is a regression, whatever its verdict
+    is. Moves of series in ignored findings (``ignored_moves``) do not count.
     """
     cleared = {
         confirmation.suspect.series

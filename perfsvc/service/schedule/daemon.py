@@ -49,7 +49,7 @@ DAY = timedelta(days=1)
 
 
 def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the time at which the last night was due, in UTC; it is ``now`` if a night is due now.
+    """Return the latest time, not after ``now``, at which a night was due, in UTC.
 
     If a day skips the time of day because summer time begins, the night is due as many hours after midnight as on other
     days. If a day has the time of day twice, the first one counts.
@@ -148,7 +148,7 @@ class NightRunner:
         self._stopping = threading.Event()
 
     def run(self, *, resume: bool = False) -> None:
-        """Run a night, or resume one, and wait for its end; only report it as skipped if another night still runs."""
+        """Run or resume a night and wait for its end. If another night still runs, report this one as skipped."""
         if not self._running.acquire(blocking=False):
             self._report("the previous night is still running: this night is skipped")
             return
@@ -238,7 +238,7 @@ def serve(
         nights: starts the nights.
         at: the time of day.
         zone: its time zone; None for this machine's.
-        look_back: a function of the time at which a night was due and the current time; returns what was missed.
+        look_back: takes the time at which a night was due and the current time; returns whether to start or resume one.
         late_s: how late a night may begin.
         stopping: returns whether to stop.
         report: receives a sentence about each event.
@@ -279,7 +279,7 @@ def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
     """Return an APScheduler scheduler that skips and reports a night that would begin too late; it logs nothing."""
     logging.getLogger("apscheduler").addHandler(logging.NullHandler())
     scheduler = BackgroundScheduler(
-        executors={"default": ThreadPoolExecutor(2)},  # one thread runs a night, the other finds that it still runs
+        executors={"default": ThreadPoolExecutor(2)},  # the second thread reports that a night still runs
         job_defaults={"coalesce": True, "max_instances": 2, "misfire_grace_time": max(1, round(late_s))},
         timezone=UTC,
     )

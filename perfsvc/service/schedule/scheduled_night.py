@@ -71,8 +71,8 @@ def scheduled_night(
 ) -> ScheduledNight:
     """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    The night's secret variables are the variables from which this process takes settings, and the variables that hold
-    the addresses of notification targets and of the heartbeat.
+    Some environment variables are the night's secrets: those from which this process takes settings, and those that
+    hold the addresses of notification targets and of the heartbeat.
 
     Args:
         loaded: the settings, and where each came from.
@@ -112,7 +112,7 @@ def scheduled_night(
 
 
 def _writable(loaded: Loaded, folder: Path, plain: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the folders outside ``folder`` that the settings and variables of a night let it write to."""
+    """Return the folders outside ``folder`` into which a night writes, by its settings and environment variables."""
     settings = loaded.settings
     paths = [settings.nightly.folder, settings.dashboard.folder]
     if "://" not in settings.database:

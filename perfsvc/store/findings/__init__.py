@@ -43,7 +43,7 @@ class FindingStore:
     def events(
         self, *, run: int | None = None, finding: int | None = None, night: int | None = None
     ) -> list[FindingEvent]:
-        """Return events, oldest first: of a run, of a finding, those that a night noticed, or all."""
+        """Return the events of a run, of a finding or of a night, or all events; oldest first."""
         with self._database.reading() as connection:
             return read.load_events(connection, run=run, finding=finding, night=night)
 
@@ -83,10 +83,10 @@ class FindingStore:
                 from.
             causes: the suspects of the run by their root cause. If the root cause is unknown (empty), its suspects join
                 no existing finding.
-            steps: the series of active findings that moved again, by root cause, each against the level that its last
-                step left.
+            steps: the series of active findings that moved again, by root cause, each compared with the level after
+                its last step.
             moved_again: all series of active findings that seem to have moved again, whatever the reason; their rows
-                keep the level that the last step left.
+                keep the level after the last step.
             rebased: the series whose next step is judged against this run, because the run is faster or has another
                 driver or power limit.
             now: the time of the update; by default the current time.
@@ -134,9 +134,9 @@ class FindingStore:
             return actions.set_state(connection, number, state, Action(by, series, step), reason=reason, until=until)
 
     def assign(self, number: int, owner: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
-        """Set the owner of a finding, or of some of its series; an empty owner removes it.
+        """Set the owner of a finding, or of some of its series; an empty name removes the owner.
 
-        Splits and raises as ``set_state`` does.
+        Splits the finding and raises errors as ``set_state`` does.
         """
         with self._changing() as connection:
             return actions.assign(connection, number, owner, Action(by, series))
@@ -144,7 +144,7 @@ class FindingStore:
     def comment(self, number: int, text: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
         """Record a person's comment on a finding, or on some of its series.
 
-        Splits and raises as ``set_state`` does.
+        Splits the finding and raises errors as ``set_state`` does.
         """
         with self._changing() as connection:
             return actions.comment(connection, number, text, Action(by, series))

@@ -85,8 +85,8 @@ def restore(connection: Connection, act: Act) -> FindingUpdates:
 def forget(connection: Connection, run: int) -> tuple[int, ...]:
     """Remove a run from the findings that do not need it, and return the findings that this deletes.
 
-    A series that only this run showed is removed, and a finding without any series left is deleted. A series of an
-    accepted finding that had recovered in this run counts as recovered in the next one: its level was not accepted.
+    A series that only this run showed is removed, and a finding without any series left is deleted. If a series of an
+    accepted finding had recovered in this run, it counts as recovered in the next run: its level was not accepted.
     """
     following = select(func.min(Runs.id)).where(Runs.id > run).scalar_subquery()
     accepted = select(Findings.id).where(Findings.state == FindingState.ACCEPTED)
@@ -149,7 +149,7 @@ def _begin_later(connection: Connection, act: Act, reason: str, touched: Collect
 
 
 def _begin_again(connection: Connection, act: Act) -> None:
-    """Let series and findings begin again with the included run, if it had brought them before it was excluded."""
+    """Set the first run of series and findings back to the included run, if this run was the first to show them."""
     events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
     kinds = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
     brought = {event.finding_id for event in events if event.kind in kinds}
@@ -171,7 +171,7 @@ def _raised_by(run: int) -> str:
 
 
 def _first_showing(connection: Connection, row: Any, after: int) -> int:
-    """Return the first run after another one that shows a row's change and is not excluded."""
+    """Return the first run after ``after`` that shows a row's change and is not excluded; else the row's last run."""
     query = _verdicts_showing(row).where(Verdicts.run_id > after, Verdicts.run_id <= row.last_run_id)
     first = connection.execute(query.order_by(Verdicts.run_id).limit(1)).first()
     return int(row.last_run_id if first is None else first.run_id)
@@ -235,7 +235,7 @@ def _verdicts_showing(row: Any) -> Any:
 
 
 def _as_shown(verdict: Any, row: Any) -> dict[str, Any]:
-    """Return the columns of a finding's series as an earlier verdict shows it.
+    """Return the columns that change in a row of a finding when an earlier verdict becomes its newest evidence.
 
     A verdict compares with the baseline, not with the level before a further step. A further step therefore gets the
     ratio of the two levels, without an interval.

@@ -180,7 +180,7 @@ def _see_again(
     if row.last_run_id > run or (row.last_run_id == run and not is_active):
         return None
     if is_active and judgement.series in shown.moved_again:
-        return None  # the row keeps the level that its step left
+        return None  # the row keeps the level after its step
     newest = _newest(judgement) | {"last_run_id": run, "recovered_run_id": None}
     if case != row.case_id:
         newest["case_id"] = _free_case_id(connection, row, case)
@@ -213,10 +213,9 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
 
 
 def _free_case_id(connection: Connection, row: Any, case: int) -> int:
-    """Return the case id to store in a row of a finding: ``case``, the id of the name under which a run measured it.
+    """Return the id that a row of a finding stores for its case: ``case``, the id of the name in the present run.
 
-    The name in the row may belong to a new case by now. The row keeps its id if another row of the finding has
-    ``case`` already.
+    If another row of the finding has this id already, the row keeps its own.
     """
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))

@@ -72,7 +72,7 @@ class Database:
 
 
 def resolve(location: str) -> URL:
-    """Return the URL to connect to for an SQLAlchemy URL or the path of a SQLite file (psycopg 3 for PostgreSQL)."""
+    """Return the URL of a database, named by an SQLAlchemy URL or by the path of a SQLite file."""
     if "://" not in location:
         try:
             path = location if location == ":memory:" else str(units.parse_path(location))
