@@ -274,6 +274,7 @@ def main() -> int:
             if result.wrong and options.keep:
                 shutil.move(place.folder, options.keep / f"{number}-{name}")
             shutil.rmtree(place.folder, ignore_errors=True)
+            print(f"kill {number + 1} of {options.kills}: {name}, {list(result.wrong)}", file=sys.stderr, flush=True)
             return result
 
         numbers = range(options.kills)
