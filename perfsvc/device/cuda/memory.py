@@ -66,8 +66,7 @@ class Eviction:
 
     The write does not evict lines that a kernel asked the cache to keep (``evict_last``): on an H100 such lines survive
     a write of twice the cache's size. ``thorough`` first writes new lines with the same request, which evict the
-    kernel's lines. It is off by default because it slows the following kernel by some five per cent at 10 µs
-    (docs/decisions.md).
+    kernel's lines. It is off by default because it slows the following kernel by some five per cent at 10 µs.
 
     Args:
         helper_kernels: perfsvc's own kernels.
