@@ -228,6 +228,7 @@ def write_output(destination: Path, content: bytes) -> None:
 
 
 def _write_output(destination: Path, content: bytes) -> None:
+    """Write a file, following a link, or write into the device, FIFO or standard stream that the path names."""
     if destination.is_symlink() and not destination.exists():  # a link to a file that is missing: make the file
         os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, EVERYONE))
     try:

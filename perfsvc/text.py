@@ -39,6 +39,7 @@ def visible(text: str) -> str:
 
 
 def _picture(match: re.Match[str]) -> str:
+    """Return a visible symbol for a control character."""
     number = ord(match[0])
     if number < _CONTROLS:
         return chr(_FIRST_PICTURE + number)
@@ -92,7 +93,7 @@ def spreadsheet_cell(text: str) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return indented JSON of a value, in which nothing is lost and nothing is live: what would be is escaped.
+    """Return indented JSON of a value; characters on which a terminal or CI could act are escaped.
 
     Values without a JSON type become text.
     """

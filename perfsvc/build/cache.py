@@ -83,6 +83,7 @@ class Cache:
         return self.folder.joinpath(key[:2], key)
 
     def _unwritable(self, error: OSError) -> InfrastructureError:
+        """Return the error to raise when the cache cannot be written."""
         return InfrastructureError(
             f"the build cache {self.folder} cannot be written: {error.strerror}",
             cure="set PERFSVC_CACHE to a folder that you can write to",

@@ -87,7 +87,7 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
 
 
 def _by_registers(registers: int, warps: int) -> int:
-    """Return how many blocks the registers suffice for; 0 if not even one block fits the four quarters."""
+    """Return how many blocks fit into a multiprocessor's registers, which are in four equal parts; 0 if none fits."""
     registers_of_warp = _round_up(registers * WARP, REGISTER_UNIT)
     if registers_of_warp == 0:
         return REGISTERS

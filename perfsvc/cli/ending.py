@@ -99,7 +99,7 @@ class InertStream(io.TextIOBase):
         return self.own.errors
 
     def write(self, text: str) -> int:
-        """Write a text, made inert."""
+        """Write a text with control characters made visible and commands of CI made harmless."""
         shown = visible(text)
         # A line may be written in parts: only at a line's beginning is :: a command of CI.
         self.own.write(without_commands(shown) if self._begins_line else without_commands(f"_{shown}")[1:])

@@ -27,7 +27,7 @@ class Until(_ToMoment):
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the moment, in UTC."""
+        """Return the moment that a date, or a duration such as ``14d`` from now, names, in UTC."""
         text, now = str(value), datetime.now(UTC)
         if duration := re.fullmatch(r"(\d{1,4})([dw])", text):
             return now + timedelta(days=int(duration[1]) * _DAYS[duration[2]])

@@ -132,7 +132,7 @@ class Share(_ToFloat):
         self._below = below
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the fraction."""
+        """Return the fraction that a share such as ``5%`` names."""
         try:
             return units.parse_share(str(value), below=self._below, example=self._example)
         except ValueError as error:

@@ -30,7 +30,7 @@ def console() -> "Console":
 
 @cache
 def _inert_console() -> "type[Console]":
-    """Return a class of rich consoles whose text is inert; only escape sequences of rich itself are live."""
+    """Return a class of rich consoles that make escape sequences in texts visible, and keep only rich's own."""
     from rich.console import Console
     from rich.segment import Segment
 

@@ -25,7 +25,7 @@ class WallTime(_ToTime):
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> time:
-        """Return the time of day."""
+        """Return the time of day that ``HH:MM`` names."""
         try:
             return value if isinstance(value, time) else datetime.strptime(value, "%H:%M").time()  # noqa: DTZ007 - no day, no zone
         except ValueError:
@@ -38,7 +38,7 @@ class Zone(_ToZone):
     name = "zone"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ZoneInfo:
-        """Return the time zone."""
+        """Return the time zone with this name."""
         if isinstance(value, ZoneInfo):
             return value
         if value not in available_timezones():

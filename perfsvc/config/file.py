@@ -196,6 +196,7 @@ def _uncut(key: KeyPath, array: KeyPath, cut: int) -> KeyPath:
 
 
 def _parsed(statement: str) -> dict[str, Any] | None:
+    """Return the values of a TOML text; None if the text is not valid TOML."""
     try:
         return tomllib.loads(statement)
     except ValueError:

@@ -89,6 +89,7 @@ def load(path: Path | None = None) -> Loaded:
         values["suite"] = str(kernels if kernels.is_dir() else data_folder("kernels"))
 
     def source(key_path: KeyPath) -> tuple[str, int]:
+        """Return where a value was set: a variable and 0, or the file and the line."""
         if variable := _variable_that_sets(key_path, environment):
             return variable, 0
         prefixes = (key_path[:end] for end in range(len(key_path), 0, -1))

@@ -109,6 +109,7 @@ def processor_model() -> str:
 
 
 def _machine_id() -> str:
+    """Return the machine id of systemd, or the host's name if there is none."""
     with contextlib.suppress(OSError):
         if machine_id := Path("/etc/machine-id").read_text(encoding="utf-8").strip():
             return machine_id

@@ -126,10 +126,9 @@ def compare_at_look(
     misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
     be any, but must not depend on their times.
 
-    If the early looks had less of ``ALPHA``, as many changes would be found in the end, but later: with 2 % more work
-    on an H200, the first look, with three replicas a side, already finds most of them. That looks share replicas is not
-    used. It would narrow the interval by a few per cent, but the number of replicas at every look would have to be
-    known in advance.
+    With a smaller part for the early looks, as many changes would be found in the end, but later: on an H200, the first
+    look, with three replicas a side, already finds most changes. An interval that made use of the replicas that looks
+    share would be narrower by a few per cent, but would need the number of replicas at every look in advance.
 
     Args:
         baseline: for each replica so far its times in seconds, shape (n,).
@@ -249,7 +248,7 @@ def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:
-    """Compare two sides, given their largest medians, if some median is 0 and so has no logarithm."""
+    """Compare two sides if some median is 0 and so has no logarithm; ``old`` and ``new`` are their largest medians."""
     if old == new == 0:
         return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)

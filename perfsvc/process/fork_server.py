@@ -45,7 +45,7 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
     Args:
         descriptor: the server's socket.
         parent: the process id of the parent.
-        prepared: imports what children need, and returns what they do.
+        prepared: imports what children need, and returns the function that each child runs.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
@@ -66,7 +66,7 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
 
 
 def _prepared(name: str) -> Serve:
-    """Import a module, prepare it for its children, and return what they do."""
+    """Import a module, let it prepare for children, and return the function that each child runs."""
     module = importlib.import_module(name)
     module.prepare()
     serve: Serve = module.serve
@@ -140,7 +140,7 @@ class _Server:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()  # its own process group is killed with it
         _die_with(server, signal.SIGKILL)  # a hung launch never sees the socket close
-        _adopt_orphans()  # so that the server adopts only what children have left behind that ended
+        _adopt_orphans()  # the server then adopts only what a child leaves behind at its end
         servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)
         for server_socket in servers:
             server_socket.close()

@@ -132,7 +132,7 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
     """Return the reason with the largest share from which ``reason`` follows; None if there is none.
 
-    It must explain at least half as much as ``reason``, and enough to be named.
+    The returned reason explains at least half as much as ``reason``, and enough to be named.
     """
     causes = [
         cause

@@ -80,7 +80,7 @@ class ProfilePair:
 
     @cached_property
     def work_growth(self) -> float | None:
-        """The growth of warp-cycles as a logarithm; None if they were not counted."""
+        """The logarithm of how much the warp-cycles (active cycles times active warps) grew; None if not counted."""
         if self.both("achieved_occupancy") is None or self.both("sm_active_cycles") is None:
             return None
         return self.growth("achieved_occupancy") + self.growth("sm_active_cycles")
@@ -93,7 +93,7 @@ class ProfilePair:
     def share_of_group(self, group: frozenset[str]) -> float:
         """Return how much of the time difference is explained by more warp-cycles on the stalls of a group.
 
-        If no stalls were counted, any group may explain it, so each one gets the share of all warp-cycles.
+        Without counted stalls any group may explain the difference, so each group gets the share of all warp-cycles.
 
         Args:
             group: one of ``GROUPS``.

@@ -189,7 +189,7 @@ class KnownShapes:
         return {array.name: array for array in stored.arrays}
 
     def put(self, key: str, shapes: Shapes) -> None:
-        """Store the shapes of inputs."""
+        """Store the shapes of the inputs with this key; do nothing if they cannot be written."""
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-", delete=False) as file:
@@ -230,7 +230,7 @@ class Inputs:
         return self._known.get(_inputs_key(file, point)) if self._known else None
 
     def _make_shapes(self, file: BenchFile, point: Point) -> Shapes:
-        """Make the inputs at a point, store their shapes, and return the shapes."""
+        """Make the inputs at a point, store and return their shapes; if this fails, return those of the smoke point."""
         try:
             made = shapes(make_inputs(file.benchmark, point, seed_of(file.name, file.benchmark.version, point)))
         except Problem:

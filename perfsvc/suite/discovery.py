@@ -62,7 +62,7 @@ class Suite:
         Args:
             selection: the globs of the cases.
             points: whether to take the full or the smoke points.
-            known_shapes: a folder in which the shapes of inputs are kept, so that inputs need not be made to know them.
+            known_shapes: a folder that keeps the shapes of inputs, so that inputs of known shapes need not be made.
 
         Returns:
             Each case once for each cache state, and the problems of benchmarks that cannot be resolved.

@@ -129,7 +129,7 @@ def _choices(value: Any) -> tuple[Any, ...]:
 
 
 def _expansion(variant: Variant, chosen: tuple[Any, ...]) -> Expansion:
-    """Return the expansion with the chosen value of each parameter; values chosen from a tuple become its name."""
+    """Return the expansion with these parameter values; values chosen from a tuple are appended to its name."""
     params = {name: plain(value) for name, value in zip(variant.params, chosen, strict=True)}
     suffix = "".join(
         f"-{name}{value}" for name, value in params.items() if isinstance(variant.params[name], tuple | list)

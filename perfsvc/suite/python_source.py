@@ -226,6 +226,7 @@ class _Outliner(ast.NodeTransformer):
         self._inside = False
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Blank the numbers of a kernel launch and drop its options; visit any other call as usual."""
         launched = _launch_parts(node)
         if not launched:
             return self.generic_visit(node)
@@ -239,6 +240,7 @@ class _Outliner(ast.NodeTransformer):
         return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """Blank the numbers assigned to a name that only launches use; visit any other assignment as usual."""
         if _assigned(node) in self._only_in_launches:
             node.value = self._blank(node.value)
             return node

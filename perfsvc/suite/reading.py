@@ -36,7 +36,7 @@ def failed(error: SuiteError) -> Failed:
 
 
 def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) -> tuple[CaseSpec, ...]:
-    """Return a spec for each of some cases and each of its cache states: what building and running the case needs.
+    """Return a spec for each case in each of its cache states: everything that building and running it needs.
 
     Args:
         path: the benchmark file.
@@ -74,6 +74,7 @@ def _cases(file: BenchFile, checked: CheckedBenchmark) -> Iterator[ListedCase]:
 
 
 def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points) -> ListedCase:
+    """Return the case of a variant at a point, as ``perfsvc list`` shows it."""
     variant = expansion.variant
     return ListedCase(
         case=case_of(file, expansion, point),

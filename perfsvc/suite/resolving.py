@@ -73,7 +73,7 @@ def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
 
 
 def worth_running(expansion: Expansion, point: Point) -> bool:
-    """Return whether the variant runs at a point, as its ``only`` decides."""
+    """Return whether a variant runs at a point; its condition ``only`` decides, if it has one."""
     variant = expansion.variant
     if variant.only is None:
         return True

@@ -307,7 +307,7 @@ class CudaDevice:
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time samples one by one."""
+        """Time samples one by one; for the first batch of a case, decide first how to empty the cache."""
         deciding_s = 0.0
         if evict_bytes:
             self._eviction.prepare(evict_bytes)
@@ -364,7 +364,7 @@ class CudaDevice:
         return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise a ``LaunchError`` for a PyCUDA error; it is fatal if the context is lost, so that CUDA fails again."""
+        """Raise a ``LaunchError`` for a PyCUDA error; it is fatal if the context is lost and CUDA is unusable."""
         try:
             drv.Context.synchronize()
         except drv.Error:

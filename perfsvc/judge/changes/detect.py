@@ -172,7 +172,7 @@ class Detector:
         return fitted
 
     def _continues_trend(self, row: int, change: FittedChange) -> bool:
-        """Return True if a change is only the trend that was raised last."""
+        """Return True if a change only continues the trend of the series' last alert."""
         raised = self._trend_value.get(row)
         if raised is None or change.direction is not self.alerts[row][-1].direction:
             return False

@@ -119,7 +119,7 @@ class LevelTracker:
         self.learned[rows] = True
 
     def begin_levels(self, rows: Ints, positions: Ints, residual: Floats | None) -> None:
-        """Begin new levels, which borrow the variance of the levels before until they have their own.
+        """Begin new levels; each uses the variance of the level before it until it has a variance of its own.
 
         Args:
             rows: the series.

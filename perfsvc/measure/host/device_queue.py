@@ -334,10 +334,10 @@ class DeviceQueue:
             yield from self._lose_worker(crash)
 
     def _ready_order(self) -> ArrayOrder | None:
-        """Return the array order of the replica's first case whose arrays are ready; None if no case's arrays are.
+        """Return the request for arrays of the replica's first case whose arrays are ready; None without such a case.
 
-        The arrays of the queue's first task stay ordered until they are ready. So the memory budget cannot prevent
-        their making.
+        The request of the queue's first task stays open until the arrays are ready, so that the memory budget cannot
+        prevent them from being made.
         """
         replica, task = self._waiting[0]
         self._order = self._order or self._prefetcher.order(task, replica)

@@ -89,7 +89,7 @@ class InputPrefetcher:
             self._discard(key)
 
     def order(self, task: Task, replica: int) -> ArrayOrder:
-        """Order the arrays of a task, in replica 0 its fresh arrays too. The caller takes or cancels each order."""
+        """Request the arrays of a task, in replica 0 the fresh arrays too. The caller must take or cancel the order."""
         for entries in self._upcoming:
             entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
             if entry is not None:

@@ -51,6 +51,7 @@ def problem(reply: Ready | Refused | Measured, files: Collection[str], asked: De
 
 
 def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> str:
+    """Return why a measurement is not of the case that was asked, or cannot be right; empty if neither."""
     measurement = reply.measurement
     answered = (measurement.case, measurement.device, measurement.replica, measurement.cache)
     if answered != (asked.case, asked.device, asked.replica, asked.cache):
@@ -67,7 +68,7 @@ def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> s
 
 
 def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedResult | None) -> str:
-    """Return which part of a measurement its status excludes, or which part that its status requires is missing."""
+    """Return what contradicts the status of a measurement, such as times of a failed case; empty if nothing does."""
     if measurement.status is not Status.OK:
         if measurement.samples_s or measurement.metrics or measurement.python or checked:
             return f"it has results, but is {measurement.status}"

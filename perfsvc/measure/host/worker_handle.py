@@ -129,6 +129,7 @@ class WorkerHandle:
         return self._crash(death) if death else None
 
     def _unreadable(self, what: str) -> CrashError:
+        """Mark the worker as spoilt, and return the error for a message that cannot be read."""
         self.spoilt = True
         return CrashError(
             f"the worker process sent a message that cannot be read: {what}",

@@ -124,7 +124,7 @@ def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> lis
 
 
 def _median(values: Iterable[float | None], otherwise: Callable[[Task], float]) -> Callable[[Task], float]:
-    """Return a function from a task to the median of the known values, or ``otherwise`` if no value is known."""
+    """Return a function that gives every task the median of the known values; ``otherwise`` if none is known."""
     known = [value for value in values if value is not None]
     if not known:
         return otherwise

@@ -69,7 +69,7 @@ def write(
     inputs: Arrays,
     launch: int | None = None,
 ) -> None:
-    """Write the folder of a profiling launch, without the Python steps and the metrics of the case."""
+    """Write what a profiling launch needs into a folder; leave out the case's Python steps and metrics."""
     steps = tuple(step for step in record.steps if not isinstance(step, Call | HostMetric))
     arrays = share(inputs, {})
     try:

@@ -176,7 +176,8 @@ def _libraries() -> Iterator[Package]:
 def launches() -> Iterator[list[Any]]:
     """Collect the kernels that Triton launches in the block; the list stays empty without Triton 3.
 
-    Every launch of Triton 3 calls ``launch_metadata`` of the compiled kernel, which this function replaces.
+    Every launch of Triton 3 calls the method ``launch_metadata`` of the compiled kernel. This function replaces the
+    method during the block.
     """
     launched: list[Any] = []
     compiler = sys.modules.get("triton.compiler.compiler")

@@ -66,7 +66,7 @@ def read(path: Path) -> BenchRead:
 def resolve_cases(
     path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None
 ) -> tuple[CaseSpec, ...]:
-    """Return a spec for each of some cases and each of its cache states; see ``reading.resolve_cases``."""
+    """Return a spec for each case in each of its cache states; see ``reading.resolve_cases``."""
     specs, _ = _ask(ResolveCases(path, text, tuple(cases), known_shapes), Specs, str(path), DEFAULT_LIMIT_S)
     return specs.specs
 
@@ -108,7 +108,7 @@ def error(failed: Failed) -> SuiteError:
 
 
 def start() -> None:
-    """Start the server that forks the processes, so that it imports modules while perfsvc prepares.
+    """Start the server that forks a process for each benchmark file; it imports modules while perfsvc prepares.
 
     Call this function in the main thread: Linux kills a server that is importing when the thread that started it ends.
     """
@@ -140,6 +140,9 @@ def _ask(
     body: Body, answer: type[T], path: str, limit_s: float, descriptors: Sequence[int] = ()
 ) -> tuple[T, tuple[int, ...]]:
     """Send a request to a process of a benchmark file; return its answer, and the descriptors that came with it.
+
+    If the server that forks these processes dies, another request may be at fault. This request is then repeated, while
+    no other repeated request runs, up to ``ATTEMPTS`` attempts in all.
 
     Args:
         body: the request.
@@ -224,6 +227,7 @@ def _ended(path: str, death: Death) -> SuiteError:
 
 
 def _unreadable(path: str, what: str) -> SuiteError:
+    """Return the error for a process of a benchmark file that sent a message that cannot be read."""
     return SuiteError(
         f"the process that ran it sent a message that cannot be read: {what}",
         path=path,

@@ -74,7 +74,7 @@ class Processes:
         return any(idle_path == path for idle_path, _ in self._idle) or path not in self._busy.values()
 
     def _take_idle(self, path: str) -> Child | None:
-        """Take an idle process of a file that still lives; None if there is none."""
+        """Return an idle process of a file that is still alive, and remove it from the idle ones; None without one."""
         for entry in [entry for entry in self._idle if entry[0] == path]:
             self._idle.remove(entry)
             if entry[1].is_alive():

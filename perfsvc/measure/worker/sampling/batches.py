@@ -86,8 +86,9 @@ class BatchTaker:
     def take(self, count: int) -> Batch:
         """Time ``count`` samples, but at most ``most``.
 
-        If the blocking kernel ended by itself, the batch is rejected, and later batches have at most half as many
-        samples. If it ends by itself in two batches of a single sample, later batches do without the blocking kernel.
+        If the blocking kernel ended by itself, because the host queued the samples too slowly, the batch is rejected,
+        and later batches have at most half as many samples. If this happens in two batches of a single sample, later
+        batches do without the blocking kernel.
 
         Raises:
             LaunchError: the clock gave an impossible time, such as 0.
@@ -106,7 +107,10 @@ class BatchTaker:
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
-        """Halve later batches after a batch of ``count`` samples fell behind; ``alone`` if its first sample did."""
+        """Halve later batches after a batch of ``count`` samples fell behind.
+
+        ``alone`` is True if the first sample of the batch already fell behind.
+        """
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
         if self._timeouts_alone == TIMEOUTS_ALONE:
