@@ -114,9 +114,8 @@ def code_digest(code: bytes) -> str:
     """Return the SHA-256 hex digest of what a binary does, without debug strings, line tables and compiler versions.
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
-    covers what its kernels need (``.nv.info``), with symbols by name, because their numbers change with every section
-    that debugging adds. A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a
-    truncated ELF file.
+    covers what its kernels need (``.nv.info``), with symbols by name, because debug sections change the numbers of
+    symbols. A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
     """
     if not code.startswith(_MAGIC):
         return hashlib.sha256(code).hexdigest()

@@ -135,8 +135,8 @@ class PtxasReport:
 def read_ptxas(printed: str) -> dict[str, PtxasReport]:
     """Return the report of each kernel by its symbol.
 
-    Functions that were not inlined have spills of their own. The output does not show which kernels call them, so their
-    spills are added to every kernel of the binary.
+    Functions that were not inlined have spills of their own. The output does not show which kernels call such a
+    function, so its spills are added to every kernel.
 
     Args:
         printed: all that nvcc printed with ``-Xptxas=-v``.

@@ -68,8 +68,8 @@ def occupancy(architecture: str, facts: StaticFacts, threads: int, dynamic_share
 
     Returns:
         The occupancy with its limiter, or None if the architecture's limits are unknown. If several limits are equal,
-        the limiter is the first of warps, blocks, registers, shared memory and barriers: warps and blocks come first
-        because changing the kernel's code does not move their limits.
+        the limiter is the first of: warps, blocks, registers, shared memory, barriers. Warps and blocks come first,
+        because changes of the kernel's code do not move these limits.
     """
     multiprocessor = MULTIPROCESSORS.get(architecture)
     if multiprocessor is None:

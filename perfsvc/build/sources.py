@@ -153,9 +153,9 @@ def preimage(
 ) -> bytes:
     """Return everything that decides a binary, as canonical JSON that contains no path of this machine.
 
-    Files count by name and content. A header that is found neither next to the file that includes it nor in an include
-    folder belongs to the toolkit or the system, and is covered by the version. A header whose name comes from a macro
-    is not found either: only the version stands for it.
+    Files count by name and content. A header belongs to the toolkit or the system if it is neither next to the
+    including file nor in an include folder. The version stands for such a header. A header whose name comes from a
+    macro is not found either.
 
     Args:
         unit: the unit that is compiled.
@@ -235,7 +235,7 @@ def _include_folders(unit: Unit) -> Iterator[_HeaderFolder]:
 
 
 def _found_in(names: Sequence[str], folders: Sequence[_HeaderFolder]) -> Iterator[tuple[str, Path]]:
-    """Yield each named file that exists, from the first folder that has it."""
+    """Yield each named file, from the first folder that contains it; skip files that do not exist."""
     for name in names:
         if file := next((file for folder in folders if (file := folder.find(name))), None):
             yield file

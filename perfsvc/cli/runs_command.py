@@ -148,7 +148,7 @@ def _chosen(store: "Store", text: str, suite: Path) -> tuple[int, str]:
 
 
 def _report(changed: "Changed", what: str, output_format: str, named: str = "") -> None:
-    """Print which cases were excluded, included or deleted, which findings changed, and which runs were judged again.
+    """Print the cases that were excluded, included or deleted, the changed findings, and the runs judged again.
 
     Args:
         changed: the result of the command.

@@ -141,9 +141,9 @@ def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
     """Yield for each statement of a TOML text its first line, and the line of each value that it sets.
 
     ``tomllib`` reports no positions, so each statement is parsed alone. A statement that does not parse continues in
-    the next line. An unfinished array is also parsed line by line, to learn the lines of its elements. An element that
-    spans several lines gets the line that it begins on. Elements that were parsed once are cut off, so that the time
-    grows with the length of an array and not with its square. An invalid last statement is yielded too.
+    the next line. An unfinished array is also parsed line by line, to learn the lines of its elements. An element of
+    several lines gets its first line. Elements that were parsed once are cut off, so that the time grows with the
+    length of an array and not with its square. An invalid last statement is yielded too.
     """
     table: KeyPath = ()
     tables: Counter[KeyPath] = Counter()
@@ -181,7 +181,7 @@ def _statements(text: str) -> Iterator[tuple[int, dict[KeyPath, int]]]:
 
 
 def _array_in(parsed: dict[str, Any]) -> tuple[KeyPath, int]:
-    """Return the path of the array that is the value of a parsed statement, and the number of its elements."""
+    """Return the path of a parsed statement whose value is an array, and the number of elements of the array."""
     path: KeyPath = ()
     value: Any = parsed
     while isinstance(value, dict):

@@ -48,8 +48,7 @@ def pack(kernel: str, layout: ParameterLayout | None, args: Sequence[np.generic]
     """Return the arguments of a launch as the driver takes them: each at the offset of its parameter.
 
     If the layout is unknown, each argument follows the previous argument, at a multiple of its own size, as in C. The C
-    layout is wrong for tensor maps: the compiler moves them all to the end, so that they are aligned in the kernel's
-    memory.
+    layout is wrong for tensor maps, because the compiler moves all of them to the end to align them.
 
     Raises:
         LaunchError: the number of arguments or the size of an argument is wrong; or an argument is a tensor map and the

@@ -232,7 +232,7 @@ class OtherProcesses:
         self._unlisted: frozenset[int] = frozenset()
 
     def recognise_own(self) -> None:
-        """Find this process on the driver's list, now that its context exists, and forget all work so far.
+        """Find this process on the driver's list of processes, after its context was made; forget all work so far.
 
         This process is the listed process with our id, else the listed process that was not there before. Another
         process that appeared at the same moment counts as this process.

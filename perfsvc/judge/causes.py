@@ -69,7 +69,7 @@ def with_causes(
     - If the code differs although its source is equal, and the compiler or the Python packages differ, the cause is the
       toolchain.
     - In all other cases the cause is unconfirmed until both sides are measured again. If the code differs, a lower
-      clock does not clear it: the new code may draw so much power that the device lowers its clock.
+      clock is no excuse: the new code may draw so much power that the device lowers its clock.
 
     Args:
         judgements: the judgements of one run.
@@ -93,10 +93,10 @@ def with_causes(
 def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
     """Return a sentence without its full stop if the clock explains why a time moved, else an empty text.
 
-    The clock explains a time if the cycles did not move: the interval of their ratio contains 1 or lies within the
-    threshold, and their change is at most ``MAX_CYCLES_SHARE`` of the change of time. The clock must have caused the
-    rest. A kernel that waits for memory takes more or fewer cycles at another clock, so the clock is no evidence for
-    it.
+    The clock explains a time if the cycles did not move. This means: the interval of the cycles' ratio contains 1 or
+    lies within the threshold, and the cycles changed by at most ``MAX_CYCLES_SHARE`` of the change of time. For a
+    kernel that waits for memory the clock is no evidence, because such a kernel takes more or fewer cycles at another
+    clock.
     """
     if cycles is None or cycles.verdict in MOVES or judgement.verdict not in MOVES or not judgement.ratio:
         return ""
@@ -114,8 +114,8 @@ def moved_together(
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
     """Return the times that moved together with unchanged code, by device UUID and direction.
 
-    Only the times of series with the same code on both sides count. A device and direction is returned if the device
-    has at least ``MIN_SERIES`` such times and more than half of them moved in this direction. A change of one kernel
+    Only the times of series with the same code on both sides count. A device is returned with a direction if it has at
+    least ``MIN_SERIES`` such times, and more than half of these times moved in this direction. A change of one kernel
     moves its own cases; only the device or its host moves all the others.
     """
     by_device: dict[str, list[Judgement]] = defaultdict(list)
@@ -184,11 +184,11 @@ def cause_of(
     """Return why a suspect moved, and the evidence as a sentence without its full stop.
 
     - The candidate's binary still differs from the baseline's, measured in A/B pairs, and their code differs: kernel.
-    - The difference is gone, and the baseline's binary differs from its own stored level as the suspect does:
-      environment, because it moved both binaries.
+    - The difference is gone, and the baseline's binary has moved from its stored level in the suspect's direction:
+      environment, because both binaries moved.
     - The difference is gone, and the baseline's binary is at its stored level: noise.
-    - Anything else: unconfirmed. This includes a difference that is significant but below the threshold of this
-      command, because a user with a lower threshold wants to know about it.
+    - Anything else: unconfirmed. This includes a significant difference below the threshold of this command, because it
+      matters to a user with a lower threshold.
 
     A difference is gone if its interval reaches 1, or stays within the usual threshold.
 

@@ -67,10 +67,10 @@ def compare(
     replica counts once, by the logarithm of its median, and the ratio's interval is Student's with the variance between
     replicas.
 
-    The variance is pooled over both sides rather than Welch's: the noise belongs to the case and the device, which both
-    sides share, and pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have
-    two states. So the deviation of a side has two lower limits: the step of the clock, and a share of the spread of the
-    side's own samples.
+    The variance is pooled over both sides, unlike Welch's. Both sides share the case and the device, and so the noise.
+    Pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have two states. So
+    the deviation of a side has two lower limits: the step of the clock, and a share of the spread of the side's own
+    samples.
 
     A level counts as changed if the change is significant (the interval excludes 1) and relevant (the ratio lies beyond
     the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression
@@ -126,9 +126,9 @@ def compare_at_look(
     misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
     be any, but must not depend on their times.
 
-    With a smaller part for the early looks, as many changes would be found in the end, but later: on an H200, the first
-    look, with three replicas a side, already finds most changes. An interval that made use of the replicas that looks
-    share would be narrower by a few per cent, but would need the number of replicas at every look in advance.
+    A smaller part for the early looks would find as many changes in the end, but later. On an H200, the first look,
+    with three replicas on each side, already finds most changes. Looks share replicas; an interval that used this would
+    be narrower by a few per cent, but would need the number of replicas at every look in advance.
 
     Args:
         baseline: for each replica so far its times in seconds, shape (n,).
@@ -155,9 +155,9 @@ def compare_with_devices(
     """Compare a level with the levels of other devices of its model; each device counts once.
 
     Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
-    between the devices. A single wild replica decides nothing here either: half the width of the interval is never
-    below ``MIN_ERRORS`` times the standard error from the candidate's own replicas, and a candidate with one replica is
-    never called changed.
+    between the devices. A single wild replica decides nothing here either. Half the width of the interval is at least
+    ``MIN_ERRORS`` times the standard error of the candidate's own replicas. A candidate with one replica is never
+    called changed.
 
     Args:
         devices: the replicas of each of two or more devices; each replica is its times in seconds, shape (n,).

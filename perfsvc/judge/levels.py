@@ -25,10 +25,10 @@ NORMAL_MAD = 1.482602218505602
 def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
     """Return the median of one replica's samples with its distribution-free confidence interval.
 
-    The interval runs from the k-th smallest to the k-th largest sample. The number of samples below the true median is
-    binomial with p = 1/2 whatever the distribution, so k is the largest rank for which P(Bin(n, 1/2) < k) is at most
-    (1 - confidence) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6 samples
-    at 95 %), the interval is [min, max].
+    The interval runs from the k-th smallest to the k-th largest sample. For any distribution, the number of samples
+    below the true median is binomial with p = 1/2. So k is the largest rank for which P(Bin(n, 1/2) < k) is no more
+    than (1 - confidence) / 2. If even the smallest and the largest sample do not reach the confidence (fewer than 6
+    samples at 95 %), the interval is [min, max].
 
     The interval holds for this replica alone: the next process has another median (see ``level_of``).
 
@@ -167,8 +167,8 @@ def _tail(confidence: float) -> float:
 def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     """Return the noise of a case's times in one run, as relative standard deviations.
 
-    ``within`` is the noise of the samples around the median of their own replica: the median absolute deviation of all
-    samples, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
+    ``within`` is the noise of samples within a replica: the median absolute deviation of all samples from the median of
+    their replica, scaled to the standard deviation of normal samples. A few disturbed launches do not change it.
 
     ``between`` is the deviation of the replicas' medians beyond the errors of the medians. Even equal processes have
     different medians, because each median comes from a few samples. The error of a median is computed from the width of

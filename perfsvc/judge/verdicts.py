@@ -51,10 +51,10 @@ def verdicts(
     """Return one judgement for each judged series of either mapping, regressions first.
 
     A series is compared with the same series of the baseline. A device without a baseline of its own is compared with
-    the other devices of its model, and the reason says so. With several other devices, the baseline is the mean of the
-    devices' levels, and the spread of these levels is the noise: each device counts as a replica does. With only one
-    other device, the difference between devices is part of the ratio and not of its interval. Devices of different
-    models are never compared, nor is the CPU device with a GPU. For every metric, lower is better.
+    the other devices of its model, and the reason says so. With several other devices, each device counts as a replica:
+    the baseline is the mean of the devices' levels, and the spread of the levels is the noise. With only one other
+    device, the difference between devices is part of the ratio and not of its interval. Devices of different models are
+    never compared, nor is the CPU device with a GPU. For every metric, lower is better.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
     - A right result of the baseline that the candidate does not have is *missing*. If the candidate skipped a whole
@@ -107,8 +107,8 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     4 if a case failed or gave a wrong result; else 1 if something regressed that may be due to its code; else 3 if
     something is inconclusive and ``strict`` is set; else 0. A failure comes first, because a run with failures has not
     been judged in full: fix the failures, then look at times. Missing, new and improved cases do not change the exit
-    code. A case that is slower because of its device or by chance does not change it either, because no change of the
-    code can fix such a case.
+    code. A case that is slower because of its device or by chance does not change the exit code either: no change of
+    the code could fix it.
 
     Args:
         judgements: the verdicts of the command.
@@ -221,8 +221,8 @@ def _absent(
 ) -> dict[Series, Level]:
     """Return the baseline's right results that the candidate does not have.
 
-    Three kinds of result are left out: results of an older version of a case, metrics of a case that is broken or
-    skipped, and results of other devices that stand in for a device of the candidate.
+    Left out are results of an older version of a case, metrics of a broken or skipped case, and results of other
+    devices that replace the baseline of a candidate's device.
     """
     absent = {series: level for series, level in usable.items() if series not in candidate}
     if not absent:

@@ -63,7 +63,7 @@ class Notifier(Protocol):
         """Send a message, with its key as a header if the target supports headers, else as the last line of the body.
 
         Args:
-            message: the message. A target that gets it twice recognises it by its key.
+            message: the message. If a target gets it twice, the key is the same.
             address: the URL of the target; a secret, which no error and no log contains.
 
         Raises:

@@ -143,7 +143,7 @@ class Child:
         self._close()
 
     def death(self) -> Death:
-        """Wait for the child to end, kill it if it does not, and return how it died."""
+        """Wait for the child to end, kill the child if it takes too long, and return how it died."""
         if self._interrupted:
             self._process.kill()
         ended, status = self._wait(), self._process.status

@@ -182,7 +182,7 @@ def _adopt_orphans() -> None:
 
 
 def _kill_orphans(known: Container[int]) -> None:
-    """Kill the children of this process that it has not forked, and what they leave behind, until there is none."""
+    """Kill the children that this process has adopted (all except ``known``), and theirs, until none is left."""
     while orphans := [pid for pid in _children() if pid not in known]:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -202,7 +202,7 @@ _shared: dict[str, ForkServers] = {}
 def shared(module: str) -> ForkServers:
     """Return the fork servers of a module, which all of perfsvc shares; the first call starts them.
 
-    Make the first call in the main thread: Linux kills a server that is importing when the thread that started it ends.
+    Make the first call in the main thread: Linux kills a server that is still importing when its starting thread ends.
     The servers end with this process, or when ``end_shared`` is called.
     """
     if module not in _shared:

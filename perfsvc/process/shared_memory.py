@@ -67,7 +67,7 @@ def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
 
 
 def received(descriptor: int, layout: ArrayLayout) -> SharedArrays:
-    """Return arrays that another process has made, after checks that reading them cannot fail or end this process.
+    """Return the arrays in shared memory from another process; first check that reading them cannot end this process.
 
     Raises:
         ValueError: the layout does not fit into the file, or the file may still shrink.

@@ -104,7 +104,7 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
 
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
-    """Return the rules of these names that only the slower profile has, or that estimate a larger speedup in it."""
+    """Return the named rules that only the slower profile has, or whose estimated speedup is larger there."""
     speedup_of_fast = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     agreeing = []
     for rule in pair.slow.rules:

@@ -283,7 +283,7 @@ def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
     """Return the passes of a shared-memory access as text, such as ``loads 1-way → 32-way``.
 
     The text is about the access (load or store) whose passes grew more. A request needs at most one pass for each
-    thread of a warp, so the number is capped at 32: further passes were counted for other units.
+    thread of a warp, so the number is capped at 32. Passes beyond 32 were counted for other units.
     """
     ways: dict[str, tuple[float, float]] = {}
     for access in ACCESSES:

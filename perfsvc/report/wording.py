@@ -460,7 +460,7 @@ def since_first_step(finding: Finding, step: MovedSeries) -> str:
 
 
 def missing_cures(finding: Finding) -> list[str]:
-    """Return what a user can do about something missing: one cure if it should be there, one if it is gone on purpose.
+    """Return what to do about something missing: the cure for an accident, and the cure if it is gone on purpose.
 
     The result is empty for a finding about series, and for a finding that is over.
     """

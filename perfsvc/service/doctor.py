@@ -122,7 +122,7 @@ def _python() -> Iterator[CheckRow]:
 
 
 def _packages() -> Iterator[CheckRow]:
-    """Check that the packages that perfsvc requires are installed, and list their versions."""
+    """Check that all required packages are installed, and list their versions."""
     versions = installation.versions(installation.REQUIRED)
     missing = [package for package in installation.REQUIRED if package not in versions]
     if missing:

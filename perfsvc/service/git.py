@@ -287,7 +287,7 @@ def _commit(name: str, parents: str, author: str, seconds: str, subject: str) ->
 def _moment(seconds: str) -> datetime:
     """Return a commit's date from its seconds since 1970, in UTC; an impossible date becomes the start of 1970.
 
-    The commit's time zone is not read: git prints it as stored, even if it is impossible, such as +051800.
+    The commit's time zone is not read, because a stored time zone may be impossible, such as +051800.
     """
     try:
         return datetime.fromtimestamp(int(seconds), UTC)

@@ -25,8 +25,8 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
 def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) -> tuple[RunRow, str]:
     """Return the run that the user names, and why it was chosen if a git revision has several runs.
 
-    A revision stands for its best run (``RunStore.of_commit``), so that a quick run of one case does not hide a
-    complete run.
+    A revision stands for the best run of its commit (``RunStore.of_commit``), so that a quick run of one case does not
+    hide a complete run.
 
     Args:
         text: what the user typed; not ``@baseline``, which is a different run for each series.

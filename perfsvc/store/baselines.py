@@ -56,7 +56,7 @@ class BaselineStore:
     def get(self, series: Iterable[Series], before_run: int) -> dict[Series, int]:
         """Return the run that each series is compared with: its pin, else its last accepted level.
 
-        The last accepted level is that of the newest earlier run whose verdict is new or an improvement, or whose
+        The last accepted level comes from the newest earlier run whose verdict is new or an improvement, or whose
         finding a person accepted. A regression does not move the level until a person accepts it. Unchanged and
         inconclusive verdicts do not move it either, because a slow drift would then move it step by step. These runs
         never set a level by their verdict:
@@ -69,9 +69,8 @@ class BaselineStore:
         changes are preferred. A new environment begins a segment: levels of earlier segments count only for the first
         run of a segment.
 
-        A series with neither a pin nor a level gets a cross-device baseline: in its place, the result holds the same
-        series on other devices of its model, each with its pin or level. If these have none either, the series is
-        absent.
+        If a series has neither a pin nor a level, the result holds, in its place, the same series on other devices of
+        its model, each with its pin or level. If these have none either, the series is absent.
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
@@ -156,8 +155,8 @@ class BaselineStore:
 def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
     """Return the levels that a later run may be compared with, as pairs of run and lineage (a case with all its names).
 
-    These are all pins; all levels that were ever accepted, since a newer level may be revoked; and the first correct
-    result of each series, both in its whole history and in its present segment.
+    These are all pins; all levels that were ever accepted, since a newer level may be revoked; the first correct result
+    of each series; and its first correct result in the present environment (segment).
     """
     accepted = (
         select(Verdicts.run_id, Cases.lineage_id)

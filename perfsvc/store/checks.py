@@ -52,9 +52,8 @@ class CheckStore:
     ) -> int:
         """Store a check with its verdicts and return its number.
 
-        A kernel becomes the baseline of later checks if it is new or improved, if its baseline is of another compiler,
-        or if a person accepted it. It never becomes one if the check had uncommitted changes or if the kernel cannot
-        run.
+        A kernel becomes the baseline of later checks if it is new or improved, if its own baseline comes from another
+        compiler, or if a person accepted it; but not if the check had uncommitted changes or if the kernel cannot run.
 
         Args:
             provenance: where the check comes from.
@@ -97,8 +96,8 @@ class CheckStore:
         The result also holds:
 
         - the baselines of kernels that are in the newest check of the scope but not in ``kernels``;
-        - if a kernel of a case has no level, the levels of the earlier kernels of the case that no check has reported
-          as gone: one of them may be the same kernel under a former name.
+        - if a kernel of a case has no level, the levels of the case's earlier kernels, except kernels that a check has
+          reported as gone. One of them may be the same kernel under a former name.
 
         Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
@@ -229,8 +228,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
 def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
     """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    A report does not count if the same check found a new kernel of the case that is not accepted yet: the new kernel
-    may be the reported kernel under a new name.
+    A report does not count if the same check found a new kernel of the case, not accepted yet. It may be the reported
+    kernel under a new name.
     """
     is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
     is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))

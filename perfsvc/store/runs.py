@@ -141,7 +141,7 @@ class RunStore:
         return sorted(rows, key=goodness, reverse=True)
 
     def commits(self, run: int) -> dict[int, str]:
-        """Return the commits of a run and of the earlier runs of its scope by run number, newest first.
+        """Return the commits of a run and of the earlier runs of its scope (suite, selection) by run, newest first.
 
         Earlier runs count only if they have ended, had no uncommitted changes and are not excluded. A commit is empty
         outside git.
@@ -203,7 +203,7 @@ def unknown_night(number: int) -> NotMeasuredError:
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:
-    """Return the newest ``count`` clean runs of each scope that have ended and are not excluded."""
+    """Return the newest ``count`` runs of each scope that ended, had no uncommitted changes and are not excluded."""
     newest_first = func.row_number().over(partition_by=Runs.scope, order_by=Runs.id.desc())
     clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
     ranked = select(Runs.id, newest_first.label("rank")).where(*clean).subquery()
@@ -284,7 +284,7 @@ def _rows(
 
 
 def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Counter[Status], set[int], set[str]]]:
-    """Return for each run its measurements by status, its cases and its devices."""
+    """Return, for each run, the number of measurements by status, the cases and the devices."""
     query = (
         select(Measurements.run_id, Measurements.status, Measurements.case_id, Devices.uuid, func.count())
         .join(Devices, Devices.id == Measurements.device_id)

@@ -155,9 +155,9 @@ class ConfirmationStore:
     def of_run(self, run: int) -> list[Confirmation]:
         """Return the confirmations of a run's suspects, including cleared suspects, in the order of measurement.
 
-        The measurements of both sides have only what is stored: samples (rounded to float32), the value of the metric
-        if it is not time, status, reason and wall time. The suspect has its series (under the present name of its
-        case), runs, verdict, levels and ratio.
+        Of the measurements of both sides, these values are stored: samples (rounded to float32), the value of a metric
+        other than time, status, reason and wall time. The suspect has its series (under the present name of its case),
+        runs, verdict, levels and ratio.
         """
         with self._database.reading() as connection:
             rows = connection.execute(_of_runs([run])).all()

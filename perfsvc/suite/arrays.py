@@ -289,8 +289,8 @@ def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) 
     some output the same reference. In all other cases the expected results are empty: the host need not compute a large
     reference, and the check only requires every output to change.
 
-    Fresh inputs and expected results are both empty if the benchmark has no outputs to check, or if the fresh inputs
-    are useless because they equal the first inputs or do not fit the buffers.
+    Both results are empty if the benchmark has no outputs to check, if the fresh inputs equal the first inputs, or if
+    they do not fit the buffers.
 
     Args:
         spec: the case.

@@ -114,7 +114,7 @@ def choose(
 
 
 def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:
-    """Return the cure for a glob that matches no case: a case of other points that it matches, or similar names."""
+    """Return the cure for a glob that matches no case: a match at points that are not measured, or similar names."""
     matches = [case.id for case in others if glob.matches(case)]
     if matches:
         return f"it matches {matches[0]}, whose point is not measured here: ask for the other points (--points)"

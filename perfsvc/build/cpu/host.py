@@ -217,7 +217,7 @@ def _parameters(unit: Unit) -> str:
     """Return the lines that are included after ``cuda_on_cpu.h`` and before the unit: its parameters and assert.h.
 
     With ``-D`` on the command line, parameters called N, T or F would also replace names in ``cuda_on_cpu.h``. assert.h
-    comes last because its ``assert`` depends on whether one of these lines defines NDEBUG.
+    comes last, because ``assert`` depends on whether a parameter defines NDEBUG.
     """
     return "\n".join([*sources.directives(unit), "#include <assert.h>", ""])
 

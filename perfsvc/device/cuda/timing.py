@@ -215,8 +215,8 @@ class SampleTimer:
     def check_while_blocked(self, sample: Sample, seconds: float, check: Callable[[], bool]) -> bool:
         """Queue a sample behind the blocking kernel, and return what ``check`` returns while the stream is blocked.
 
-        Returns False if the blocking kernel ended by itself. Then the sample waited for the blocking kernel, so it runs
-        on this stream.
+        Returns False if the blocking kernel ended by itself. The sample then waited for the blocking kernel, so the
+        sample runs on this stream.
         """
         with self.blocking_kernel:
             sample()
@@ -228,8 +228,8 @@ class SampleTimer:
     def energy(self, sample: Sample, counter: Callable[[], float | None], seconds: float) -> float | None:
         """Return joules per sample, from one step of the energy counter to another at least ``seconds`` later.
 
-        If a kernel ends before the host has launched the next one (some ten microseconds), the result includes the
-        energy that the GPU consumes while it waits.
+        Launching a kernel takes the host some ten microseconds. If kernels are shorter, the result includes the energy
+        of the waiting GPU.
 
         Args:
             sample: queues the work of one sample.

@@ -173,7 +173,7 @@ class LevelTracker:
         return clipped
 
     def _level(self, rows: Ints) -> tuple[Floats, Bools]:
-        """Return a range of values that holds the levels of some series, and which of the values belong to the levels.
+        """Return the values around the present levels of some series, and a mask of the values that belong to a level.
 
         Both have the shape (rows, positions); the first position is the earliest at which one of the levels begins.
         """

@@ -84,9 +84,9 @@ def may_reach(sums: LevelSums, min_score: float) -> Bools:
 def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Floats) -> Floats:
     """Return how strongly each window speaks for a new level: about minus the logarithm of its chance.
 
-    Each window is compared with the earlier runs of its level by Student's t with the variance of both, converted to
-    the normal deviate z of equal probability. The score is z² / 2 plus a bonus for the length. Three corrections keep
-    false alarms about equally rare in series of any kind:
+    Each window is compared with the earlier runs of its level by Student's t. The variance comes from both parts. Then
+    t is converted to the normal deviate z of equal probability. The score is z² / 2 plus a bonus for the length. Three
+    corrections keep false alarms about equally rare in series of any kind:
 
     - a short window gives up its farthest run, so that no single run decides;
     - in a skewed level (two states, one of them rarer) a sum of few runs is skewed the same way;
@@ -152,8 +152,8 @@ def _differences(sums: LevelSums) -> tuple[Floats, Floats, Floats, Floats]:
 def _inflation(sums: LevelSums, persistence: Floats) -> Floats:
     """Return by what factor persistence increases the variance of a difference of means, shape (windows, series).
 
-    If each run repeats a share r of the deviation of the run before, the mean of n runs has the variance of a mean of
-    independent runs times (1 + r) / (1 - r) - 2r (1 - rⁿ) / (n (1 - r)²).
+    Suppose each run repeats a share r of the previous run's deviation. Then the variance of a mean of n runs is larger
+    than for independent runs by the factor (1 + r) / (1 - r) - 2r (1 - rⁿ) / (n (1 - r)²).
     """
     if not persistence.any():
         return np.ones((1, 1))
@@ -302,8 +302,8 @@ def _ramp_squares(runs: int) -> Floats:
 def is_mixture(values: Floats, starts: Ints) -> Bools:
     """Return for which levels the runs before and after a change are the same two states in different shares.
 
-    This is so if all runs together fall into two distinct groups, and at least one side of the change has runs of both
-    groups. A step has one state on each side.
+    A level is a mixture if all its runs fall into two distinct groups, and one side of the change, or both, has runs of
+    both groups. A step has one state on each side.
 
     Args:
         values: as measured, shape (levels, runs), four runs or more.

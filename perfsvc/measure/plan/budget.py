@@ -139,7 +139,7 @@ def _priority(share: _Share, now: datetime) -> tuple[bool, int, float, str, Cach
 
 
 def _spend(shares: Sequence[_Share], left_s: float, most: int) -> None:
-    """Add replicas one by one, each to the task that gains most from it, until no further replica fits."""
+    """Add replicas one by one, each to the task that gains most, until no replica fits into ``left_s`` seconds."""
     waiting = [(-share.gain, number, share) for number, share in enumerate(shares) if share.replicas < most]
     heapq.heapify(waiting)
     while waiting:

@@ -76,7 +76,7 @@ def _is_read_by_packages(name: str) -> bool:
 
 
 def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None:
-    """Add an imported module: its package with the package's requirements, or its text and the modules it imports."""
+    """Add an imported module: a package with its requirements, or else a text and the modules that it imports."""
     top = name.partition(".")[0]
     module = sys.modules.get(name)
     if top in sys.stdlib_module_names or top == "perfsvc" or module is None or name in texts:

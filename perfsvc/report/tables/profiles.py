@@ -147,7 +147,7 @@ def _evidence(every_evidence: Sequence[Evidence]) -> Table:
 def _change(evidence: Evidence) -> str:
     """Return the change of a metric: ``+97.3 %``, or ``× 503`` or ``÷ 503`` from a factor of ten on.
 
-    It is ``0.0 %`` if both values are zero, and a dash if only one is zero or one is unknown.
+    The text is ``0.0 %`` if both values are zero, and a dash if only one value is zero or a value is unknown.
     """
     if not evidence.before or not evidence.after:
         return "0.0 %" if evidence.before == evidence.after == 0 else DASH

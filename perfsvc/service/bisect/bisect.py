@@ -57,8 +57,8 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     """Build a case at every commit from a good to a bad one, and measure until the commit that moved the case is known.
 
     Raises:
-        UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad one, or one of
-            them lacks the case.
+        UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad commit, or a
+            commit lacks the case.
         CaseError: the case cannot be built at the good or the bad commit, or has no right result there.
         InfrastructureError: no device, or no compiler.
     """

@@ -42,8 +42,8 @@ def narrow(
     clears every commit that is not its ancestor. A commit with the code of one of its parents changed nothing.
 
     Args:
-        history: the commits between a good one (not included) and a bad one, parents before children: each with its
-            parents; parents outside the history are ignored.
+        history: the parents of each commit between a good one (not included) and a bad one, parents before children;
+            parents outside the history are ignored.
         states: the known commits; at least the last one, which is bad.
         unchanged: commits that cannot be the first bad one because a parent has the same code.
 

@@ -72,8 +72,8 @@ def compare(
 ) -> RunComparison:
     """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
 
-    A series that was measured again in A/B pairs gets the cause that the pairs showed, even if the pairs were measured
-    for other runs of the same two binaries.
+    If a series was measured again in A/B pairs, it gets the cause that the pairs showed. The pairs may have been
+    measured for other runs of the same two binaries.
 
     Args:
         store: the database.
@@ -151,8 +151,8 @@ def judge_run(
 ) -> list[Judgement]:
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
-    The baseline of a series is the first of these that exists: its pin, its level in the run ``against``, its last
-    accepted level, the levels of other devices of the model (``BaselineStore.get``).
+    The baseline of a series is its pin; else its level in the run ``against``; else its last accepted level; else the
+    levels of other devices of the model (``BaselineStore.get``).
 
     A series is missing if the run lacks it and the previous run of the same scope on the device has it
     (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller selection
@@ -261,7 +261,7 @@ def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[S
 def _with_causes(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return all judgements; each that moved gets its cause, and the result of its confirmation if there is one."""
+    """Return all judgements; add the cause, and the result of a confirmation, to each judgement that moved."""
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
         return list(judgements)
     caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))

@@ -45,9 +45,8 @@ Samples = Mapping[int, tuple[tuple[float, ...], ...]]
 def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
-    Pages are replaced one by one, each in a single step and the first page last, so that readers always see whole
-    pages. Pages of an earlier build that are not needed any more are removed; files that perfsvc did not write are
-    kept.
+    Each page is replaced in a single step, and the first page last. So readers always see whole pages. Pages of an
+    earlier build that are not needed any more are removed; files that perfsvc did not write are kept.
 
     Args:
         store: the database.

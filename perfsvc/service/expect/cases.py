@@ -44,10 +44,9 @@ def compare_cases(
 
     A case is not reported as missing in these cases:
 
-    - The GPUs that measured it are lost, and the GPUs that are here, if any, skip it. Then only the lost GPUs are
-      reported.
-    - It was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.
-    - A person has excluded all runs that measured it, or another case has taken over its name.
+    - The GPUs that measured the case are lost, and all other GPUs skip it. Then only the lost GPUs are reported.
+    - The case was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.
+    - A person has excluded all runs that measured the case, or another case has taken over its name.
     """
     if night.run is None:
         return Inventory()

@@ -23,7 +23,7 @@ def forget(
 
     Args:
         store: the database.
-        names: names of hosts (which stand for all that is expected of them), beginnings of GPU UUIDs, globs of cases.
+        names: names of hosts, beginnings of GPU UUIDs, globs of cases. A host stands for all that is expected of it.
         by: the person.
         reason: why.
         finding: also forget everything that this finding reports as missing; None for no finding.
@@ -78,7 +78,7 @@ def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
 
 
 def _is_case(row: Expected, name: str) -> bool:
-    """Return whether a row is a case with this id, or one that matches this glob."""
+    """Return whether a row is a case whose id is ``name``, or that matches the glob ``name``."""
     if row.kind is not ExpectedKind.CASE:
         return False
     with contextlib.suppress(UsageError):

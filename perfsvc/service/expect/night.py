@@ -58,7 +58,7 @@ def check_night(
     every_s: float,
     now: datetime | None = None,
 ) -> Missed:
-    """Store the GPUs and cases that a night has, raise findings about missing ones, and resolve those that are back.
+    """Store the GPUs and cases of a night, raise findings about missing ones, and resolve findings about returned ones.
 
     Missing GPUs are reported however the run ended. Missing cases are reported only after a finished run without
     uncommitted changes, because no other run shows which cases the suite has. A second call changes nothing.

@@ -34,9 +34,9 @@ def alerts(
 ) -> dict[Series, Suspect]:
     """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
 
-    An alert is repeated in later runs until it is answered, but in at most ``UNANSWERED_RUNS`` runs. It is answered if
-    its series was measured again, is in a finding or has recovered from a finding, or if the baseline of the series was
-    taken after the change.
+    An alert is repeated in later runs until it is answered, but in at most ``UNANSWERED_RUNS`` runs. An alert is
+    answered if the series was measured again, if a finding holds the series or held it until it recovered, or if the
+    baseline of the series was taken after the change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
     threshold of errors is ignored, and so is any change below a rule of the settings.
@@ -87,8 +87,8 @@ def _watched(
 ) -> Iterator[tuple[Judgement, SeriesHistory]]:
     """Yield each judgement whose verdict reports no move, with the history of its series.
 
-    A history whose values are all equal is skipped. It holds no change, and it must not count as one of the series
-    among which the detector limits the share of false alerts.
+    A history of equal values is skipped. It holds no change, and must not count among the series for which the detector
+    limits the share of false alerts.
     """
     for series, history in histories.items():
         unjudged = Judgement(series, Verdict.UNCHANGED, candidate_run=run) if series.metric in AUXILIARY else None
@@ -120,7 +120,7 @@ def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Int
 
 
 def _runs_with_findings(store: Store) -> Mapping[Series, set[int | None]]:
-    """Return, for each series, the last run in which a finding saw it moved, and the run in which it recovered.
+    """For each series of a finding, return the last run that showed the change, and the run of the recovery.
 
     The last run of a finding without a known cause is left out, because its series must be measured again.
     """

@@ -70,8 +70,8 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
 
     Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. A
     series that moved again is a suspect twice: against its baseline, and against the level after the last step of its
-    finding. A suspect is left out if this run has a confirmation of it, if a user ignores it, or if it only shows a
-    recovery from a finding.
+    finding. A suspect is left out if the run has a confirmation of the suspect, if a user ignores its finding, or if it
+    only shows a recovery from a finding.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -99,7 +99,7 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
 
 
 def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
-    """Return the series that a user ignores, each with the direction in which it moved."""
+    """Return the series of findings that a user ignores, each with the direction in which it moved."""
     return {
         (moved.series, moved.direction)
         for finding in findings
@@ -190,7 +190,7 @@ def recovered_series(
     Args:
         store: the database, with the run's verdicts.
         run: the run.
-        judgements: its verdicts, replaced by its alerts if these report a change.
+        judgements: the run's verdicts; an alert replaces the verdict on its series.
         alerted: the series with an alert.
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
@@ -257,9 +257,10 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
 
     - the verdict is unchanged or a move back,
     - the verdict is inconclusive, and the whole interval is nearer to the old level,
-    - the rest of the change has a cause other than the finding's, and this cause is not the code.
+    - the remaining change has another cause than the finding, and this cause is not the code.
 
-    A mixture shows one of its two states in each run, so a single run proves nothing: an alert must report the return.
+    A mixture shows one of its two states in each run. A single run therefore proves nothing: an alert must report the
+    return.
     """
     if moved.change is ChangeKind.MIXTURE and not alerted:
         return False
@@ -284,7 +285,7 @@ def without_recoveries(
     """Return the suspects, except suspects that only show that a series recovered from a finding.
 
     A recovery changes the times of a series too. The change detector may notice this change only some runs later, and
-    then raises an alert. Such an alert only shows the recovery, so its suspect is left out.
+    then raises an alert. Such an alert is no new change, so its suspect is left out.
 
     Args:
         store: the database.

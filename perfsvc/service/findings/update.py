@@ -60,8 +60,8 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
 
     - series that moved at once on a device with unchanged code, whose cause is the environment;
     - suspects whose confirmation named the code, a new compiler or the environment;
-    - slower series that two runs in a row show, unless A/B pairs have cleared them. Their cause is the environment if
-      the code is unchanged, else it stays unconfirmed until a confirmation names it.
+    - slower series that two runs in a row show, unless A/B pairs have cleared them. If the code is unchanged, the cause
+      is the environment. Else the cause stays unconfirmed until a confirmation names one.
 
     A series of a finding that moved again gets a further step, by the same rules. A finding is resolved once all of its
     series have recovered; the rules of the settings or the default thresholds decide this, not the threshold of a

@@ -116,8 +116,8 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
     """Resume the newest night of this host.
 
     Raises:
-        UsageError: there is no night, it was not stopped before its end, its suite has changed before it was measured,
-            or another version of perfsvc stored its settings.
+        UsageError: this host has no stopped night, the suite changed before the night had measured it, or another
+            version of perfsvc stored the settings.
         UntrustedError: no trusted key has signed its suite and settings, or they were changed in the database.
     """
     night = store.nights.unfinished(host)

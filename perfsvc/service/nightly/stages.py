@@ -147,7 +147,7 @@ def revision(night: Night) -> StageResult:
 def doctor(night: Night) -> StageResult:
     """Check everything that perfsvc uses, and fail if something necessary is missing.
 
-    GPUs that earlier nights had are left to the stage ``expect``, which reports them by name.
+    If earlier nights had GPUs, missing GPUs do not count here: the stage ``expect`` reports them by name.
     """
     settings = night.settings
     rows = doctors.checkup(None, settings.notify.targets, settings.nightly.heartbeat, settings.suite)

@@ -344,7 +344,7 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageR
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
     The last notification is the last one by a night of this host. If this host has never notified people, it is the
-    last one by a night of any host. Stages of that earlier night that failed only after its notification are new too.
+    last one by a night of any host. Stages that failed in the earlier night after its notification are new too.
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None

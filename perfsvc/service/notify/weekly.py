@@ -65,8 +65,8 @@ class Digest:
 def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -> tuple[Reminder, ...]:
     """Return the open findings that are due for a reminder, the oldest first.
 
-    A finding is due one period after the last message that reported it, or reminded of it. It is not due if a person
-    has acted on it since. Findings of other suites are left out: their own nights remind of them.
+    A finding is due one period after the last message about it. It is not due if a person has acted on it since.
+    Findings of other suites are left out: their own nights remind of them.
     """
     elsewhere = {other.run for other in store.nights.list() if other.suite != night.suite and other.run is not None}
     unseen = {

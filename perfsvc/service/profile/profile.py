@@ -128,7 +128,7 @@ def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult |
 
 
 def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceInfo]) -> Subject:
-    """Return a case of a run with the device to profile it on: where it ran, else one with the same compile target.
+    """Return a case of a run with a device to profile it on: the device where it ran, else one with the same target.
 
     Args:
         store: holds the run.

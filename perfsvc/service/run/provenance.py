@@ -82,7 +82,7 @@ def begin(store: Store, request: RunRequest, report: Callable[[str], object], *,
 
 
 def resume(store: Store, run: int) -> OpenRun:
-    """Resume an interrupted run with its seed, so that the remaining cases keep their order.
+    """Resume an interrupted run. The stored seed is used again, so that the remaining cases keep their order.
 
     Raises:
         NotMeasuredError: there is no such run.

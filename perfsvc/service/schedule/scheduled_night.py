@@ -71,8 +71,8 @@ def scheduled_night(
 ) -> ScheduledNight:
     """Return a night that runs with the settings, the interpreter and the ``PATH`` of this process.
 
-    Some environment variables are the night's secrets: those from which this process takes settings, and those that
-    hold the addresses of notification targets and of the heartbeat.
+    A night has secret environment variables: the variables that set a setting, and the variables that hold the address
+    of a notification target or of the heartbeat.
 
     Args:
         loaded: the settings, and where each came from.

@@ -61,7 +61,7 @@ class FindingStore:
         """Apply everything that a run shows to the findings, in one transaction.
 
         1. Recovered steps are marked. An active finding is resolved when all steps of its series have recovered. A step
-           does not recover in a run that is older than the newest run that shows it.
+           cannot recover before the newest run that shows it.
         2. Each suspect goes to the first of these findings:
 
            - the active finding that holds its series in this direction;
@@ -127,8 +127,8 @@ class FindingStore:
 
         Raises:
             NotMeasuredError: the finding does not exist.
-            UsageError: the finding cannot change from its present state to ``state``, it has none of the series or
-                steps, or it cannot be reopened because another active finding holds one of its series.
+            UsageError: the finding cannot change from its present state to ``state``, or has none of the series or
+                steps; or another active finding holds one of its series, so that it cannot be reopened.
         """
         with self._changing() as connection:
             return actions.set_state(connection, number, state, Action(by, series, step), reason=reason, until=until)

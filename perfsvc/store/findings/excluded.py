@@ -76,7 +76,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 
 
 def restore(connection: Connection, act: Act) -> FindingUpdates:
-    """Put series whose data is included again back into the findings that they left; return the changed findings."""
+    """Return series to the findings that they left when their data was excluded; return the changed findings."""
     reopened = _unrecover(connection, act, f"run {act.run} is included again")
     _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
@@ -120,7 +120,7 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 
 
 def _begin_later(connection: Connection, act: Act, reason: str, touched: Collection[int]) -> None:
-    """Let series that the excluded data had brought into findings begin with the next run that shows them.
+    """Let series that began in findings with the excluded data begin with the next run that shows their change.
 
     A finding that changes here gets an event, unless it is ``touched``: then it already has an event.
     """

@@ -158,7 +158,7 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, r
     - The row's finding was resolved, and has the same cause, baseline run and root cause. The root cause may differ if
       a person resolved the finding while the series was still slower.
 
-    So other commits that slow a series after its recovery get a finding of their own.
+    If other commits slow a series after its recovery, no row is returned: they get a finding of their own.
     """
     for row in rows:
         same_root_cause = row.root_cause == root_cause or row.recovered_run_id is None

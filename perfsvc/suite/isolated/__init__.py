@@ -110,7 +110,7 @@ def error(failed: Failed) -> SuiteError:
 def start() -> None:
     """Start the server that forks a process for each benchmark file; it imports modules while perfsvc prepares.
 
-    Call this function in the main thread: Linux kills a server that is importing when the thread that started it ends.
+    Call this function in the main thread: Linux kills a server that is still importing when its starting thread ends.
     """
     _processes.start()
 
