@@ -3,16 +3,19 @@
 A file appears under its name whole or not at all. Its content goes to a temporary file beside it, which then takes the
 name in a single step. A full disk or a kill leaves an earlier file as it was.
 
+A process holds a kernel lock (``flock``) on each of its temporary files. The kernel releases the lock when the process
+ends, so an unlocked file was left behind by a process that was killed.
+
 The folder that a user names may be a link. Links below this folder are not followed, because a clone may bring them.
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -21,8 +24,6 @@ from perfsvc.errors import InfrastructureError, UsageError
 
 EVERYONE = 0o666
 """The permissions of a new file before the umask, as with ``open``."""
-ABANDONED_S = 60.0
-"""A temporary file that did not change for so many seconds was left behind by a process that was killed."""
 
 _TEMPORARY = ".perfsvc-new-"
 _TEMPORARY_NAME = re.compile(re.escape(_TEMPORARY) + "[0-9a-f]{32}")
@@ -112,6 +113,16 @@ class Folder:
             raise OSError(errno.EINVAL, "it is no regular file", str(self.path / name))
         return descriptor
 
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file, folder or link of this name."""
+        above, last = _split(name)
+        try:
+            with self.subfolder(above) as folder:
+                os.stat(last, dir_fd=folder.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
     def read(self, name: str) -> bytes:
         """Return the content of a regular file."""
         with os.fdopen(self.open_file(name, os.O_RDONLY), "rb") as file:
@@ -142,10 +153,9 @@ class Folder:
         above, last = _split(name)
         with self.subfolder(above, make=True) as folder:
             at = folder.descriptor
-            temporary = f"{_TEMPORARY}{secrets.token_hex(16)}"
-            created = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode, dir_fd=at)
+            created, temporary = _create(mode, at)
             try:
-                with open(folder.path / temporary, "wb", opener=lambda _path, _flags: created) as file:
+                with open(folder.path / temporary, "wb", opener=lambda _path, _flags: os.dup(created)) as file:
                     if replace:
                         _keep_permissions(created, last, at)
                     yield file
@@ -160,6 +170,7 @@ class Folder:
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=at)
+                os.close(created)
 
     def remove(self, name: str) -> None:
         """Remove a regular file, and the folders that are empty without it; keep everything else.
@@ -185,9 +196,13 @@ class Folder:
         with os.scandir(self.descriptor) as entries:
             names = [entry.name for entry in entries if _TEMPORARY_NAME.fullmatch(entry.name)]
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                if os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mtime < time.time() - ABANDONED_S:
+            with contextlib.suppress(OSError):  # its process is running, another process removed it, or may remove it
+                descriptor = self.open_file(name, os.O_RDONLY)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     os.unlink(name, dir_fd=self.descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 def is_inside(name: str) -> bool:
@@ -204,11 +219,12 @@ def write(path: Path, content: bytes, *, mode: int = EVERYONE, replace: bool = T
     A link with the name of the file is replaced, not followed. The other arguments are those of ``Folder.writing``.
     """
     with Folder.open(path.parent) as folder:
+        folder.remove_abandoned()
         folder.write(path.name, content, mode=mode, replace=replace, sync=sync)
 
 
-def write_output(destination: Path, content: bytes) -> None:
-    """Write a file that the user named, such as with ``--output``.
+def write_output(destination: Path, content: bytes | str) -> None:
+    """Write a file that the user named, such as with ``--output``; a text is written as UTF-8, with escapes if needed.
 
     A link is followed, and its target replaced in a single step. A device, a FIFO and the file that standard output
     goes to are written directly.
@@ -218,7 +234,9 @@ def write_output(destination: Path, content: bytes) -> None:
         InfrastructureError: the disk is full.
     """
     try:
-        _write_output(destination, content)
+        _write_output(destination, content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+    except BrokenPipeError:  # the reader of a pipe has ended, which is no error of the user
+        raise
     except OSError as error:
         what = f"{destination} cannot be written: {error.strerror or error}"
         if error.errno in _NO_ROOM:
@@ -281,6 +299,19 @@ def _split(name: str) -> tuple[str, str]:
     """Return the folder of a relative name, ``.`` for none, and the last part of the name."""
     *above, last = _parts(name) or [""]
     return "/".join(above) or ".", last
+
+
+def _create(mode: int, folder: int) -> tuple[int, str]:
+    """Create and lock a temporary file in an open folder; return its descriptor and its name."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = f"{_TEMPORARY}{secrets.token_hex(16)}"
+        descriptor = os.open(name, flags, mode, dir_fd=folder)
+        with contextlib.suppress(OSError):  # some file systems have no locks: there, no process removes the file
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, name
+        os.close(descriptor)  # another process saw the file before it was locked, and removed it
 
 
 def _keep_permissions(descriptor: int, name: str, folder: int) -> None:

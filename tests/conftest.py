@@ -9,6 +9,8 @@ in CI. psycopg is imported where it is used: a GPU box needs none of this.
 """
 
 import contextlib
+import errno
+import io
 import json
 import lzma
 import os
@@ -43,6 +45,20 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     file.write_text(f"{KEY}\n")
     with mock.patch.dict(os.environ, {"PERFSVC_KEYS": str(file)}):
         yield file
+
+
+class _FullFile(io.FileIO):
+    """A file on a full disk: half of what is written fits."""
+
+    def write(self, content: bytes) -> int:  # type: ignore[override]
+        super().write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full when perfsvc writes a file."""
+    monkeypatch.setattr("perfsvc.files.open", _FullFile, raising=False)
 
 
 def required() -> bool:

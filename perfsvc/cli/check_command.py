@@ -88,7 +88,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
 
     Each kernel is compiled for each architecture and compared with its baseline, or with the suite at another revision.
     """
-    from perfsvc.report.export.files import write_text
+    from perfsvc.files import write_output
     from perfsvc.service.check.check import check
 
     options.announce_suite(chosen["suite"])
@@ -97,7 +97,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     output.warn(outcome.warnings)
     written = _written(outcome, chosen["output_format"])
     if chosen["file"] and written is not None:
-        write_text(written, chosen["file"])
+        write_output(chosen["file"], written)
     if written is None or chosen["file"]:
         _show_table(outcome, chosen)
     else:

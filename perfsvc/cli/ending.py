@@ -224,7 +224,7 @@ def _exit_code(error: BaseException) -> Code:
         case click.Abort() | KeyboardInterrupt():
             code = BY_SIGNAL + signal.SIGINT
             _print(f"interrupted; {_stored_or_not(error)}")
-        case OSError(errno=errno.ENOSPC | errno.EDQUOT, strerror=reason):
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG, strerror=reason):
             _print(f"error: {error.filename or 'the output'} cannot be written: {reason}\n  cure: make room")
         case OSError(errno=errno.EMFILE | errno.ENFILE, strerror=reason):
             _print(f"error: {reason}\n  cure: permit more open files: ulimit -n {MANY_FILES}; {NOTHING_LOST}")

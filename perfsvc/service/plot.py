@@ -27,6 +27,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
 
     Raises:
         UsageError: there is no such run or device, it has nothing to plot, or the file cannot be written.
+        InfrastructureError: the disk is full.
         MissingPackageError: Matplotlib is not installed.
     """
     require_matplotlib()

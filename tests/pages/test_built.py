@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
+from perfsvc.files import Folder
 from perfsvc.model import Case, Environment, Measurement, Status, Verdict, Work
 from perfsvc.report.pages import views
 from perfsvc.service.dashboard.build import build
@@ -160,14 +161,13 @@ def test_a_full_disk_is_reported_and_keeps_the_old_page(tmp_path, monkeypatch):
     with writing(folder, ["a.html"]) as opened:
         opened.write("a.html", b"old")
 
-    def full(path, content):
-        if path.name == ".a.html.part":
-            path.touch()
+    def full(self, name, content, **_):
+        if name == "a.html":
             raise OSError(errno.ENOSPC, "No space left on device")
-        return len(content) if path.name != f".{MANIFEST}.part" else really(path, content)
+        really(self, name, content)
 
-    really = Path.write_bytes
-    monkeypatch.setattr(Path, "write_bytes", full)
+    really = Folder.write
+    monkeypatch.setattr(Folder, "write", full)
     with pytest.raises(InfrastructureError, match="No space left"), writing(folder, ["a.html"]) as opened:
         opened.write("a.html", b"new")
     assert (folder / "a.html").read_bytes() == b"old"
@@ -187,7 +187,80 @@ def test_a_forged_manifest_removes_nothing_outside_the_folder(tmp_path, name):
     assert mine.read_text() == "mine"
 
 
-@pytest.mark.parametrize("damaged", ["", "[]", '{"files": 3}', '{"files": [3]}', "\xff"])
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "site"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def victim(tmp_path):
+    """A folder outside the site, with a file."""
+    folder = tmp_path / "victim"
+    folder.mkdir()
+    (folder / "precious").write_text("mine")
+    return folder
+
+
+def test_a_manifest_removes_nothing_below_a_link(folder, victim):
+    (folder / "x").symlink_to("../victim")
+    (folder / MANIFEST).write_text(json.dumps({"files": ["x/precious", "x", "missing/a.html", "a" * 300]}))
+    with writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"new")
+    assert (victim / "precious").read_text() == "mine"
+    assert (folder / "x").is_symlink()
+    assert json.loads((folder / MANIFEST).read_text())["files"] == ["a.html"]
+
+
+def test_a_link_to_a_folder_is_refused_before_anything_is_written(folder, victim):
+    (folder / "series").symlink_to("../victim")
+    (folder / MANIFEST).write_text(json.dumps({"files": ["series/precious"]}))
+    problem = pytest.raises(UsageError, match=f"{folder}/series is no folder, or is a link")
+    with problem as refused, writing(folder, ["index.html", "series/precious"]):
+        pytest.fail("the folder was opened")
+    assert refused.value.cure == "remove it, or name another folder"
+    assert files_of(victim) == {"precious"}
+    assert (victim / "precious").read_text() == "mine"
+    assert not (folder / "index.html").exists()
+
+
+def test_links_with_predictable_names_are_not_written_through(folder, victim):
+    for name in (".index.html.part", f".{MANIFEST}.part", MANIFEST):
+        (folder / name).symlink_to("../victim/precious")
+    with writing(folder, ["index.html"]) as opened:
+        opened.write("index.html", b"new")
+    assert (victim / "precious").read_text() == "mine"
+    assert (folder / "index.html").read_bytes() == b"new"
+    assert json.loads((folder / MANIFEST).read_text())["files"] == ["index.html"]
+
+
+def test_a_listed_page_that_is_a_link_is_replaced_and_its_target_stays(folder, victim):
+    (folder / "index.html").symlink_to("../victim/precious")
+    (folder / MANIFEST).write_text(json.dumps({"files": ["index.html"]}))
+    with writing(folder, ["index.html"]) as opened:
+        opened.write("index.html", b"mine")  # equal to what the link shows
+    assert not (folder / "index.html").is_symlink()
+    assert (victim / "precious").read_text() == "mine"
+
+
+def test_the_folder_that_the_user_names_may_be_a_link(folder, tmp_path):
+    (tmp_path / "link").symlink_to("site")
+    with writing(tmp_path / "link", ["index.html"]) as opened:
+        opened.write("index.html", b"new")
+    assert files_of(folder) == {"index.html", MANIFEST}
+
+
+def test_the_next_build_removes_what_a_killed_one_left_half_written(folder):
+    (folder / "series").mkdir()
+    for parent in (folder, folder / "series"):
+        (parent / f".perfsvc-new-{32 * '0'}").touch()
+    with writing(folder, ["index.html", "series/a.html"]) as opened:
+        opened.write("index.html", b"new")
+    assert files_of(folder) == {"index.html", MANIFEST}
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", '{"files": 3}', '{"files": [3]}', "\xff", "[" * 100_000])
 def test_with_a_damaged_manifest_nothing_is_removed(tmp_path, damaged):
     folder = tmp_path / "site"
     folder.mkdir()

@@ -1,6 +1,7 @@
 """Files are written whole or not at all, and no link below a folder is followed."""
 
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -179,14 +181,40 @@ def test_the_folder_that_the_user_names_may_be_a_link(folder, tmp_path):
     assert folder.read("file") == b"1"
 
 
-def test_temporary_files_of_killed_processes_are_removed_and_others_stay(folder):
-    left = ".perfsvc-new-" + 32 * "0"
-    for name in (left, ".perfsvc-new-" + 32 * "1", ".perfsvc-new-mine"):
-        (folder.path / name).touch()
-    os.utime(folder.path / left, (0, 0))
-    os.utime(folder.path / ".perfsvc-new-mine", (0, 0))
+def test_temporary_files_of_killed_processes_are_removed_and_others_stay(folder, victim):
+    left, link, fifo = (f".perfsvc-new-{number:032}" for number in range(3))
+    (folder.path / left).touch()
+    (folder.path / link).symlink_to(victim / "file")
+    os.mkfifo(folder.path / fifo)
+    (folder.path / ".perfsvc-new-mine").touch()
+    with folder.writing("file"):
+        folder.remove_abandoned()
+    assert set(names(folder.path)) == {".perfsvc-new-mine", link, fifo, "file"}
+    assert names(victim) == ["file"]
+
+
+def test_a_temporary_file_that_another_process_removed_before_it_was_locked_is_made_again(folder, monkeypatch):
+    really, calls = fcntl.flock, []
+
+    def lock(descriptor, kind):
+        if not calls:
+            (temporary,) = folder.path.glob(".perfsvc-new-*")
+            temporary.unlink()
+        calls.append(kind)
+        really(descriptor, kind)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    folder.write("file", b"1")
+    assert len(calls) == 2
+    assert folder.read("file") == b"1"
+
+
+def test_a_file_system_without_locks_is_written_to(folder, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOSYS, "no locks")))
+    (folder.path / f".perfsvc-new-{32 * '0'}").touch()
     folder.remove_abandoned()
-    assert names(folder.path) == [".perfsvc-new-" + 32 * "1", ".perfsvc-new-mine"]
+    folder.write("file", b"1")
+    assert names(folder.path) == [f".perfsvc-new-{32 * '0'}", "file"]
 
 
 # --- whole or not at all ---------------------------------------------------------------------------------------------
@@ -215,6 +243,9 @@ def test_a_kill_before_the_last_step_leaves_the_old_file(tmp_path):
     killed = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert file.read_text() == "old"
+    assert len(names(tmp_path)) == 2
+    write(file, b"new")
+    assert names(tmp_path) == ["file"]
 
 
 def test_two_writers_of_one_file_do_not_mix(folder):
@@ -317,6 +348,15 @@ def test_an_impossible_output_is_a_usage_error(tmp_path, name, why):
     assert refused.value.cure == "name a file in a folder that exists and may be written"
 
 
+def test_a_reader_that_has_ended_is_no_usage_error(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    reader = threading.Thread(target=lambda: os.close(os.open(tmp_path / "fifo", os.O_RDONLY)))
+    reader.start()
+    with pytest.raises(BrokenPipeError):
+        write_output(tmp_path / "fifo", bytes(1 << 20))
+    reader.join()
+
+
 def test_a_read_only_output_is_refused(tmp_path, monkeypatch):
     (tmp_path / "report").write_text("old")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "report")  # root may write everything
@@ -327,7 +367,7 @@ def test_a_read_only_output_is_refused(tmp_path, monkeypatch):
 
 def test_every_errno_of_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
     for number in (errno.ENOSPC, errno.EDQUOT):
-        monkeypatch.setattr(files, "write", lambda *_, number=number: (_ for _ in ()).throw(OSError(number, "full")))
+        monkeypatch.setattr(files, "write", Mock(side_effect=OSError(number, "full")))
         with pytest.raises(InfrastructureError, match="full"):
             write_output(tmp_path / "x", b"")
 

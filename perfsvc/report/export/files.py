@@ -1,15 +1,16 @@
 """Frames as files: CSV, JSON, Markdown, HTML, Parquet and Excel."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.files import write_output
 from perfsvc.installation import install_command
 from perfsvc.report.export.frames import TIMESTAMPS, summary
 from perfsvc.report.export.objects import plain
@@ -29,6 +30,7 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
 
     Raises:
         UsageError: the format is unknown, or binary for standard output, or the file cannot be written.
+        InfrastructureError: the disk is full.
         MissingPackageError: the format's package is not installed.
     """
     if fmt not in (*TEXT, *BINARY):
@@ -38,41 +40,27 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
             raise UsageError(f"{fmt} is a binary format and would garble a terminal", cure=f"--output report.{fmt}")
         sys.stdout.write(TEXT[fmt](table))
         return
+    write_output(destination, content(table, fmt))
+
+
+def content(table: pd.DataFrame, fmt: str) -> bytes | str:
+    """Return a frame in a format, as the content of a file.
+
+    Raises:
+        MissingPackageError: the format's package is not installed.
+    """
     if fmt in TEXT:
-        write_text(TEXT[fmt](table), destination)
-    else:
-        with writing(destination):
-            _write_binary(table, fmt, destination)
-
-
-def write_text(text: str, destination: Path) -> None:
-    """Write a text to a file; raise ``UsageError`` if the file cannot be written."""
-    with writing(destination):
-        destination.write_text(text, encoding="utf-8", errors="backslashreplace")
-
-
-@contextmanager
-def writing(destination: object) -> Iterator[None]:
-    """Raise a ``UsageError`` with a cure instead of the ``OSError`` that the block raises."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(
-            f"{destination} cannot be written: {error.strerror or error}",
-            cure="name a file in a folder that exists and may be written",
-        ) from error
-
-
-def _write_binary(table: pd.DataFrame, fmt: str, destination: Path) -> None:
-    """Write a frame in a binary format; raise ``MissingPackageError`` if the format's package is not installed."""
-    package, writer = BINARY[fmt]
+        return TEXT[fmt](table)
+    package, write_binary = BINARY[fmt]
     try:
         import_module(package)
     except ImportError as error:
         raise MissingPackageError(
             f"{fmt} needs the package {package}, which is not installed", cure=install_command("export")
         ) from error
-    writer(table, destination)
+    file = BytesIO()
+    write_binary(table, file)
+    return file.getvalue()
 
 
 def _csv(table: pd.DataFrame) -> str:
@@ -120,17 +108,17 @@ def _html(table: pd.DataFrame) -> str:
     return page(table if "between_cv" in table else summary(table))
 
 
-def _parquet(table: pd.DataFrame, destination: Path) -> None:
-    table.to_parquet(destination, engine="pyarrow", index=False)
+def _parquet(table: pd.DataFrame, file: BytesIO) -> None:
+    table.to_parquet(file, engine="pyarrow", index=False)
 
 
-def _xlsx(table: pd.DataFrame, destination: Path) -> None:
+def _xlsx(table: pd.DataFrame, file: BytesIO) -> None:
     """Write a frame as an Excel file; Excel has no time zones, so ``measured_at`` becomes ``measured_at_utc``."""
     timestamps = set(TIMESTAMPS) & set(table)
     without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in timestamps})
     renamed = without_zones.rename(columns={name: f"{name}_utc" for name in timestamps})
     shown = _texts(renamed, xml_text)
-    with pd.ExcelWriter(destination, engine="openpyxl") as writer:
+    with pd.ExcelWriter(file, engine="openpyxl") as writer:
         shown.to_excel(writer, index=False, sheet_name="measurements", freeze_panes=(1, 0))
         for excel_cell in (each for row in writer.sheets["measurements"].iter_rows() for each in row):
             if excel_cell.data_type == "f":  # openpyxl takes each text that begins with = for a formula
@@ -143,7 +131,7 @@ TEXT: Mapping[str, Callable[[pd.DataFrame], str]] = {
     "markdown": _markdown,
     "html": _html,
 }
-BINARY: Mapping[str, tuple[str, Callable[[pd.DataFrame, Path], None]]] = {
+BINARY: Mapping[str, tuple[str, Callable[[pd.DataFrame, BytesIO], None]]] = {
     "parquet": ("pyarrow", _parquet),
     "xlsx": ("openpyxl", _xlsx),
 }

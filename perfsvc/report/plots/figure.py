@@ -6,12 +6,12 @@ file contains the date.
 
 from collections.abc import Callable
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.report.export.files import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,23 +54,22 @@ def require_suffix(destination: Path, example: str) -> None:
         )
 
 
-def save(draw: Callable[[], "Figure"], destination: Path | BinaryIO, suffix: str = "") -> None:
-    """Write a figure.
+def picture(draw: Callable[[], "Figure"], suffix: str) -> bytes:
+    """Return a figure as the content of a file.
 
     Args:
         draw: returns the figure; it is called with the fonts and colours of all pictures.
-        destination: the path of a file, which is replaced, or an open file.
-        suffix: the kind of picture (``.svg``), required for an open file.
+        suffix: the kind of picture, such as ``.svg``.
 
     Raises:
-        UsageError: the file cannot be written.
         MissingPackageError: Matplotlib is not installed.
     """
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib import style
 
-    kind = suffix or Path(str(destination)).suffix.lower()
+    kind, file = suffix.lower(), BytesIO()
     look = mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK})
-    with writing(destination), style.context("default"), look:
-        draw().savefig(destination, dpi=200, metadata=METADATA[kind], format=kind[1:])
+    with style.context("default"), look:
+        draw().savefig(file, dpi=200, metadata=METADATA[kind], format=kind[1:])
+    return file.getvalue()

@@ -4,7 +4,6 @@ Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual 
 architectures", Communications of the ACM 52 (4), 2009. Work and ceilings are Nsight Compute's.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, sqrt
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from perfsvc import units
 from perfsvc.errors import ReportError
+from perfsvc.files import write_output
 from perfsvc.model import Profile
-from perfsvc.report.plots.figure import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL, save
+from perfsvc.report.plots.figure import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL, picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,16 +98,15 @@ def write(launches: Roofline, title: str, destination: Path) -> None:
 
     Raises:
         UsageError: the file cannot be written.
+        InfrastructureError: the disk is full.
         MissingPackageError: Matplotlib is not installed.
     """
-    save(lambda: _draw(launches, title), destination)
+    write_output(destination, picture(lambda: _draw(launches, title), destination.suffix))
 
 
 def svg(launches: Roofline, title: str) -> str:
     """Return the picture as an SVG element for a page; raise ``MissingPackageError`` without Matplotlib."""
-    file = io.BytesIO()
-    save(lambda: _draw(launches, title), file, ".svg")
-    text = file.getvalue().decode()
+    text = picture(lambda: _draw(launches, title), ".svg").decode()
     return text[text.index("<svg") :]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from perfsvc import units
+from perfsvc.files import write_output
 from perfsvc.model import CacheState, Status
 from perfsvc.report import wording
 from perfsvc.report.plots.figure import (
@@ -22,8 +23,8 @@ from perfsvc.report.plots.figure import (
     RED,
     SMALL,
     TITLE,
+    picture,
     require_suffix,
-    save,
 )
 from perfsvc.report.tables.run import RIDGE
 
@@ -162,10 +163,11 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
 
     Raises:
         UsageError: the suffix is not that of a picture, or the file cannot be written.
+        InfrastructureError: the disk is full.
         MissingPackageError: Matplotlib is not installed.
     """
     require_suffix(destination, "variants.svg")
-    save(lambda: _draw(panels, title, subtitle), destination)
+    write_output(destination, picture(lambda: _draw(panels, title, subtitle), destination.suffix))
 
 
 def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":

@@ -6,12 +6,12 @@ last, so that after a build that was killed the next build knows its files.
 
 import fcntl
 import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from perfsvc.errors import InfrastructureError, UsageError
+from perfsvc.files import Folder, is_inside
 
 MANIFEST = ".perfsvc-dashboard.json"
 
@@ -23,24 +23,28 @@ NAMED = 3
 def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
     """Open a folder to write files into; at the end, remove the files of the last build that were not written again.
 
-    If another process writes to the folder, wait for it.
+    If another process writes to the folder, wait for it. The folder may be a link; links below it are not followed.
 
     Raises:
-        UsageError: the path is no folder, or one of the files exists and was not written by perfsvc.
+        UsageError: the path is no folder, a folder below it is a link, or one of the files exists and was not written
+            by perfsvc.
         InfrastructureError: the folder cannot be written to, or the disk is full.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
-            ours = _listed_in_manifest(folder)
-            _refuse_foreign(folder, set(names) - ours)
-            opened = SiteFolder(folder)
-            opened.write(MANIFEST, _manifest(ours | set(names)))
-            yield opened
-            opened.remove(ours - set(names))
-            opened.write(MANIFEST, _manifest(names))
+        with Folder.open(folder, make=True) as opened:
+            fcntl.flock(opened.descriptor, fcntl.LOCK_EX)  # a lock on the folder itself: no lock file is needed
+            site = SiteFolder(opened)
+            ours = site.listed_in_manifest()
+            site.refuse_foreign(names, ours)
+            site.write(MANIFEST, _manifest(ours | set(names)))
+            site.remove_abandoned(names)
+            yield site
+            site.remove(ours - set(names))
+            site.write(MANIFEST, _manifest(names))
     except (NotADirectoryError, FileExistsError) as error:
-        raise UsageError(f"{folder} is no folder", cure="name one for the pages") from error
+        raise UsageError(
+            f"{error.filename or folder} is no folder, or is a link", cure="remove it, or name another folder"
+        ) from error
     except OSError as error:
         why = error.strerror or str(error)
         raise InfrastructureError(
@@ -51,76 +55,52 @@ def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
 class SiteFolder:
     """A folder that pages are written into."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
 
-    def write(self, name: str, content: bytes) -> Path:
+    def write(self, name: str, content: bytes) -> None:
         """Replace a file in a single step. An equal file keeps its time, so that tools that copy changes skip it."""
-        path = self.path / name
-        if not _has_content(path, content):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_name(f".{path.name}.part")
-            try:
-                part.write_bytes(content)
-                part.replace(path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
-        return path
+        if self._read(name) != content:
+            self._folder.write(name, content)
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, and the folders that are empty without them."""
         for name in sorted(names):
-            path = self.path / name
-            path.unlink(missing_ok=True)
-            if path.parent != self.path and path.parent.is_dir() and not any(path.parent.iterdir()):
-                path.parent.rmdir()
+            self._folder.remove(name)
 
+    def remove_abandoned(self, names: Iterable[str]) -> None:
+        """Remove the temporary files of builds that were killed from the folders of these files."""
+        for folder in {str(PurePosixPath(name).parent) for name in names}:
+            with suppress(FileNotFoundError), self._folder.subfolder(folder) as opened:
+                opened.remove_abandoned()
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder itself during the block; no lock file is needed."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    def listed_in_manifest(self) -> set[str]:
+        """Return the names in the manifest, the files that perfsvc wrote; none if it is missing, damaged or a link."""
+        try:
+            names = json.loads(self._read(MANIFEST) or b"")["files"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return set()
+        return (
+            {name for name in names if isinstance(name, str) and is_inside(name)} if isinstance(names, list) else set()
+        )
 
+    def refuse_foreign(self, names: Iterable[str], ours: Collection[str]) -> None:
+        """Raise ``UsageError`` if a file exists that is not one of ours, and ``OSError`` if its folder is a link."""
+        foreign = sorted({name for name in names if self._folder.exists(name)} - set(ours))
+        if foreign:
+            more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
+            raise UsageError(
+                f"{self._folder.path} holds files that perfsvc did not write: {', '.join(foreign[:NAMED])}{more}",
+                cure="name an empty folder, or remove them",
+            )
 
-def _listed_in_manifest(folder: Path) -> set[str]:
-    """Return the names in the manifest, the files that perfsvc wrote; none if the manifest is missing or damaged."""
-    try:
-        names = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return set()
-    return {name for name in names if isinstance(name, str) and _is_inside(name)} if isinstance(names, list) else set()
-
-
-def _is_inside(name: str) -> bool:
-    """Return whether a name stays inside the folder, so that a manifest cannot remove files outside it."""
-    path = PurePosixPath(name)
-    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+    def _read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if it is missing, or cannot be read, such as a link."""
+        try:
+            return self._folder.read(name)
+        except OSError:
+            return None
 
 
 def _manifest(names: Iterable[str]) -> bytes:
     return json.dumps({"written by": "perfsvc dashboard build", "files": sorted(names)}, indent=1).encode()
-
-
-def _refuse_foreign(folder: Path, names: Iterable[str]) -> None:
-    """Raise ``UsageError`` if any of these names exists in the folder; perfsvc wrote none of them."""
-    foreign = sorted(name for name in names if os.path.lexists(folder / name))
-    if foreign:
-        more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
-        raise UsageError(
-            f"{folder} holds files that perfsvc did not write: {', '.join(foreign[:NAMED])}{more}",
-            cure="name an empty folder, or remove them",
-        )
-
-
-def _has_content(path: Path, content: bytes) -> bool:
-    """Return whether a file exists and has exactly this content."""
-    try:
-        return path.stat().st_size == len(content) and path.read_bytes() == content
-    except FileNotFoundError:
-        return False

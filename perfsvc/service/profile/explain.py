@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfsvc.device.find import find
+from perfsvc.files import write_output
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read_isolated
-from perfsvc.report.export.files import write_text
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
 from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
@@ -108,6 +108,7 @@ def draw(explained: ExplainedProfiles, destination: Path) -> None:
     Raises:
         ReportError: the reports do not contain the device's peaks.
         UsageError: the file cannot be written.
+        InfrastructureError: the disk is full.
         MissingPackageError: Matplotlib is not installed.
     """
     before, after = explained.before, explained.after
@@ -116,7 +117,7 @@ def draw(explained: ExplainedProfiles, destination: Path) -> None:
         roofline.write(lines, title, destination)
         return
     page = explanation_page(before, after, explained.explanation, roofline.svg(lines, title))
-    write_text(page, destination)
+    write_output(destination, page)
 
 
 def _explained(before: Profile, after: Profile) -> ExplainedProfiles:

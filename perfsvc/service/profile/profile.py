@@ -20,6 +20,7 @@ from perfsvc.errors import (
     UnsupportedError,
     UsageError,
 )
+from perfsvc.files import write_output
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.model import Call, Case, DeviceInfo, Kind, Launch, Profile, ProfileResult, Series
@@ -123,7 +124,7 @@ def profile_case(request: ProfileRequest, progress: Progress) -> ProfileResult |
             return _timeline(profiler, subject, request.output)
         result = profiler.profile(subject)
         if request.output and result.id is not None:
-            _write(request.output, store.profiles.report(result.id))
+            write_output(request.output, store.profiles.report(result.id))
         return result
 
 
@@ -333,23 +334,14 @@ def _timeline(profiler: CaseProfiler, subject: Subject, output: Path | None) -> 
         report = folder / f"report{TIMELINE_SUFFIX}"
         command, environment = profiling_folder.command(folder), profiling_folder.environment()
         run_profiler(folder, lambda: run_nsys(command, report, environment=environment))
-        _write(output, report.read_bytes())
+        write_output(output, report.read_bytes())
     return output
 
 
 def _require_writable(output: Path) -> None:
     """Raise ``UsageError`` early, before minutes of profiling, if the folder of the output file does not exist."""
     if not os.path.isdir(output.parent):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
-        raise _not_writable(output, f"there is no folder {output.parent}")
-
-
-def _write(output: Path, report: bytes) -> None:
-    """Write a profiler's report to a file; raise ``UsageError`` if that fails."""
-    try:
-        output.write_bytes(report)
-    except OSError as error:
-        raise _not_writable(output, error.strerror or str(error)) from error
-
-
-def _not_writable(output: Path, why: str) -> UsageError:
-    return UsageError(f"{output} cannot be written: {why}", cure="name a file in a folder that exists")
+        raise UsageError(
+            f"{output} cannot be written: there is no folder {output.parent}",
+            cure="name a file in a folder that exists",
+        )

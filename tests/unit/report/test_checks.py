@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from perfsvc.errors import SuiteError, UsageError
+from perfsvc.files import write_output
 from perfsvc.judge import check_verdicts
 from perfsvc.model import (
     Case,
@@ -23,7 +24,6 @@ from perfsvc.model import (
 )
 from perfsvc.report.checks import StaticCheck, check_lines, local_memory, skipped
 from perfsvc.report.export.check_formats import check_github, check_junit, check_markdown
-from perfsvc.report.export.files import write_text
 from perfsvc.report.export.objects import check_json
 from perfsvc.report.tables.check import check_table
 
@@ -268,5 +268,5 @@ def test_json_of_a_missing_kernel_has_only_the_baseline():
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(UsageError, match="cannot be written: No such file") as raised:
-        write_text("text", tmp_path / "missing" / "check.md")
+        write_output(tmp_path / "missing" / "check.md", "text")
     assert raised.value.cure

@@ -12,7 +12,7 @@ import openpyxl
 import pandas as pd
 import pytest
 
-from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.judge import estimate, level_of
 from perfsvc.report.export.files import BINARY, TEXT, write
@@ -256,6 +256,15 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for fmt in (*TEXT, *BINARY):
         with pytest.raises(UsageError, match="cannot be written"):
             write(frame(columns()), fmt, tmp_path / "missing" / "report")
+
+
+@pytest.mark.parametrize("fmt", [*TEXT, *BINARY])
+def test_a_full_disk_keeps_the_earlier_file(fmt: str, tmp_path: Path, full_disk: None) -> None:
+    (tmp_path / "report").write_text("old")
+    with pytest.raises(InfrastructureError, match="report cannot be written: No space left on device") as full:
+        write(frame(columns()), fmt, tmp_path / "report")
+    assert full.value.cure == "make room on its disk, or name a file on another disk"
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("report", "old")]
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:

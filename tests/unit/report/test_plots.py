@@ -8,7 +8,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from perfsvc.errors import MissingPackageError, UsageError
+from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.model import Status
 from perfsvc.report.export.frames import frame, summary
@@ -232,6 +232,15 @@ def test_a_file_name_without_a_known_suffix_is_refused(tmp_path, name):
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"no_folder/x\.svg cannot be written"):
         variants.write([MATMUL], *TITLES, tmp_path / "no_folder" / "x.svg")
+
+
+@pytest.mark.parametrize("kind", ["svg", "pdf", "png"])
+def test_a_full_disk_keeps_the_earlier_picture(tmp_path, full_disk, kind):
+    picture = tmp_path / f"x.{kind}"
+    picture.write_text("old")
+    with pytest.raises(InfrastructureError, match=f"x.{kind} cannot be written: No space left on device"):
+        variants.write([MATMUL], *TITLES, picture)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(picture.name, "old")]
 
 
 def test_without_matplotlib_the_error_has_a_cure(tmp_path, monkeypatch):
