@@ -13,6 +13,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import re
 import secrets
 import stat
@@ -243,6 +244,14 @@ def write_output(destination: Path, content: bytes | str) -> None:
             cure = "make room on its disk, or name a file on another disk"
             raise InfrastructureError(what, cure=cure) from error
         raise UsageError(what, cure="name a file in a folder that exists and may be written") from error
+
+
+def user_name(number: int) -> str:
+    """Return the name of a user; ``the user 1234`` for a user without an account."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"the user {number}"
 
 
 def _write_output(destination: Path, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perfsvc.build.cache import Cache, default_folder
+from perfsvc.build.cache import Cache, default_folder, private_folder
 from perfsvc.build.compile import compile_all
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
@@ -11,8 +11,12 @@ __all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "kno
 
 
 def known_shapes() -> Path:
-    """Return the folder of the cache that holds the shapes of inputs (``perfsvc.suite.arrays.KnownShapes``)."""
-    return default_folder() / "shapes"
+    """Return the folder of the cache that holds the shapes of inputs (``perfsvc.suite.arrays.KnownShapes``).
+
+    Raises:
+        InfrastructureError: as ``Cache`` does.
+    """
+    return private_folder(private_folder(default_folder()) / "shapes")
 
 
 def toolchain_for(target: str) -> Toolchain:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import platformdirs
-
 from perfsvc.build import sources
+from perfsvc.build.cache import default_folder
 from perfsvc.build.cpu import cuda_text
 from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
@@ -195,7 +194,7 @@ def _environment() -> Iterator[str]:
     """Yield variables for English messages, and for a zig cache in perfsvc's cache folder."""
     yield "LC_ALL=C"
     if "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
-        yield f"ZIG_GLOBAL_CACHE_DIR={platformdirs.user_cache_path('perfsvc') / 'zig'}"
+        yield f"ZIG_GLOBAL_CACHE_DIR={default_folder().absolute() / 'zig'}"
 
 
 def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:

@@ -238,7 +238,7 @@ def _locked(
     lock = HostLock(f"night-{name}", purpose)
     locks: list[HostLock | ServerLock] = [lock]
     if file := store.file:
-        locks.append(HostLock(f"{file.name}-night-{host}", purpose, file.absolute().parent))
+        locks.append(HostLock(f"{file.resolve().name}-night-{host}", purpose, file.resolve().parent))
     elif in_database := store.nights.lock(host):
         locks.append(in_database)
     with contextlib.ExitStack() as stack:

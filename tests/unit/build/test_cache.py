@@ -2,16 +2,21 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.build import Cache, default_folder
+from perfsvc.build import Cache, default_folder, known_shapes
 from perfsvc.errors import InfrastructureError
+from perfsvc.files import user_name
 from perfsvc.model import digest
 
 KEY = digest(b"key")
+STRANGER = 43210
+"""The number of a user without an account."""
 
 
 @given(code=st.binary(max_size=300))
@@ -92,7 +97,125 @@ def test_a_user_without_a_home_folder_is_told_to_name_a_cache(monkeypatch):
         raise RuntimeError("could not determine the home directory")
 
     monkeypatch.delenv("PERFSVC_CACHE", raising=False)
-    monkeypatch.setattr("platformdirs.user_cache_dir", no_home)
+    monkeypatch.setattr("platformdirs.user_cache_path", no_home)
     with pytest.raises(InfrastructureError, match="this user has no home folder") as error:
         Cache()
     assert "PERFSVC_CACHE" in error.value.cure
+
+
+def test_a_tilde_that_stands_for_no_home_folder_makes_no_folder_of_that_name(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFSVC_CACHE", raising=False)
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda _name: Path("~/.cache/perfsvc"))
+    with pytest.raises(InfrastructureError, match="this user has no home folder"):
+        Cache()
+    assert not list(tmp_path.iterdir())
+
+
+# --- who may change the cache ----------------------------------------------------------------------------------------
+
+
+def put(folder):
+    """Return a cache with one entry, its folder in the cache, and the file of the entry."""
+    cache = Cache(folder)
+    cache.put(KEY, b"some code")
+    entry = entry_of(folder)
+    return cache, entry.parent, entry
+
+
+PARTS = ["cache", "folder", "entry"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_belongs_to_another_user_is_refused(tmp_path, monkeypatch, part):
+    cache, folder, entry = put(tmp_path / "cache")
+    path = {"cache": cache.folder, "folder": folder, "entry": entry}[part]
+    owner = give_away(path, monkeypatch)
+    with pytest.raises(InfrastructureError, match="belongs to") as raised:
+        cache.get(KEY)
+    assert f"{path} belongs to {user_name(owner)}" in raised.value.what or os.geteuid() != 0
+    assert "PERFSVC_CACHE" in raised.value.cure
+    if part != "entry":
+        with pytest.raises(InfrastructureError, match="belongs to"):
+            cache.put(KEY, b"other code")
+    if part == "cache":
+        with pytest.raises(InfrastructureError, match="belongs to"):
+            Cache(cache.folder)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("writers", [stat.S_IWGRP, stat.S_IWOTH])
+def test_what_other_users_may_write_to_is_refused(tmp_path, part, writers):
+    cache, folder, entry = put(tmp_path / "cache")
+    path = {"cache": cache.folder, "folder": folder, "entry": entry}[part]
+    path.chmod(path.stat().st_mode | writers)
+    with pytest.raises(InfrastructureError, match="other users may write to") as raised:
+        cache.get(KEY)
+    assert f"{path} (it belongs to you)" in raised.value.what
+    assert f"chmod go-w {path}" in raised.value.cure
+    path.chmod(path.stat().st_mode & ~writers)
+    assert Cache(cache.folder).get(KEY) == b"some code"
+
+
+def test_a_cache_that_was_made_under_a_umask_for_groups_is_private(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "above" / "cache"))
+    before = os.umask(0o002)
+    try:
+        known_shapes()
+        cache, folder, entry = put(tmp_path / "above" / "cache")
+    finally:
+        os.umask(before)
+    assert cache.get(KEY) == b"some code"
+    assert known_shapes().is_dir()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (cache.folder, folder, entry, known_shapes())]
+    assert modes == [0o700, 0o700, 0o600, 0o700]
+
+
+def test_the_folder_of_shapes_must_be_private_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path))
+    known_shapes().chmod(0o777)
+    with pytest.raises(InfrastructureError, match="other users may write to"):
+        known_shapes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without an account")
+def test_a_user_without_an_account_has_a_cache():
+    with tempfile.TemporaryDirectory() as folder:  # pytest's folders are for root alone
+        os.chown(folder, STRANGER, -1)
+        path = Path(folder, "cache")
+        os.seteuid(STRANGER)
+        try:
+            cache, _, _ = put(path)
+            assert cache.get(KEY) == b"some code"
+        finally:
+            os.seteuid(0)
+        with pytest.raises(InfrastructureError, match=rf"belongs to the user {STRANGER}"):
+            Cache(path)
+
+
+@pytest.mark.parametrize("part", ["folder", "entry"])
+def test_a_link_in_the_cache_is_not_followed(tmp_path, part):
+    _, folder, entry = put(tmp_path / "elsewhere")
+    cache = Cache(tmp_path / "cache")
+    if part == "folder":
+        (tmp_path / "cache" / folder.name).symlink_to(folder)
+    else:
+        (tmp_path / "cache" / folder.name).mkdir(0o700)
+        (tmp_path / "cache" / folder.name / KEY).symlink_to(entry)
+    assert cache.get(KEY) is None
+
+
+def test_the_cache_itself_may_be_a_link(tmp_path):
+    put(tmp_path / "large disk")
+    (tmp_path / "cache").symlink_to(tmp_path / "large disk")
+    assert Cache(tmp_path / "cache").get(KEY) == b"some code"
+
+
+def give_away(path, monkeypatch):
+    """Make a path another user's, and return the number of that user."""
+    if os.geteuid() == 0:
+        os.chown(path, STRANGER, -1)
+        return STRANGER
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    return owner

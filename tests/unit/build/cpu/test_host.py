@@ -156,6 +156,16 @@ def test_a_long_message_shows_its_first_errors_and_counts_the_other_lines(toolch
     assert any(re.fullmatch(r"\(\d+ more lines left out\)", line) for line in message)
 
 
+def test_zig_keeps_its_cache_in_the_build_cache(unit, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PERFSVC_CACHE", "mine")  # compilers run in the folder of the source
+    monkeypatch.delenv("ZIG_GLOBAL_CACHE_DIR", raising=False)
+    commands = []
+    monkeypatch.setattr(programs, "run", lambda command, **_: commands.append(command) or programs.Finished(1, ""))
+    refusal(HostToolchain(Compiler(("c++",), "c++ 1")), unit("", "k"))
+    assert f"ZIG_GLOBAL_CACHE_DIR={tmp_path / 'mine' / 'zig'}" in commands[0]
+
+
 def test_a_compiler_that_hangs_fails_its_unit(unit, monkeypatch):
     monkeypatch.setattr(programs, "LIMIT_S", 0.5)
     hung = HostToolchain(Compiler(("sh", "-c", "sleep 300"), "hung 1"))
