@@ -81,7 +81,7 @@ class Folder:
             os.close(folder.descriptor)
 
     def _enter(self, part: str, *, make: bool) -> None:
-        """Make this object the folder ``part`` of the folder that it was."""
+        """Change this object to its subfolder ``part``."""
         path = self.path / part
         if make:
             with contextlib.suppress(FileExistsError):

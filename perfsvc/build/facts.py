@@ -133,7 +133,7 @@ class PtxasReport:
 
 
 def read_ptxas(printed: str) -> dict[str, PtxasReport]:
-    """Return the report of each kernel by its symbol.
+    """Return what the assembler ptxas reports about each kernel, by symbol.
 
     Functions that were not inlined have spills of their own. The output does not show which kernels call such a
     function, so its spills are added to every kernel.

@@ -101,7 +101,7 @@ def definitions(unit: Unit) -> tuple[str, ...]:
 
 
 def _sorted_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the value of each option, one pair for each value; an ``other`` option's value is its word."""
+    """Yield the kind and the value of each option. For the kind ``other``, the value is the whole word."""
     remaining = iter(words)
     for word in remaining:
         name, equals, value = word.partition("=")

@@ -145,7 +145,7 @@ class Seconds(_ToFloat):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
+        """Return the value as a number of seconds above 0."""
         try:
             seconds = float(value)
         except ValueError:
@@ -156,12 +156,12 @@ class Seconds(_ToFloat):
 
 
 class Duration(_ToFloat):
-    """``90s``, ``20m`` or ``1h30m``, as seconds above zero."""
+    """A duration such as ``90s``, ``20m`` or ``1h30m``, as seconds above zero."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
+        """Return the seconds of a duration such as ``1h30m``."""
         try:
             return float(value) if isinstance(value, float) else units.parse_duration(str(value))
         except ValueError as error:

@@ -123,7 +123,7 @@ _HEADERS = {name: f"[{name}]" for name in TABLES} | {name: f"[[{name}]]" for nam
 
 
 def nearest(name: str, table: str) -> str:
-    """Return the key most similar to a mistyped one, as it has to be written; empty if none is similar.
+    """Return how to write the key that is most similar to a mistyped key; empty if none is similar.
 
     Preferred in this order: the same name in another table, a similar name in this table, a similar name elsewhere.
     """

@@ -180,7 +180,7 @@ class _Variables(EnvSettingsSource):
     """pydantic's reader of the environment, with arrays as words between blanks or as TOML."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002
-        """Decode an array. Text that is not TOML stays text; the error that refuses it later names the key."""
+        """Decode an array. Text that is not TOML stays text, so that the later error can name the key."""
         if not isinstance(value, str):
             return value
         if not value.lstrip().startswith(("[", "{")):
@@ -245,7 +245,7 @@ def _variable_that_sets(key_path: KeyPath, environment: Mapping[str, Any]) -> st
 
 
 def shown(loaded: Loaded) -> Iterator[ShownSetting]:
-    """Yield every setting in the order of the file, without secrets; a target shows whether its variable is set."""
+    """Yield every setting in the order of the file; of a variable with a secret, only whether it is set."""
     public = loaded.settings.public()
     for key in KEYS.values():
         origin = loaded.origins[key.dotted]

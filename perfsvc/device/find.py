@@ -169,8 +169,8 @@ def _listed(infos: Sequence[DeviceInfo]) -> str:
 def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     """Return every CUDA device that this process may use; a GPU in MIG mode is replaced by its instances.
 
-    Their order is that of the GPUs on the PCI bus, or of ``CUDA_VISIBLE_DEVICES`` if it is set. In that variable, the
-    number or UUID of a GPU stands for all of its instances. A device that cannot be described is omitted.
+    They have the order of the GPUs on the PCI bus, or of the variable ``CUDA_VISIBLE_DEVICES`` if it is set. In that
+    variable, the number or UUID of a GPU stands for all of its instances. A device that cannot be described is omitted.
 
     Args:
         shown: the devices that CUDA shows to this process.

@@ -156,8 +156,7 @@ def is_decided(comparison: Comparison, direction: Direction, threshold: float) -
 
     Either the verdict is conclusive, or the ratio no longer supports the suspicion: it lies within the threshold, or
     beyond it in the opposite direction. Stopping in the second case adds no false alarms, because no code is blamed. It
-    misses some real changes of about the size of the threshold. Even without it, half of the changes of this size would
-    be missed.
+    misses some real changes of about the size of the threshold, but half of these would be missed anyway.
 
     Args:
         comparison: the comparison at this look.
@@ -183,7 +182,7 @@ def cause_of(
 ) -> tuple[Cause, str]:
     """Return why a suspect moved, and the evidence as a sentence without its full stop.
 
-    - The candidate's binary still differs from the baseline's, measured in A/B pairs, and their code differs: kernel.
+    - In A/B pairs the two binaries still differ, and their code differs: kernel.
     - The difference is gone, and the baseline's binary has moved from its stored level in the suspect's direction:
       environment, because both binaries moved.
     - The difference is gone, and the baseline's binary is at its stored level: noise.
@@ -194,7 +193,7 @@ def cause_of(
 
     Args:
         comparison: the comparison of candidate and baseline in A/B pairs, at the last look.
-        drift: the baseline's binary now against its stored level; None if no level is stored.
+        drift: the baseline's binary as measured now, compared with its stored level; None if no level is stored.
         direction: the direction in which the suspect moved.
         threshold: the smallest relevant change, as a fraction.
         usual: the threshold that holds unless the user sets another; None if ``threshold`` is the usual threshold.

@@ -64,8 +64,8 @@ def compare(
     """Compare two levels by their replicas.
 
     Samples of one process share its memory layout, clocks and temperature; only replicas are independent. So each
-    replica counts once, by the logarithm of its median, and the ratio's interval is Student's with the variance between
-    replicas.
+    replica counts once, by the logarithm of its median. The interval of the ratio is Student's, with the variance
+    between replicas.
 
     The variance is pooled over both sides, unlike Welch's. Both sides share the case and the device, and so the noise.
     Pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have two states. So

@@ -121,7 +121,7 @@ def _missing(held: StaticBaseline, reason: str) -> CheckVerdict:
 
 
 def _judge(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) -> CheckVerdict:
-    """Return the verdict on a kernel that compiled, against its baseline; ``held`` is None if it has none."""
+    """Return the verdict on a kernel that compiled. ``held`` is its baseline; None if it has none."""
     before = held.checked if held else None
     changed = fact_changes(before, checked) if before else ()
     check = held.check if held else None
@@ -182,7 +182,7 @@ def fact_changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChang
 
 
 def _instruction_counts(before: StaticFacts, after: StaticFacts) -> Iterator[FactChange]:
-    """Yield the numbers before and after of all instructions, then of the instructions of each class."""
+    """Yield the number of instructions before and after: first of all instructions, then of each class."""
     if before.instructions is None or after.instructions is None:
         return
     old, new = dict(before.instructions), dict(after.instructions)

@@ -357,8 +357,7 @@ def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOpt
     """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
 
     The command's own threshold comes first, then the rules, then the default of the kind of device. A command's
-    threshold does not apply to errors. The threshold of an error is that of the rule that names the error, else
-    ``ERROR_THRESHOLD``.
+    threshold does not apply to errors. For an error, only a rule that names the error counts, else ``ERROR_THRESHOLD``.
     """
     thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
     if thresholds.override is not None and metric != MAX_ERROR:

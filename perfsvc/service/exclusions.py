@@ -94,7 +94,7 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
     """After the block, judge each later run again if the block changed a baseline that its verdicts used.
 
-    Yields a list, which holds the numbers of the runs that were judged again once the block has ended.
+    Yields a list. After the block, it holds the numbers of the runs that were judged again.
     """
     later = [
         row.id

@@ -19,7 +19,7 @@ class DeviceStore:
         self._database = database
 
     def put(self, info: DeviceInfo) -> None:
-        """Store a device, or update its description; its driver and power limit are stored with measurements."""
+        """Store a device, or update its description; the driver and the power limit are stored with measurements."""
         row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
         with self._database.writing() as connection:
             # PostgreSQL spends an id even on an insert that conflicts.

@@ -225,7 +225,7 @@ def _key(expected: Expected) -> dict[str, Any]:
 
 
 def _see(connection: Connection, seen: Iterable[Expected]) -> dict[int, list[str]]:
-    """Store what is there, and return the names of what is back, by the finding that reported it as missing.
+    """Store what is there, and return the names of returned things, by the finding that reported them as missing.
 
     An expectation with the same key is replaced.
     """

@@ -133,7 +133,7 @@ class SeriesStore:
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
         worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
-        are as many as times. Data that is excluded from judging is included, with the reason of the exclusion.
+        are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
         """
         with self._database.reading() as connection:
             return _histories(connection, runs, errors=errors)

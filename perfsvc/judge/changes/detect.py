@@ -124,7 +124,7 @@ class Detector:
     def _handle_changes(self, rows: Ints, run: int) -> None:
         """Raise an alert for each series whose level has changed, and begin its next level.
 
-        A trend that goes on after it was raised is followed, and raised again when it has added ``MIN_GROWTH``.
+        If a trend goes on after its alert, it is raised again once it has grown by ``MIN_GROWTH``.
         """
         levels = self._levels
         positions, residuals = [], []
@@ -265,8 +265,9 @@ def detect_changes_together(
 ) -> list[list[Alert]]:
     """Return the alerts of many series over the same runs, with the share of false alerts in each run limited.
 
-    An alert is raised if ``detect_changes`` would raise it and it is a discovery among all series of the run, at a
-    false share of ``FALSE_SHARE``. A change that is not believed in one run is looked at again in the next.
+    An alert is raised if ``detect_changes`` would raise it, and if the change is a discovery among all series of the
+    run. At most ``FALSE_SHARE`` of the discoveries are expected to be false. A change that is not believed in one run
+    is looked at again in the next.
 
     Args:
         matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.

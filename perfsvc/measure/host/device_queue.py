@@ -352,7 +352,7 @@ class DeviceQueue:
         return None
 
     def _exceed_limit(self, active: ActiveJob) -> Iterator[Measurement]:
-        """Kill the worker and yield the failure of its case; give the device up if the worker did not open it."""
+        """Kill the worker and yield the failure of its case. If no case was sent yet, give the device up instead."""
         if active.task is None:
             self._give_up_device(
                 NoDeviceError(

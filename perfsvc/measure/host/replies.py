@@ -36,7 +36,7 @@ def problem(reply: Ready | Refused | Measured, files: Collection[str], asked: De
 
     Args:
         reply: the reply.
-        files: the digests of the files that came with it.
+        files: the digests of the files that came with the reply.
         asked: the device to open, the case to measure, or None if the worker was asked nothing.
     """
     if isinstance(reply, Measured) and isinstance(asked, Asked):

@@ -107,7 +107,7 @@ def divide(
 def _shares(tasks: Sequence[Task], past: Mapping[BudgetKey, CostHistory]) -> list[_Share]:
     """Return the tasks of one device with their cost and noise; an unknown value is the median of the known values.
 
-    If no cost of any task is known, a replica is assumed to take the longest time for which its case may be sampled.
+    If no task has a known cost, each replica is assumed to cost the longest sampling time of its case.
     """
     histories = [past.get((task.device, task.record.case.id, task.cache), CostHistory()) for task in tasks]
     usual_cost = _median((history.cost_s for history in histories), lambda task: task.sampling.seconds)

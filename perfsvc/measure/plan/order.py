@@ -112,7 +112,7 @@ class AlternatingPlan(Plan):
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
         """Return (replica, task) pairs in the order A B B A or B A A B, drawn anew for each four.
 
-        Each pair runs in a process of its own, which is a replica, numbered from 0.
+        Each entry runs in a process of its own, which is a replica, numbered from 0.
         """
         if not tasks:
             return []

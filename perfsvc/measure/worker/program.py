@@ -115,7 +115,7 @@ class Program:
 
 
 def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
-    """Return an argument as the launch takes it: buffers by address."""
+    """Return the value that a launch passes for an argument; a buffer is passed by its address."""
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):

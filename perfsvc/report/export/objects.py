@@ -246,7 +246,7 @@ def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:
 
     Args:
         measurement: what the process measured.
-        metric: the compared metric. ``value`` is the process's value of it, or None if the metric is the time.
+        metric: the compared metric. ``value`` is the process's value of this metric, or None if the metric is the time.
     """
     samples_s = measurement.samples_s
     return {

@@ -251,6 +251,7 @@ def expected_lines(expected: Sequence[Expected]) -> list[str]:
 
 
 def _line(name: str, texts: Sequence[str], first: Expected) -> str:
+    """Return the line about a host, a GPU, or some cases of one benchmark, and the host that they are on."""
     if first.kind is ExpectedKind.HOST:
         return first.text
     what = texts[0] if len(texts) == 1 else f"{units.count(len(texts), 'case')} of {name} ({units.some(texts)})"

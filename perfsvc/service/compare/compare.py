@@ -271,7 +271,7 @@ def _with_causes(
 def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, judge.Comparison]:
     """Compare the clock cycles of each case whose time moved. If the cycles did not move, the clock did.
 
-    A series is absent if either run has no cycles: its device counts none, or its level is that of another device.
+    A series is absent if either run has no cycles: its device counts none, or its level comes from another device.
     """
     moved = [
         judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME

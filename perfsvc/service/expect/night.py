@@ -66,8 +66,8 @@ def check_night(
     Args:
         store: the database.
         night: the night.
-        scope: the scope of its run.
-        specs: the devices that its settings name.
+        scope: the scope of the night's run.
+        specs: the devices that the night's settings name.
         suite_folder: the folder of benchmarks.
         every_s: seconds after which another host's next night is due; 0 to expect none.
         now: the time; by default the current time.

@@ -25,8 +25,8 @@ def set_state(
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
-    ``step`` is the last step to act on; later steps stay in the finding. None means all. To accept a finding about
-    something missing is to forget all that it reports (``perfsvc expect forget``).
+    ``step`` is the last step to act on; later steps stay in the finding. None means all. Accepting a finding about
+    something missing forgets all that it reports (``perfsvc expect forget``).
 
     Raises:
         NotMeasuredError: there is no such finding.

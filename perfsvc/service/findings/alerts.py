@@ -105,8 +105,8 @@ def _varies(values: Floats) -> bool:
 def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Ints]:
     """Return the levels and the segments of each series, shape (series, runs).
 
-    The level is NaN in a run that did not measure the series. The segment of such a run is that of the last run that
-    measured the series.
+    The level is NaN in a run that did not measure the series. Such a run gets the segment of the last run that measured
+    the series.
     """
     levels = np.full((len(histories), runs.size), np.nan)
     segments = np.zeros(levels.shape, np.intp)
@@ -189,11 +189,11 @@ def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) 
 def _last_runs_with_other_code(
     store: Store, run: int, suspects: Mapping[Series, Suspect], before: Mapping[Series, Sequence[int]]
 ) -> dict[Series, int]:
-    """For each series, return the latest of the runs in ``before`` whose code differs from that of the newest run.
+    """For each series, return the latest run in ``before`` with other code than the newest run.
 
     An alert may place a change some runs too late. Then the last run before that place already has the new code.
-    ``before`` lists the runs of a series, latest first. If no run had other code, the latest is returned. Each round of
-    the loop compares the next run of every series whose code did not differ so far.
+    ``before`` lists the runs of a series, latest first. If no run had other code, the latest run is returned. Each
+    round of the loop compares the next run of every series whose code did not differ so far.
     """
     baselines = {series: runs[0] for series, runs in before.items()}
     keys = {series: (series.device, series.case, series.cache) for series in before}

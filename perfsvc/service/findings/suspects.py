@@ -282,7 +282,7 @@ def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted:
 def without_recoveries(
     store: Store, run: int, suspects: Sequence[Suspect], recovered: Collection[Recovered]
 ) -> list[Suspect]:
-    """Return the suspects, except suspects that only show that a series recovered from a finding.
+    """Return the suspects, except suspects that only show a recovery from a finding.
 
     A recovery changes the times of a series too. The change detector may notice this change only some runs later, and
     then raises an alert. Such an alert is no new change, so its suspect is left out.

@@ -115,7 +115,7 @@ def nightly(
 
 
 def _do_stages(night: Night, stages: Sequence[Stage]) -> None:
-    """Do the stages that are not done yet, in order, and store how the night ended. Return early if it is stopped."""
+    """Do the stages that are not done yet, in order, and store how the night ended. A stopped night ends early."""
     done = {row.name: row for row in night.row.stages if row.state is not StageState.RUNNING}
     for position, stage in enumerate(stages):
         if stage.name in done:

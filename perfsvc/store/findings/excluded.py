@@ -178,7 +178,7 @@ def _first_showing(connection: Connection, row: Any, after: int) -> int:
 
 
 def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:
-    """Return a root cause that names run ``new``, by commit or number, where it named run ``old``."""
+    """Replace run ``old`` in a root cause, named by commit or number, by run ``new``."""
     rows = connection.execute(select(Runs.id, Runs.git_commit).where(Runs.id.in_([old, new])))
     commits: dict[int, str] = {row.id: row.git_commit for row in rows}
     before, after = commits.get(old, "")[:9], commits.get(new, "")[:9]

@@ -271,7 +271,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
 
 
 def _in_words(suspects: Sequence[Suspect], cause: RootCause) -> str:
-    """Return in words some cases of suspects and their evidence.
+    """Return a text with the names of some cases of suspects, and their evidence.
 
     If the suspects have different evidence, the text has the evidence of one suspect.
     """
