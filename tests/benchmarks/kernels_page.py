@@ -30,19 +30,27 @@ from perfsvc.report.wording import DASH, metric_value, or_dash, spread
 DOCS = Path(__file__).parents[2] / "docs"
 RIGHT = "ok"
 WRITTEN_BY = """\
-Written by `tests/benchmarks/kernels_page.py` from one run, `{command}`.
+This page shows the times of all kernels that come with perfsvc, from one run of `{command}`.
+[The built-in suite](../explanation/kernels.md) explains the kernels and their variants.
 
-- **median**: each replica has a median; the geometric mean of these is shown.
-- **spread**: half of the 95 % confidence interval of the median, as a share of the median.
-- **bandwidth**, **FLOP/s**: the bytes and operations that the *problem* requires, divided by the median.
-  Extra work that a variant does is not counted.
-- **of measured peak**: the bandwidth divided by the measured peak of the GPU's memory, which is the
-  faster of a plain copy and a plain read.
-- **of reference variant**: the median of the reference variant at the same point, divided by the median shown.
-- **max error**, **mean error**: the maximum and the mean [error](../reference/glossary.md) of the result, each of the
-  replica where it is largest.
+The columns mean:
 
-[The built-in suite](../explanation/kernels.md) explains the variants."""
+| column | meaning |
+| --- | --- |
+| variant | one implementation of the benchmark. `warm` means that the L2 cache is not emptied before each launch. |
+| point | the size |
+| median | the median time of one launch: the geometric mean of the medians of all processes that measured the variant |
+| spread | half of the 95 % confidence interval of the median, as a percentage of the median |
+| bandwidth | the bytes that the problem requires, divided by the median |
+| FLOP/s | the floating-point operations that the problem requires, divided by the median |
+| of measured peak | the bandwidth as a percentage of the measured peak bandwidth of the GPU's memory |
+| of reference variant | the speed as a percentage of the speed of the variant that has 100 % |
+| max error | the largest relative error of an element of the result |
+| mean error | the mean relative error of the elements of the result |
+| load_s | the time to load the kernel |
+| block_cycles | the clock cycles of one block |
+
+The script `tests/benchmarks/kernels_page.py` wrote this page."""
 
 Row = Mapping[str, Any]
 
