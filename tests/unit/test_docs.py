@@ -27,7 +27,7 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# --- docs/reference/cli.md --------------------------------------------------------------------------------------------
+# --- docs/reference/cli*.md -------------------------------------------------------------------------------------------
 
 
 def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -48,7 +48,8 @@ def sections(page: str) -> dict[str, str]:
 
 
 COMMANDS = {"perfsvc": cli, **dict(commands(cli, "perfsvc"))}
-SECTIONS = sections(text_of(DOCS / "reference/cli.md"))
+COMMAND_PAGES = sorted((DOCS / "reference").glob("cli*.md"))
+SECTIONS = {name: text for page in COMMAND_PAGES for name, text in sections(text_of(page)).items()}
 
 
 def words_of(command: click.Command) -> set[str]:
