@@ -207,7 +207,7 @@ def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | Non
 
 
 def _parts(elf: _Elf) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of the sections that ``code_digest`` hashes, independent of symbol numbers."""
+    """Yield (name, content) of the sections that ``code_digest`` hashes; no content depends on symbol numbers."""
     symbols = elf.symbols()
     for section in elf.sections:
         if section.name.startswith(_INFO):

@@ -154,8 +154,8 @@ def preimage(
     """Return everything that decides a binary, as canonical JSON that contains no path of this machine.
 
     Files count by name and content. A header belongs to the toolkit or the system if it is neither next to the
-    including file nor in an include folder. The version stands for such a header. A header whose name comes from a
-    macro is not found either.
+    including file nor in an include folder. Only the version of the compiler counts for such a header, and for a header
+    whose name comes from a macro.
 
     Args:
         unit: the unit that is compiled.

@@ -197,7 +197,7 @@ def variable_of(key: str) -> str:
 
 
 def _read_environment() -> dict[str, Any]:
-    """Return the values that ``PERFSVC_*`` variables set, nested by table like those of the file."""
+    """Return the values that ``PERFSVC_*`` variables set, nested by table as in the file."""
     if mistyped := tuple(_mistyped_variables()):
         first, *others = mistyped
         first.others = tuple(others)

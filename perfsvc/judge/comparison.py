@@ -61,16 +61,16 @@ class Comparison:
 def compare(
     baseline: Sequence[ArrayLike], candidate: Sequence[ArrayLike], *, threshold: float = 0.01, alpha: float = ALPHA
 ) -> Comparison:
-    """Compare two levels by their replicas.
+    """Compare the times of a baseline and a candidate, each measured in several processes (replicas).
 
     Samples of one process share its memory layout, clocks and temperature; only replicas are independent. So each
     replica counts once, by the logarithm of its median. The interval of the ratio is Student's, with the variance
     between replicas.
 
     The variance is pooled over both sides, unlike Welch's. Both sides share the case and the device, and so the noise.
-    Pooling doubles the few degrees of freedom. Few replicas agree by chance, more so if processes have two states. So
-    the deviation of a side has two lower limits: the step of the clock, and a share of the spread of the side's own
-    samples.
+    Pooling doubles the few degrees of freedom. The deviation of few replicas may be far too small by chance, most of
+    all if a process is in one of two states. So the deviation of a side has two lower limits: the step of the clock,
+    and a share of the spread of the side's own samples.
 
     A level counts as changed if the change is significant (the interval excludes 1) and relevant (the ratio lies beyond
     the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression

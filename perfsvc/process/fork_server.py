@@ -139,7 +139,7 @@ class _Server:
         for number in (signal.SIGCHLD, PARENT_DIED):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()  # its own process group is killed with it
-        _die_with(server, signal.SIGKILL)  # a hung launch never sees the socket close
+        _die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
         _adopt_orphans()  # the server then adopts only what a child leaves behind at its end
         servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)
         for server_socket in servers:

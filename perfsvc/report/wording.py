@@ -377,7 +377,7 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
 def possible_change(judgement: Judgement) -> str:
     """Return how much an inconclusive series may have changed, or nothing without a finite interval.
 
-    ``up to 3 % slower or 1 % faster``; ``up to 19 times as long`` if the time may have doubled.
+    ``up to 3 % slower or 1 % faster``; ``up to 19 times as long`` if the time may have at least doubled.
     """
     low, high = judgement.low, judgement.high
     if judgement.verdict is not Verdict.INCONCLUSIVE or not low or high is None or high == inf:

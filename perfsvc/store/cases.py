@@ -270,7 +270,8 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     """Return the cases in rows of one run by id, under their present names; ``of_cases`` selects the rows.
 
-    A former name may be given to a new variant. If a run measured two names of one lineage, each case keeps its own.
+    If a run measured two names of one lineage (a case with its former names), each case keeps its name of that run: a
+    former name may be in use for a new variant.
     """
     names: dict[int, set[int]] = defaultdict(set)
     for row in rows:

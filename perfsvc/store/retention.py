@@ -268,9 +268,10 @@ def _in_findings(connection: Connection) -> set[tuple[int, int]]:
 
 
 def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
-    """Return the last finished run of each scope on each device, and the levels of cases that it had no budget for.
+    """Return the last finished run of each scope on each device, and the levels of cases that these runs left out.
 
-    The levels are pairs: the last earlier run that measured such a case, and the lineage of the case.
+    These runs had no budget for such cases. A level is a pair: the last earlier run that measured the case, and the
+    lineage of the case (its id under all its names).
     """
     query = (
         select(Runs.scope, Measurements.device_id, newest_clean())

@@ -113,9 +113,9 @@ class RunStore:
             return _first(connection, *_COMPARABLE, Runs.label == label) if label else None
 
     def of_commit(self, prefix: str, devices: Collection[str] = ()) -> list[RunRow]:
-        """Return the runs of the commit that starts with ``prefix`` that have ended and measured anything, best first.
+        """Return the runs of the commit that starts with ``prefix``, best first. Each has ended and measured something.
 
-        The better of two runs is decided by the first of these properties that only one has: no uncommitted changes;
+        The better of two runs is decided by the first of these properties in which they differ: no uncommitted changes;
         finished; more cases (measured or over budget, each cache state for itself); one of ``devices`` (UUIDs) is among
         its devices; more devices; newer.
 
@@ -361,7 +361,7 @@ def is_elsewhere(start: str) -> bool:
 
 
 def alive(pid: int, start: str) -> bool:
-    """Return True if the process with this id and this start still runs; False if it is elsewhere."""
+    """Return True if the process with this id and this start still runs; False if it runs in another PID namespace."""
     if start:
         return start_of(pid) == start
     try:

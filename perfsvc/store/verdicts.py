@@ -243,7 +243,7 @@ def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any
 
 
 def _measurement(side_run: Any, series: Series) -> Measurement:
-    """Return the measurement of a row of ``confirmation_runs``; its value is a metric or the error of the result."""
+    """Return the measurement of a row of ``confirmation_runs``; the row's value is a metric or the result's error."""
     has_metric = side_run.value is not None and series.metric != MAX_ERROR
     return Measurement(
         series.case,

@@ -328,7 +328,7 @@ class CudaDevice:
     def uses_other_streams(
         self, sample: Callable[[], None], seconds: float, watched: Sequence[tuple[int, int]]
     ) -> bool:
-        """Return whether the watched memory changes although the stream is blocked."""
+        """Return whether a sample changes the watched memory although the device's own stream is blocked."""
 
         def fingerprints() -> list[str]:
             return [self._results_on_other_stream.digest(address, nbytes) for address, nbytes in watched]

@@ -50,7 +50,7 @@ class BlockingKernel:
         self._ticket = 0
 
     def launch(self) -> None:
-        """Queue the kernel: everything queued after it waits until ``release``."""
+        """Queue the blocking kernel: everything queued after it waits until ``release``."""
         self._ticket += 1
         self._helper_kernels.launch(
             self._stream,

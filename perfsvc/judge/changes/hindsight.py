@@ -78,7 +78,7 @@ def _in_units(measured: Floats) -> Floats:
     center = float(np.median(measured))
     differences = np.diff(measured)[None, :]
     _, noise = center_and_scale(differences, np.ones(differences.shape, bool))
-    # A constant series gets some noise as well, and a level of zeros differs from any other level.
+    # The scale is never 0: so a constant series can be divided too, and a level of zeros differs from any other level.
     scale = max(float(noise[0]) / np.sqrt(2), MIN_SCALE * abs(center), np.finfo(float).tiny)
     with np.errstate(over="ignore"):
         units = np.clip((measured - center) / scale, -1e6, 1e6)

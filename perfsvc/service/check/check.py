@@ -103,7 +103,7 @@ def _against_revision(
 ) -> tuple[str, list[CheckVerdict], tuple[SuiteError, ...]]:
     """Judge kernels against the base revision, compiled by the same compiler.
 
-    Return the revision in words, the verdicts, and the errors of base benchmarks that cannot be compared.
+    Return a text that names the revision, the verdicts, and the errors of base benchmarks that cannot be compared.
     """
     with checked_out(request.suite, request.base) as tree:
         base = reader.read_older(tree.suite, request.selection, request.points, kernels.checked)

@@ -131,6 +131,7 @@ class Answers:
         for confirmation in confirmations:
             key = self._key(confirmation.suspect)
             last = self._last.get(key)
+            # An unconfirmed cause does not replace a cause that is known.
             if last is None or last.cause is Cause.UNCONFIRMED or confirmation.cause is not Cause.UNCONFIRMED:
                 self._last[key] = confirmation
 
@@ -226,8 +227,8 @@ class RootCauses:
 
         - If a standing finding has the series and this cause, the root cause of that finding. If the cause is the code,
           a standing finding without a confirmed cause counts too. A further step always gets its own root cause.
-        - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change had
-          begun before them, the commits of a standing finding of the same benchmark.
+        - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change began
+          before these commits, the commits of a standing finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
         - For the environment, what changed: ``driver 580.1 → 590.1``. If nothing is known to have changed, the device:
           ``GPU GPU-1``.

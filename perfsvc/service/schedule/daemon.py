@@ -292,7 +292,7 @@ def _scheduler(late_s: float, report: Callable[[str], object]) -> Any:
 
 
 def _follow_the_clock(scheduler: Any, planned: Job, at: time, zone: tzinfo | None, now: datetime) -> None:
-    """Wake the scheduler if the planned night is due; plan it anew if the clock was set back meanwhile."""
+    """Wake the scheduler if the planned night is due; plan the night anew if the clock was set back meanwhile."""
     if planned.next_run_time <= now:
         scheduler.wakeup()
     elif planned.next_run_time - now > FARTHEST:

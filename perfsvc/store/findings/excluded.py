@@ -39,9 +39,9 @@ class Act:
 def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
     """Take data that has just been excluded out of the active findings, and return which findings this changes.
 
-    - If the newest run that shows a series was excluded, the newest earlier run that shows its change takes its place.
-      If there is none, or if the baseline was excluded, the series leaves the finding: it is marked as recovered in the
-      excluded run.
+    - If the newest run that shows the change of a series was excluded, the newest earlier run that shows this change
+      counts instead. If there is none, or if the baseline was excluded, the series leaves the finding: it is marked as
+      recovered in the excluded run.
     - A finding that all series have left is resolved with the reason of the exclusion.
     - A series that recovered in the excluded run is marked as not recovered, and its finding is reopened if resolved.
     - If the excluded run had brought a series into its finding, the series begins with the next run that shows it. A
@@ -149,7 +149,7 @@ def _begin_later(connection: Connection, act: Act, reason: str, touched: Collect
 
 
 def _begin_again(connection: Connection, act: Act) -> None:
-    """Set the first run of series and findings back to the included run, if this run was the first to show them."""
+    """Make a run, no longer excluded, the first run again of the series and findings that it was the first to show."""
     events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
     kinds = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
     brought = {event.finding_id for event in events if event.kind in kinds}

@@ -171,7 +171,7 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, r
 def _see_again(
     connection: Connection, shown: RunFindings, row: Any, judgement: Judgement, case: int
 ) -> EventKind | None:
-    """Store that a run shows the change of a row, and return the kind of event to record.
+    """Store that a run shows the change of a finding's series again, and return the kind of event to record.
 
     The kind is ``reopened`` if the finding was resolved, ``joined`` if the finding is active and the series had
     recovered, and None otherwise.

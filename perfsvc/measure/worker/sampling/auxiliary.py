@@ -40,7 +40,8 @@ def short_kernel(
 ) -> tuple[dict[str, float], str]:
     """Time a short kernel without events between its launches, and the events without a kernel.
 
-    Both measurements need the blocking kernel: without it, a short kernel waits for the host.
+    Both measurements need a kernel that blocks the stream while the host queues the launches: without it, a short
+    kernel waits for the host.
 
     Returns:
         ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; both are

@@ -107,9 +107,9 @@ class BatchTaker:
         return batch
 
     def _shrink(self, count: int, *, alone: bool) -> None:
-        """Halve later batches after a batch of ``count`` samples fell behind.
+        """Halve later batches, because the host fell behind the device in a batch of ``count`` samples.
 
-        ``alone`` is True if the first sample of the batch already fell behind.
+        ``alone`` is True if the host fell behind already at the first sample.
         """
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
