@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import math
 import os
+import signal
 import socket
 import tempfile
 import time
@@ -17,6 +18,10 @@ from perfsvc.process.programs import describe_exit
 
 TAIL_BYTES = 2000
 """How many bytes of a dead child's output are reported."""
+CLOSED = "killed, because it stopped exchanging messages"
+"""How a child died that closed its socket, or took no message, but did not end."""
+CLOSED_LIMIT_S = 2.0
+"""Seconds a child may take to end after it has closed its socket. The workers of all other devices wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class Death:
         output: the end of what it printed; empty if it printed nothing.
         with_server: whether it died because its fork server died.
         unread: whether it died before it had received the whole of its last message.
+        closed: whether it closed its socket, or took no message, and was killed because it did not end.
     """
 
     how: str
@@ -36,6 +42,7 @@ class Death:
     output: str
     with_server: bool
     unread: bool = False
+    closed: bool = False
 
 
 class Child:
@@ -146,12 +153,17 @@ class Child:
         """Wait for the child to end, kill the child if it takes too long, and return how it died."""
         if self._interrupted:
             self._process.kill()
-        ended, status = self._wait(), self._process.status
+        in_time = self._process.wait(CLOSED_LIMIT_S)
+        if not in_time:
+            self._process.kill()
+        ended, status = in_time or self._process.wait(END_LIMIT_S), self._process.status
         with_server = ended and status is None
+        closed = not in_time and status == -signal.SIGKILL  # otherwise it was ending all the while
         if with_server:
             ended, status = self._server.wait(END_LIMIT_S), self._server.status
         output = tail(self._output, TAIL_BYTES) or self._server.last_output(TAIL_BYTES)
-        return Death(_how(status if ended else None), status if ended else None, output, with_server)
+        how = CLOSED if closed else _how(status if ended else None)
+        return Death(how, status if ended else None, output, with_server, closed=closed)
 
     def _wait(self) -> bool:
         """Wait for the child to end; return False if even a kill does not end it, because a driver call hangs."""

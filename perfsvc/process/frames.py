@@ -17,7 +17,7 @@ MOST_DESCRIPTORS = 2
 """How many file descriptors a frame can carry."""
 MOST_PARTS = 1 << 16
 """How many parts a frame can have: its text, and a blob for each file of a measurement or each binary of a case."""
-MOST_BYTES = 1 << 32
+MOST_BYTES = 1 << 29
 """How many bytes the parts of a frame can have together. Binaries and files are far smaller, arrays are not sent."""
 _AT_ONCE = 1 << 20
 """Memory is taken in steps of this size while bytes arrive, because the sizes in a frame may be wrong."""

@@ -29,6 +29,8 @@ from perfsvc.process.frames import FrameError
 
 MESSAGE_LIMIT_S = 30.0
 """Seconds a message may take from its first byte to its last."""
+MOST_TEXT_BYTES = 1 << 26
+"""How many bytes the JSON text of an answer can have: a million samples and more. Decoding takes far more memory."""
 SHOWN_BYTES = 200
 """How many bytes of an unreadable message are reported."""
 
@@ -96,6 +98,8 @@ class WorkerHandle:
             return self._crash(frame)
         for descriptor in frame.descriptors:  # a worker has none to send
             os.close(descriptor)
+        if len(frame.text) > MOST_TEXT_BYTES:
+            return self._unreadable(f"a text of {len(frame.text)} bytes")
         try:
             reply = codec.decode(Reply, frame.text).body
         except ValueError:
@@ -141,11 +145,14 @@ class WorkerHandle:
         self.died_with_server = death.with_server
         self.spoilt = death.unread
         output = f": {death.output}" if death.output else ""
-        return CrashError(f"the worker process died ({death.how}){output}", cure=_cure(death.status))
+        return CrashError(f"the worker process died ({death.how}){output}", cure=_cure(death))
 
 
-def _cure(status: int | None) -> str:
-    """Return what to do about a worker that ended with this exit status; None if it cannot be killed."""
+def _cure(death: Death) -> str:
+    """Return what to do about a worker that died."""
+    status = death.status
+    if death.closed:
+        return "see why the case, or a library that it calls, closes files that it did not open, or takes no message"
     if status is None:
         return "see dmesg: the driver holds it; the machine may need a restart"
     if status >= 0:

@@ -1,6 +1,8 @@
 import os
 import socket
+import struct
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -68,3 +70,21 @@ def test_a_peer_that_dies_within_a_message_is_an_error(pair):
     pair[0].close()
     with pytest.raises(EOFError):
         frames.receive(pair[1])
+
+
+def test_sizes_that_no_message_has_are_refused(pair):
+    pair[0].sendall(b"-" + struct.pack("!IQQ", 2, 1 << 29, 1 << 29))
+    with pytest.raises(frames.FrameError, match="a message of 1073741824 bytes"):
+        frames.receive(pair[1])
+
+
+def test_memory_is_taken_only_for_bytes_that_arrive(pair):
+    pair[0].sendall(b"-" + struct.pack("!IQ", 1, frames.MOST_BYTES) + b"few")
+    pair[0].close()
+    tracemalloc.start()
+    try:
+        with pytest.raises(EOFError):
+            frames.receive(pair[1])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()

@@ -10,6 +10,7 @@ from perfsvc.measure.host import device_queue, worker_handle
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status
+from perfsvc.process import child
 from perfsvc.process.fork_servers import END_LIMIT_S
 
 ANOTHER = (
@@ -17,6 +18,7 @@ ANOTHER = (
     "samples_s={times}), True, None)); wait_for(lambda: False)"
 )
 """A worker that sends another reply than it was asked."""
+MEASUREMENT = "Measurement(job.record.case, device.uuid, job.replica, Status.OK, cache=job.cache, samples_s=(1.0,))"
 
 
 def test_every_case_is_measured_once_in_each_replica(work):
@@ -96,6 +98,24 @@ def test_a_message_that_drips_ends_in_time(work, monkeypatch, drips):
     measurements = work(bad=f"{drips}; [(pool.sendall(b'x'), time.sleep(0.2)) for _ in range(60)]", replicas=1)
     assert time.monotonic() - started < 6
     assert "did not end in time" in measurements["bad", 0].reason
+    assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
+
+
+def test_a_worker_that_closes_its_socket_and_lives_on_costs_its_case(work, monkeypatch):
+    monkeypatch.setattr(child, "CLOSED_LIMIT_S", 0.2)
+    started = time.monotonic()
+    measurements = work(bad="pool.close(); time.sleep(60)", replicas=1)
+    assert time.monotonic() - started < END_LIMIT_S
+    assert "killed, because it stopped exchanging messages" in measurements["bad", 0].reason
+    assert "closes files that it did not open" in measurements["bad", 0].cure
+    assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
+
+
+def test_a_text_that_is_too_long_is_not_decoded(work, monkeypatch):
+    monkeypatch.setattr(worker_handle, "MOST_TEXT_BYTES", 10_000)
+    spaces = "frames.send(pool, codec.encode(Reply(Measured(measurement, True, None))) + b' ' * 10_000)"
+    measurements = work(bad=f"measurement = {MEASUREMENT}; {spaces}; wait_for(lambda: False)", replicas=1)
+    assert "a message that cannot be read: a text of 10" in measurements["bad", 0].reason
     assert measurements["good", 0].status is measurements["fine", 0].status is Status.OK
 
 
