@@ -57,7 +57,8 @@ class Folder:
             make: make the folder if it is missing.
         """
         if make:
-            path.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(parents=True)
         folder = cls(path, os.open(path, _FOLDER))
         try:
             yield folder
@@ -97,7 +98,7 @@ class Folder:
         self.path, self.descriptor = path, descriptor
 
     def open_file(self, name: str, flags: int, mode: int = EVERYONE) -> int:
-        """Open a regular file, and return its descriptor.
+        """Open a regular file, and return its descriptor; if the flags create a file, its folders are made too.
 
         Args:
             name: the file.
@@ -105,10 +106,16 @@ class Folder:
             mode: the permissions of a new file, before the umask.
         """
         above, last = _split(name)
-        with self.subfolder(above) as folder:
+        with self.subfolder(above, make=bool(flags & os.O_CREAT)) as folder:
             # O_NONBLOCK: opening a FIFO does not wait for its other end.
             flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(last, flags, mode, dir_fd=folder.descriptor)
+            try:
+                descriptor = os.open(last, flags, mode, dir_fd=folder.descriptor)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                why = "it is a link, and links are not followed"
+                raise OSError(errno.ELOOP, why, str(self.path / name)) from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "it is no regular file", str(self.path / name))
@@ -130,11 +137,14 @@ class Folder:
             return file.read()
 
     def write(
-        self, name: str, content: bytes, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False
+        self, name: str, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False
     ) -> None:
-        """Write a file in a single step; its folders are made. The arguments are those of ``writing``."""
+        """Write a file in a single step; its folders are made. The other arguments are those of ``writing``.
+
+        A text is written as UTF-8, with escapes for the characters that UTF-8 lacks.
+        """
         with self.writing(name, mode=mode, replace=replace, sync=sync) as file:
-            file.write(content)
+            file.write(_encoded(content))
 
     @contextlib.contextmanager
     def writing(
@@ -214,7 +224,7 @@ def is_inside(name: str) -> bool:
         return False
 
 
-def write(path: Path, content: bytes, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False) -> None:
+def write(path: Path, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False) -> None:
     """Write a file in a single step into a folder that exists; raise ``OSError`` if that fails.
 
     A link with the name of the file is replaced, not followed. The other arguments are those of ``Folder.writing``.
@@ -225,7 +235,7 @@ def write(path: Path, content: bytes, *, mode: int = EVERYONE, replace: bool = T
 
 
 def write_output(destination: Path, content: bytes | str) -> None:
-    """Write a file that the user named, such as with ``--output``; a text is written as UTF-8, with escapes if needed.
+    """Write a file that the user named, such as with ``--output``.
 
     A link is followed, and its target replaced in a single step. A device, a FIFO and the file that standard output
     goes to are written directly.
@@ -234,8 +244,15 @@ def write_output(destination: Path, content: bytes | str) -> None:
         UsageError: the file cannot be written.
         InfrastructureError: the disk is full.
     """
+    with reporting(destination):
+        _write_output(destination, content)
+
+
+@contextlib.contextmanager
+def reporting(destination: Path) -> Iterator[None]:
+    """Raise the errors of ``write_output`` for each ``OSError`` of a block that writes a file."""
     try:
-        _write_output(destination, content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+        yield
     except BrokenPipeError:  # the reader of a pipe has ended, which is no error of the user
         raise
     except OSError as error:
@@ -254,7 +271,7 @@ def user_name(number: int) -> str:
         return f"the user {number}"
 
 
-def _write_output(destination: Path, content: bytes) -> None:
+def _write_output(destination: Path, content: bytes | str) -> None:
     """Write a file, following a link, or write into the device, FIFO or standard stream that the path names."""
     if destination.is_symlink() and not destination.exists():  # a link to a file that is missing: make the file
         os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, EVERYONE))
@@ -276,7 +293,11 @@ def _write_output(destination: Path, content: bytes) -> None:
         return
     direct = os.open(destination, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC) if own_stream is None else os.dup(own_stream)
     with os.fdopen(direct, "wb") as file:
-        file.write(content)
+        file.write(_encoded(content))
+
+
+def _encoded(content: bytes | str) -> bytes:
+    return content.encode(errors="backslashreplace") if isinstance(content, str) else content
 
 
 def _own_stream(state: os.stat_result) -> int | None:

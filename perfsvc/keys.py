@@ -15,14 +15,14 @@ import os
 import re
 import secrets
 import stat
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
 import platformdirs
 
+from perfsvc import files
 from perfsvc.errors import InfrastructureError, UntrustedError, UsageError
 
 VARIABLE = "PERFSVC_KEYS"
@@ -97,7 +97,8 @@ class Keys:
     def signing(self) -> bytes:
         """Return the secret that signs; make a secret if this user has none."""
         if not self.secrets:
-            _create(self.file, secrets.token_bytes(SECRET_BYTES))
+            with contextlib.suppress(FileExistsError):  # another process has made the file meanwhile
+                _write(self.file, [secrets.token_bytes(SECRET_BYTES)], replace=False)
             del self.secrets
         return self.secrets[0]
 
@@ -158,8 +159,7 @@ class Keys:
 
     def _replace(self, kept: Sequence[bytes]) -> None:
         """Replace the secrets in the file by ``kept``."""
-        with _written(self.file, kept) as temporary:
-            temporary.replace(self.file)
+        _write(self.file, kept, replace=True)
         del self.secrets
 
 
@@ -210,28 +210,13 @@ def _require_private(file: Path, state: os.stat_result) -> None:
         )
 
 
-def _create(file: Path, secret: bytes) -> None:
-    """Write a file with one secret, unless another process has made the file meanwhile."""
-    with _written(file, [secret]) as temporary, contextlib.suppress(FileExistsError):
-        os.link(temporary, file)
-
-
-@contextlib.contextmanager
-def _written(file: Path, kept: Sequence[bytes]) -> Iterator[Path]:
-    """Write secrets to a temporary file beside the file of the keys; delete it after the block if it is still there."""
-    text = "".join(f"{secret.hex()}\n" for secret in kept)
+def _write(file: Path, kept: Sequence[bytes], *, replace: bool) -> None:
+    """Write secrets to the file; raise ``FileExistsError`` if there is a file that must not be replaced."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".keys-")  # mode 0600, never an existing file
-        try:
-            with os.fdopen(descriptor, "w") as opened:
-                opened.write(text)
-                opened.flush()
-                os.fsync(descriptor)
-            yield Path(name)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                Path(name).unlink()
+        files.write(file, "".join(f"{secret.hex()}\n" for secret in kept), mode=0o600, replace=replace, sync=True)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise _unusable(file, f"cannot be written: {error.strerror}") from error
 

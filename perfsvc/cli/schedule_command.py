@@ -115,6 +115,7 @@ def print_(
 
     It names the environment variables that the settings need, without their values.
     """
+    from perfsvc.files import Folder, reporting
     from perfsvc.service.findings.actions import user_name
     from perfsvc.service.schedule.printed import printed
     from perfsvc.service.schedule.scheduled_night import scheduled_night
@@ -124,7 +125,8 @@ def print_(
     files = printed(kind, night, image=image, claim=claim)
     for name, text in files.items():
         if folder:
-            (folder / name).write_text(text)
+            with reporting(folder / name), Folder.open(folder) as opened:
+                opened.write(name, text)
             click.echo(f"{folder / name} is written", err=True)
         else:
             click.echo((f"# {name}\n" if len(files) > 1 else "") + text, nl=len(files) > 1)

@@ -1,6 +1,5 @@
 """Write the first ``perfsvc.toml``: every key, commented out with its default, and the suite that is here."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
@@ -9,6 +8,7 @@ from perfsvc.config.file import NAME
 from perfsvc.config.keys import ARRAYS, KEYS, TABLES, SettingKey, toml
 from perfsvc.config.load import variable_of
 from perfsvc.errors import ConfigError
+from perfsvc.files import write as write_file
 
 WIDTH = 100
 SUITES = ("kernels", "benchmarks", "suite")
@@ -61,21 +61,14 @@ def write(path: Path, suite: Path | None, *, force: bool) -> None:
     Raises:
         ConfigError: the file exists and ``force`` is not set, or it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text(suite), encoding="utf-8")
-        if force:
-            temporary.replace(path)
-        else:
-            path.hardlink_to(temporary)  # fails if the file exists, unlike a rename
+        write_file(path, text(suite), replace=force)
     except FileExistsError:
         cure = "edit it, or write over it: perfsvc init --force"
         raise ConfigError("it exists already, and was not changed", path=str(path), cure=cure) from None
     except OSError as error:
         cure = "check that the folder exists and that you may write to it"
         raise ConfigError(f"cannot be written: {error.strerror}", path=str(path), cure=cure) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:

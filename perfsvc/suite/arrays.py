@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import math
 import platform
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.files import Folder
 from perfsvc.model import Array, Role, codec, digest
 from perfsvc.suite.authoring import Benchmark, Function, Output
 from perfsvc.suite.benchfile import BenchFile, load_again
@@ -190,11 +190,8 @@ class KnownShapes:
 
     def put(self, key: str, shapes: Shapes) -> None:
         """Store the shapes of the inputs with this key; do nothing if they cannot be written."""
-        with contextlib.suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".new-", delete=False) as file:
-                file.write(codec.encode(_StoredShapes(tuple(shapes.values()))))
-            Path(file.name).replace(self._path(key))
+        with contextlib.suppress(OSError), Folder.open(self._folder, make=True) as folder:
+            folder.write(self._path(key).name, codec.encode(_StoredShapes(tuple(shapes.values()))))
 
     def forget(self, key: str) -> None:
         """Delete the shapes of the inputs with this key."""

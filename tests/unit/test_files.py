@@ -139,7 +139,7 @@ def test_a_link_to_an_empty_folder_stays(folder, victim):
 
 def test_a_link_with_the_name_of_the_file_is_replaced_and_its_target_stays(folder, victim):
     (folder.path / "page").symlink_to(victim / "file")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+    with pytest.raises(OSError, match="it is a link, and links are not followed"):
         folder.read("page")
     folder.remove("page")
     assert (folder.path / "page").is_symlink()

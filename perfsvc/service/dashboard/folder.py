@@ -41,7 +41,7 @@ def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
             yield site
             site.remove(ours - set(names))
             site.write(MANIFEST, _manifest(names))
-    except (NotADirectoryError, FileExistsError) as error:
+    except NotADirectoryError as error:
         raise UsageError(
             f"{error.filename or folder} is no folder, or is a link", cure="remove it, or name another folder"
         ) from error

@@ -83,16 +83,6 @@ def restored(stored: Mapping[str, Any], database: str) -> Settings:
         ) from error
 
 
-def folder_of(settings: Settings, night: int) -> Path:
-    """Return the folder of a night's files."""
-    return settings.nightly.folder / str(night)
-
-
-def log_of(settings: Settings, night: int) -> Path:
-    """Return the log file of a night: a JSON object a line."""
-    return folder_of(settings, night) / "log.jsonl"
-
-
 # --- begin or resume -------------------------------------------------------------------------------------------------
 
 

@@ -10,10 +10,14 @@ from typing import Any, Self
 import structlog
 
 from perfsvc.errors import PerfsvcError
+from perfsvc.files import Folder
 from perfsvc.service.progress import Progress
 
 Event = MutableMapping[str, Any]
 """What structlog passes from one processor to the next."""
+
+LOG = "log.jsonl"
+"""The file in the folder of a night: a JSON object a line."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 """The severities by structlog's names; lines from ``info`` on are also shown."""
@@ -27,14 +31,16 @@ class NightLog:
     written, the night continues without it after one warning.
 
     Args:
-        file: the night's file; its folder is made.
+        folder: the folder of all nights, which is made. The file is in its subfolder for the night; links below the
+            folder are not followed.
         night: the night's number.
         shown: shows the lines to people, with the time of day before each, because a night is read in the morning.
     """
 
-    def __init__(self, file: Path, night: int, shown: Progress) -> None:
+    def __init__(self, folder: Path, night: int, shown: Progress) -> None:
         self._shown = shown
-        self._file = _Lines(file, lambda line: self._shown.report(f"{_time_of_day()} {line}"))
+        self.path = folder / str(night) / LOG
+        self._file = _Lines(folder, f"{night}/{LOG}", lambda line: self._shown.report(f"{_time_of_day()} {line}"))
         self._log: Any = structlog.wrap_logger(
             self._file,
             processors=[
@@ -96,14 +102,14 @@ class NightLog:
 
 
 class _Lines:
-    """A file that structlog appends lines to; lines of every severity are written alike."""
+    """A file below a folder that structlog appends lines to; lines of every severity are written alike."""
 
-    def __init__(self, file: Path, complain: Callable[[str], None]) -> None:
-        self._name, self._complain = file, complain
+    def __init__(self, folder: Path, name: str, complain: Callable[[str], None]) -> None:
+        self._path, self._complain = folder / name, complain
         self._descriptor: int | None = None
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(file, os.O_APPEND | os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+            with Folder.open(folder, make=True) as opened:
+                self._descriptor = opened.open_file(name, os.O_APPEND | os.O_CREAT | os.O_RDWR)
             length = os.fstat(self._descriptor).st_size
             if length and os.pread(self._descriptor, 1, length - 1) != b"\n":  # a kill has cut the last line
                 os.write(self._descriptor, b"\n")
@@ -129,7 +135,7 @@ class _Lines:
 
     def _give_up(self, error: OSError) -> None:
         self.close()
-        self._complain(f"warning: the night's log {self._name} cannot be written any more: {error.strerror or error}")
+        self._complain(f"warning: the night's log {self._path} cannot be written any more: {error.strerror or error}")
 
 
 def _important_first(_: Any, __: str, event: Event) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.nightly import stages
-from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, log_of, restored, resume
+from perfsvc.service.nightly.begin import NightRequest, begin, last_stage, restored, resume
 from perfsvc.service.nightly.heartbeat import Heartbeat
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
@@ -96,7 +96,7 @@ def nightly(
         lock = stack.enter_context(_locked(store, host, request.wait_s, progress.report, stopping))
         row = resume(store, host, request) if request.resume else begin(store, host, request, progress.report)
         settings = restored(row.settings, request.settings.database)
-        log = stack.enter_context(NightLog(log_of(settings, row.id), row.id, progress))
+        log = stack.enter_context(NightLog(settings.nightly.folder, row.id, progress))
         log.bind(run=row.run)
         night = Night(store, row.id, settings, row.command_line, lock, log, servers, stopping)
         log.report(f"night {row.id} " + (f"resumes after {last_stage(row)}" if request.resume else "begins"))
@@ -202,8 +202,8 @@ def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
         raise
     except Exception as error:  # noqa: BLE001 - a bug in one stage must not cost the night the others
         night.log.fail(error)
-        log = log_of(night.settings, night.number)
-        return replace(failed, message=f"{type(error).__name__}: {error}", cure=f"report it, with {log}")
+        cure = f"report it, with {night.log.path}"
+        return replace(failed, message=f"{type(error).__name__}: {error}", cure=cure)
     state = StageState.SKIPPED if result.skipped else StageState.DONE
     return replace(row, state=state, message=result.text, exit_code=result.exit_code)
 

@@ -10,6 +10,7 @@ from itertools import islice
 from perfsvc import units
 from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UntrustedError
+from perfsvc.files import Folder, reporting
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
 from perfsvc.process.fork_servers import ForkServers
@@ -23,7 +24,7 @@ from perfsvc.service.expect.gpus import DevicesHere, devices_here
 from perfsvc.service.expect.night import check_night
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.nightly.begin import folder_of, require_same_suite, run_request, suite_digest
+from perfsvc.service.nightly.begin import require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import NightLog
 from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.run.measure import measure
@@ -311,12 +312,11 @@ def report(night: Night) -> StageResult:
     """Write the measurements of the run to an HTML page in the night's folder."""
     from perfsvc.report.export import files, frames
 
-    destination = folder_of(night.settings, night.number) / REPORT
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    temporary = destination.with_name(f".{REPORT}.new")
-    files.write(frames.frame(night.store.measurements.columns([night.run])), "html", temporary)
-    temporary.replace(destination)
-    return StageResult(str(destination))
+    nights, name = night.settings.nightly.folder, f"{night.number}/{REPORT}"
+    page = files.content(frames.frame(night.store.measurements.columns([night.run])), "html")
+    with reporting(nights / name), Folder.open(nights, make=True) as folder:
+        folder.write(name, page)
+    return StageResult(str(nights / name))
 
 
 def page(night: Night) -> StageResult:

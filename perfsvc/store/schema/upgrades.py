@@ -5,6 +5,7 @@ a SQLite file is copied before it is upgraded.
 """
 
 import sqlite3
+import stat
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
@@ -19,6 +20,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from perfsvc.errors import DatabaseError
+from perfsvc.files import Folder
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
@@ -178,12 +180,16 @@ def _use_wal(engine: Engine) -> None:
 def _copy(path: Path, revision: str) -> Path:
     """Copy a SQLite file and return the copy's path; SQLite copies, so that its write-ahead log is included."""
     target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
-    partial = path.with_name(f"{path.name}.{revision}.backup.part")
     try:
-        partial.unlink(missing_ok=True)  # a killed upgrade may have left it
-        with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as copy:
-            source.backup(copy)
-        partial.replace(target)
+        with Folder.open(path.parent) as folder:
+            folder.remove_abandoned()
+            with (
+                folder.writing(target.name, mode=stat.S_IMODE(path.stat().st_mode), replace=False) as file,
+                closing(sqlite3.connect(path)) as source,
+                closing(sqlite3.connect(file.name)) as copy,
+            ):
+                copy.execute("PRAGMA journal_mode = MEMORY")  # a kill leaves no file of a journal
+                source.backup(copy)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseError(
             f"{path} cannot be copied to {target}: {error}", cure="make its folder writable and free disk space"

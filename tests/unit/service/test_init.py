@@ -63,6 +63,23 @@ def test_an_existing_file_is_kept(folder):
     assert [path.name for path in folder.iterdir()] == ["perfsvc.toml"]
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_no_link_is_written_through(folder, force):
+    (folder / "victim").write_text("mine")
+    for name in (f".perfsvc.toml.{os.getpid()}", *(["perfsvc.toml"] if force else [])):
+        (folder / name).symlink_to("victim")
+    init.write(Path("perfsvc.toml"), None, force=force)
+    assert (folder / "victim").read_text() == "mine"
+    assert (folder / "perfsvc.toml").read_text() == init.text(None)
+    assert not (folder / "perfsvc.toml").is_symlink()
+
+
+def test_a_full_disk_leaves_no_file(folder, full_disk):
+    with pytest.raises(ConfigError, match="cannot be written: No space left on device"):
+        init.write(Path("perfsvc.toml"), None, force=False)
+    assert not list(folder.iterdir())
+
+
 def test_a_missing_folder_is_reported():
     with pytest.raises(ConfigError, match="cannot be written: No such file"):
         init.write(Path("nowhere/perfsvc.toml"), None, force=False)

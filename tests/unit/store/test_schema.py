@@ -2,7 +2,10 @@
 
 import re
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +111,40 @@ def test_a_sqlite_file_is_copied_before_its_upgrade(tmp_path, newer):
     assert Store.check(path).revision == "next"
     newer(False)
     assert Store.check(backup).ok
+
+
+def test_a_copy_follows_no_link_keeps_the_permissions_and_removes_what_a_killed_one_left(tmp_path, newer):
+    path, victim = tmp_path / "perfsvc.db", tmp_path / "victim"
+    Store.open(path).close()
+    path.chmod(0o600)
+    head = Store.check(path).revision
+    victim.write_text("mine")
+    (tmp_path / f"perfsvc.db.{head}.backup.part").symlink_to(victim)
+    (tmp_path / f".perfsvc-new-{32 * '0'}").touch()
+    newer(True)
+    backup = Store.upgrade(path).backup
+    assert victim.read_text() == "mine"
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert {file.name for file in tmp_path.glob(".*")} == set()
+
+
+def test_a_copy_that_is_killed_leaves_one_file_that_the_next_removes(tmp_path, monkeypatch):
+    path = tmp_path / "perfsvc.db"
+    Store.open(path).close()
+    before = {file.name for file in tmp_path.iterdir()}
+    code = f"""
+import os, signal
+from pathlib import Path
+from perfsvc.store.schema import upgrades
+os.link = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+upgrades._copy(Path({str(path)!r}), "0001")
+"""
+    killed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (left,) = {file.name for file in tmp_path.iterdir()} - before
+    assert left.startswith(".perfsvc-new-")
+    copy = upgrades._copy(path, "0001")
+    assert {file.name for file in tmp_path.iterdir()} == before | {copy.name}
 
 
 def test_a_failed_copy_is_an_error(tmp_path):

@@ -45,7 +45,7 @@ def lines(file):
 
 
 def test_each_line_of_the_file_has_the_night_and_the_run_once_there_is_one(file, watcher):
-    with NightLog(file, 3, watcher) as log:
+    with NightLog(file.parents[1], 3, watcher) as log:
         log.report("the lock is ours")
         log.bind(run=7, stage="run")
         log.step("scale/alpha[n=1000]")
@@ -59,7 +59,7 @@ def test_each_line_of_the_file_has_the_night_and_the_run_once_there_is_one(file,
 
 
 def test_messages_are_shown_as_lines_and_steps_are_not(file, watcher):
-    with NightLog(file, 3, watcher) as log:
+    with NightLog(file.parents[1], 3, watcher) as log:
         log.begin("measuring", 2)
         log.step("scale/alpha[n=1000]")
         log.report("one GPU waits for its lock")
@@ -70,7 +70,7 @@ def test_messages_are_shown_as_lines_and_steps_are_not(file, watcher):
 
 
 def test_an_error_is_logged_with_its_cure_and_a_bug_with_its_traceback(file, watcher):
-    with NightLog(file, 3, watcher) as log:
+    with NightLog(file.parents[1], 3, watcher) as log:
         log.fail(DatabaseError("the database is gone", cure="start it"))
         try:
             [].pop()
@@ -92,11 +92,11 @@ def test_an_error_is_logged_with_its_cure_and_a_bug_with_its_traceback(file, wat
 
 
 def test_a_resumed_night_appends_to_its_file(file):
-    with NightLog(file, 3, Mock()) as log:
+    with NightLog(file.parents[1], 3, Mock()) as log:
         log.report("before")
     with file.open("a") as cut:
         cut.write('{"at": "2026-11-2')
-    with NightLog(file, 3, Mock()) as log:
+    with NightLog(file.parents[1], 3, Mock()) as log:
         log.report("after")
     before, cut, after = file.read_text().splitlines()
     assert (json.loads(before)["event"], json.loads(after)["event"]) == ("before", "after")
@@ -107,7 +107,7 @@ def test_a_full_disk_loses_only_the_file(file, watcher, monkeypatch):
     def full(_, __):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with NightLog(file, 3, watcher) as log:
+    with NightLog(file.parents[1], 3, watcher) as log:
         monkeypatch.setattr(os, "write", full)
         log.report("first")
         log.report("second")
@@ -119,15 +119,32 @@ def test_a_full_disk_loses_only_the_file(file, watcher, monkeypatch):
 
 def test_a_folder_that_cannot_be_made_loses_only_the_file(tmp_path, watcher):
     (tmp_path / "nights").write_text("a file stands where the folder should")
-    with NightLog(tmp_path / "nights" / "3" / "log.jsonl", 3, watcher) as log:
+    with NightLog(tmp_path / "nights", 3, watcher) as log:
         log.report("all the same")
     complaint, message = watcher.lines
     assert "cannot be written any more: Not a directory" in complaint
     assert message == "all the same"
 
 
+@pytest.mark.parametrize("linked", ["3", "3/log.jsonl"])
+def test_a_link_is_not_followed_and_loses_only_the_file(tmp_path, watcher, linked):
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "log.jsonl").write_text("mine\n")
+    link = tmp_path / "nights" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim if linked == "3" else victim / "log.jsonl")
+    with NightLog(tmp_path / "nights", 3, watcher) as log:
+        log.report("all the same")
+    complaint, message = watcher.lines
+    assert "cannot be written any more: it is" in complaint
+    assert "not followed" in complaint
+    assert message == "all the same"
+    assert [(file.name, file.read_text()) for file in victim.iterdir()] == [("log.jsonl", "mine\n")]
+
+
 def test_lines_of_several_threads_do_not_mix(file):
-    with NightLog(file, 3, Mock()) as log, ThreadPoolExecutor(8) as threads:
+    with NightLog(file.parents[1], 3, Mock()) as log, ThreadPoolExecutor(8) as threads:
         list(threads.map(log.report, [f"{number} " * 500 for number in range(200)]))
     assert {line["event"].split()[0] for line in lines(file)} == {str(number) for number in range(200)}
 
@@ -136,7 +153,7 @@ def test_lines_of_several_threads_do_not_mix(file):
     "message", ["<b>bold</b> \"quoted\" 'too'", "two\nlines", "µs, ±, ×, 日本", "\udcff half a name"]
 )
 def test_every_message_is_one_line_of_the_file(file, message):
-    with NightLog(file, 3, Mock()) as log:
+    with NightLog(file.parents[1], 3, Mock()) as log:
         log.report(message)
     (line,) = file.read_text().splitlines()
     assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {message, message.replace("\udcff", "\\udcff")}
