@@ -29,6 +29,7 @@ EVERYONE = 0o666
 _TEMPORARY = ".perfsvc-new-"
 _TEMPORARY_NAME = re.compile(re.escape(_TEMPORARY) + "[0-9a-f]{32}")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FIXED = {errno.EACCES, errno.EPERM, errno.EBUSY}  # EBUSY: the file itself is mounted, as in a container
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -238,7 +239,7 @@ def write_output(destination: Path, content: bytes | str) -> None:
     """Write a file that the user named, such as with ``--output``.
 
     A link is followed, and its target replaced in a single step. A device, a FIFO and the file that standard output
-    goes to are written directly.
+    goes to are written directly, and so is a file that cannot be replaced because its folder may not be changed.
 
     Raises:
         UsageError: the file cannot be written.
@@ -289,9 +290,14 @@ def _write_output(destination: Path, content: bytes | str) -> None:
     if own_stream is None and stat.S_ISREG(state.st_mode) and state.st_nlink:
         if not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        write(target, content)
-        return
-    direct = os.open(destination, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC) if own_stream is None else os.dup(own_stream)
+        try:
+            write(target, content)
+            return
+        except OSError as error:
+            if error.errno not in _FIXED:
+                raise
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    direct = os.open(destination, flags, EVERYONE) if own_stream is None else os.dup(own_stream)
     with os.fdopen(direct, "wb") as file:
         file.write(_encoded(content))
 

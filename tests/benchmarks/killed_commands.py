@@ -56,7 +56,7 @@ COMMANDS = {
 }
 MEASURING = "select 1 from measurements join nights on nights.run_id = measurements.run_id where nights.id = 4"
 CODE = "select exit_code from nights where id = 4"  # the night after those of the good commits
-LEFTOVERS = (".new-*", "*.part", "*.new", "perfsvc-tmp-*")
+LEFTOVERS = (".perfsvc-new-*", "perfsvc-tmp-*")
 TOKEN = "KILLED_COMMANDS_PLACE"  # noqa: S105 - marks the processes of a place, no secret
 ENDING_S = 20.0
 """Within this time, the workers of a killed command must have noticed that it is gone."""

@@ -77,3 +77,42 @@ def test_no_file_is_longer_than_five_hundred_lines(source):
 def test_no_folder_but_the_commands_has_more_than_eighteen_files():
     folders = [folder for folder in (PACKAGE, *PACKAGE.rglob("*/")) if folder != PACKAGE / "cli"]
     assert not [folder for folder in folders if len(list(folder.glob("*.py"))) > 18]
+
+
+WRITERS = {
+    "files.py": "the one writer of files",
+    "cli/ending.py": "opens the null device",
+    "build/cpu/host.py": "in a temporary folder",
+    "build/disassembly.py": "in a temporary folder",
+    "device/cpu.py": "in a temporary folder",
+    "measure/protocol/profiling_folder.py": "in a temporary folder",
+    "profile/reports.py": "in a temporary folder",
+    "profile/fake.py": "of tests: in a temporary folder",
+    "device/fake.py": "of tests: beside their script",
+}
+"""The files of ``perfsvc`` that write files themselves, and why they may."""
+WRITING_METHODS = {"write_text", "write_bytes", "touch", "hardlink_to", "symlink_to", "mkstemp", "NamedTemporaryFile"}
+WRITING_FUNCTIONS = {"os.replace", "os.rename", "os.renames", "os.link", "os.symlink", "shutil.copy", "shutil.move"}
+
+
+def writes_a_file(call: ast.Call) -> bool:
+    function = ast.unparse(call.func)
+    name = function.rpartition(".")[2]
+    if function == "os.open":
+        return any(flag in ast.unparse(call) for flag in ("O_WRONLY", "O_RDWR", "O_CREAT"))
+    if name == "open":
+        modes = [*call.args[:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+        return any(
+            isinstance(mode, ast.Constant) and re.fullmatch("[rwxab+t]*[wxa+].*", str(mode.value)) for mode in modes
+        )
+    return name in WRITING_METHODS or function in WRITING_FUNCTIONS
+
+
+def test_files_are_written_by_one_module():
+    writers = {
+        source.relative_to(PACKAGE).as_posix()
+        for source in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and writes_a_file(node)
+    }
+    assert writers == set(WRITERS)

@@ -345,7 +345,7 @@ def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
     assert place.left_behind() == []
     (place.temporary / "perfsvc-tmp-1").mkdir()
     (place.folder / "cache").mkdir()
-    (place.folder / "cache" / ".new-1").touch()
+    (place.folder / "cache" / ".perfsvc-new-1").touch()
     place.git("worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
     (place.folder / "device.lock").touch()
     command = [sys.executable, "-c", "import time; time.sleep(60)"]

@@ -365,6 +365,16 @@ def test_a_read_only_output_is_refused(tmp_path, monkeypatch):
     assert (tmp_path / "report").read_text() == "old"
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EBUSY])
+def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatch, number):
+    (tmp_path / "report").write_text("a long report")
+    before = (tmp_path / "report").stat().st_ino
+    monkeypatch.setattr(files, "write", Mock(side_effect=OSError(number, "fixed")))
+    write_output(tmp_path / "report", "new")
+    assert (tmp_path / "report").read_text() == "new"
+    assert (tmp_path / "report").stat().st_ino == before
+
+
 def test_every_errno_of_a_full_disk_is_reported_as_such(tmp_path, monkeypatch):
     for number in (errno.ENOSPC, errno.EDQUOT):
         monkeypatch.setattr(files, "write", Mock(side_effect=OSError(number, "full")))

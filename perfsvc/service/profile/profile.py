@@ -20,7 +20,7 @@ from perfsvc.errors import (
     UnsupportedError,
     UsageError,
 )
-from perfsvc.files import write_output
+from perfsvc.files import reporting, write, write_output
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.model import Call, Case, DeviceInfo, Kind, Launch, Profile, ProfileResult, Series
@@ -329,13 +329,17 @@ def _timeline(profiler: CaseProfiler, subject: Subject, output: Path | None) -> 
         raise NoProfilerError(
             f"Nsight Systems profiles NVIDIA GPUs, and {subject.device.model} is not one", cure="profile a run on a GPU"
         )
-    output = output or Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + TIMELINE_SUFFIX)
+    named_after_case = Path(_NOT_IN_FILE_NAMES.sub("-", subject.case.id).strip("-") + TIMELINE_SUFFIX)
     with profiler.launch_folder(subject) as folder:
         report = folder / f"report{TIMELINE_SUFFIX}"
         command, environment = profiling_folder.command(folder), profiling_folder.environment()
         run_profiler(folder, lambda: run_nsys(command, report, environment=environment))
-        write_output(output, report.read_bytes())
-    return output
+        if output:
+            write_output(output, report.read_bytes())
+        else:  # the user did not choose this name, so a link of this name is replaced, not followed
+            with reporting(named_after_case):
+                write(named_after_case, report.read_bytes())
+    return output or named_after_case
 
 
 def _require_writable(output: Path) -> None:
