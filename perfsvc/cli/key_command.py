@@ -37,7 +37,7 @@ def list_(output_format: str) -> None:
 @command.command("show")
 @options.formats
 def show(output_format: str) -> None:
-    """Print the key that signs, to add it on another host. Whoever has it can let code run on your hosts."""
+    """Print your signing key, to add it on another host. Whoever has it can let code run on your hosts."""
     from perfsvc.keys import Keys
 
     key = Keys().signing().hex()

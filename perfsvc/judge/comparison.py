@@ -120,7 +120,7 @@ def compare_at_look(
     looks: int,
     threshold: float = 0.01,
 ) -> Comparison:
-    """Compare two levels in one of several looks, while replicas are still added; all looks share one ``ALPHA``.
+    """Compare a baseline and a candidate while replicas are still added, as one of several looks that share ``ALPHA``.
 
     Each look judges all replicas so far, at an equal part of ``ALPHA``. So the chance that the interval of any look
     misses the true ratio is at most ``ALPHA``, whatever the rule for stopping. The number of replicas before a look may
@@ -204,8 +204,8 @@ class _Side:
     def of(cls, replicas: Sequence[ArrayLike]) -> "_Side":
         """Read the replicas of one side.
 
-        A difference that may be the rounding of float32 is not a step of the clock. If the clock is too fine to show
-        its step, the smallest difference is too small to matter.
+        The step of the clock is the smallest difference between samples that is more than the rounding of float32. If
+        the clock is too fine to show its step, this difference is too small to matter.
         """
         if not len(replicas):
             raise ValueError("no replicas: a level needs the samples of at least one")

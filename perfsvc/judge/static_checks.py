@@ -51,8 +51,8 @@ def check_verdicts(
 ) -> list[CheckVerdict]:
     """Return the verdict on every kernel of either side, the worst first; a kernel that both sides skip has no verdict.
 
-    Kernels are matched by name. If then one kernel of each side is left in a case, the kernel counts as renamed. If
-    more kernels are left, the new kernels are inconclusive, because each may be a renamed old kernel. A benchmark whose
+    Kernels are matched by name. If exactly one kernel of each side then has no partner in a case, it counts as renamed.
+    If more have none, the new kernels are inconclusive, because each may be a renamed old kernel. A benchmark whose
     ``version`` was raised starts anew: none of its old kernels is missing.
 
     Args:

@@ -130,7 +130,7 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """Return the reason with the largest share from which ``reason`` follows; None if there is none.
+    """Return the reason from which ``reason`` follows, the one with the largest share if there are several, or None.
 
     The returned reason explains at least half as much as ``reason``, and enough to be named.
     """

@@ -142,7 +142,7 @@ def divergence(pair: ProfilePair) -> Contribution | None:
 
 
 def instructions(pair: ProfilePair) -> Contribution | None:
-    """Explain a slowdown by more instructions that keep pipes or schedulers busy, without those from divergence."""
+    """Explain a slowdown by more instructions that keep pipes or schedulers busy, except those due to divergence."""
     counts = pair.both("instructions")
     growth = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
     if counts is None or growth < MIN_GROWTH:
@@ -327,7 +327,7 @@ def _used_bytes_per_sector(profile: Profile) -> float | None:
 
 
 def _growth_by_misses(pair: ProfilePair) -> dict[str, float]:
-    """Return the growth of the traffic below each cache that more misses caused: a logarithm, or 0."""
+    """Return by how much more misses increased the traffic below each cache, as a logarithm; 0 if they did not."""
     requested = growth_of(*pair.apply(lambda profile: _loads_and_stores(profile, "global_{}_sectors")))
     l2, dram = growth_of(*pair.apply(_l2_bytes)), growth_of(*pair.apply(_dram_bytes))
     growth = {"l2": dram - l2, "l1": l2 - requested}

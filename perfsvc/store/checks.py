@@ -205,8 +205,7 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
     """Return the number of registers that later kernels are compared with, by kernel and check of each level.
 
     An improvement may use slightly more registers than its baseline. Later kernels are still compared with the lower
-    number. Otherwise a kernel could trade many registers for another fact in two steps, although the same trade fails
-    in one step.
+    number. Otherwise two small steps could add many registers, although one large step with the same result fails.
 
     Args:
         levels: oldest first.
@@ -228,8 +227,8 @@ def _registers(levels: Iterable[Any]) -> dict[tuple[_KernelKey, int], int]:
 def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_KernelKey, int]:
     """Return the newest check that reported each kernel of some lineages as gone or renamed.
 
-    A report does not count if the same check found a new kernel of the case, not accepted yet. It may be the reported
-    kernel under a new name.
+    A report does not count if the same check found a new kernel of the case that is not accepted yet: this may be the
+    reported kernel under a new name.
     """
     is_gone = and_(CheckedKernels.status == Status.SKIPPED, CheckedKernels.kernel != "")
     is_waiting = and_(CheckedKernels.verdict == Verdict.INCONCLUSIVE, CheckedKernels.baseline_check_id.is_(None))

@@ -358,9 +358,10 @@ def _metrics_in_run(
 
 
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
-    """Return the runs that ``histories_until`` covers, oldest first.
+    """Return a run and earlier runs of its scope, at most ``last`` in all, oldest first.
 
-    Runs before the first one that measured in an environment of this run belong to other segments and are left out.
+    The list begins with the oldest run that measured in an environment of this run: older runs belong to other
+    segments.
     """
     scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
     earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))

@@ -215,8 +215,8 @@ class SampleTimer:
     def check_while_blocked(self, sample: Sample, seconds: float, check: Callable[[], bool]) -> bool:
         """Queue a sample behind the blocking kernel, and return what ``check`` returns while the stream is blocked.
 
-        Returns False if the blocking kernel ended by itself. The sample then waited for the blocking kernel, so the
-        sample runs on this stream.
+        Returns False if the blocking kernel ended by itself: then the sample runs on this stream, because it waited for
+        the kernel.
         """
         with self.blocking_kernel:
             sample()

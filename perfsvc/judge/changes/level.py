@@ -125,7 +125,7 @@ class LevelTracker:
             rows: the series.
             positions: the first position of each new level.
             residual: the sum of squares (in units) that each change leaves unexplained in the level that ends, shape
-                (rows,). None keeps the variance from before the levels that end.
+                (rows,). None keeps the variance with which the ending levels began.
         """
         freedom, variance = self._prior_freedom[rows], np.ones(rows.size)
         if residual is not None:

@@ -72,7 +72,7 @@ _BONUS: Floats = LENGTH_BONUS * np.log(_LENGTHS)
 def may_reach(sums: LevelSums, min_score: float) -> Bools:
     """Return which series may have a score of at least ``min_score``, shape (series,).
 
-    The score is bounded from above cheaply, so False is always right. The bound takes Student's t for the deviate, and
+    A cheap upper bound of the score decides, so False is always right. The bound takes Student's t for the deviate, and
     keeps the farthest run of each window.
     """
     _, _, explained, variance = _differences(sums)

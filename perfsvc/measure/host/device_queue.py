@@ -334,7 +334,7 @@ class DeviceQueue:
             yield from self._lose_worker(crash)
 
     def _ready_order(self) -> ArrayOrder | None:
-        """Return the request for arrays of the replica's first case whose arrays are ready; None without such a case.
+        """Return the request of the replica's first case whose arrays are ready; None without such a case.
 
         The request of the queue's first task stays open until the arrays are ready, so that the memory budget cannot
         prevent them from being made.

@@ -81,8 +81,8 @@ def compare(
         new: the run to judge.
         folder: the repository of git revisions.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of each kind of device.
-        against: if ``base`` is ``@baseline``: the run to compare series without a pin with; ``@baseline`` for each
-            series' own baseline.
+        against: if ``base`` is ``@baseline``: the run with which series without a pin are compared; ``@baseline`` for
+            each series' own baseline.
         selection: the cases to compare; other cases are neither shown nor reported as missing.
         devices: the UUIDs or models of the devices to compare; empty for all.
 

@@ -103,9 +103,10 @@ def gather(store: Store, last: int, now: datetime) -> Site:
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
-    """Return the run for the first page: the newest night's run, else the newest run, preferably a clean run.
+    """Return the run that the first page shows.
 
-    Excluded runs are passed over.
+    It is the newest night's run, else the newest run without uncommitted changes, else the newest run. Excluded runs
+    are passed over.
     """
     by_number = {row.id: row for row in rows if not row.why_excluded}
     if night and night.run in by_number:

@@ -174,7 +174,7 @@ def subject_of(rows: Sequence[Expected], expected: Collection[str], references: 
 
 
 def _subject(name: str, gone: Collection[str], expected: Collection[str], references: Collection[str]) -> str:
-    """Return in words the largest group around a missing case of which every case is missing."""
+    """Return the name of the largest group that contains a missing case and whose cases are all missing."""
     case = case_of(name)
     variant = f"{case.benchmark}/{case.variant}"
     of_benchmark = [other for other in map(case_of, expected) if other.benchmark == case.benchmark]

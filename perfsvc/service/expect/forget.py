@@ -54,7 +54,7 @@ def forget(
 
 
 def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
-    """Return the absence that a finding still reports: of ``rows``, after a person forgot its other rows."""
+    """Return the absence of ``rows``, which a finding still reports after a person forgot its other rows."""
     if rows[0].kind is not ExpectedKind.CASE:
         return gpus_gone(rows, rows[0].devices)
     evidence = "; ".join(case_evidence(rows, None, {}, name_suite=False))

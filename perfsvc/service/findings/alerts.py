@@ -168,7 +168,7 @@ def _is_answered(
 
 
 def _suspect(judgement: Judgement, change: "SeriesChange", runs: Sequence[int]) -> Suspect:
-    """Return an alert as a suspect. The baseline run in its judgement is still the verdict's."""
+    """Return an alert as a suspect, whose judgement keeps the baseline run of the verdict."""
     since = runs[change.alert.start]
     kind, direction = change.alert.kind, change.alert.direction
     moved = replace(

@@ -155,7 +155,7 @@ def agreed(
 def unchanged_code_agreed(
     store: Store, run: int, suspects: Sequence[Suspect], *, threshold: judge.ThresholdOption = None
 ) -> list[Suspect]:
-    """Return the suspects that two runs of the baseline's code show, with the environment as their cause.
+    """Return the suspects that two runs show although they have the baseline's code; the cause is the environment.
 
     A change in two runs is more than noise. But the baseline may be a lucky run, so the series must also be slower than
     in most of the ``RUNS_BEFORE`` runs before these two runs.

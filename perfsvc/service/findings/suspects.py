@@ -116,7 +116,7 @@ def size_of_change(suspect: Suspect) -> float:
 def changes_of_run(
     store: Store, run: int, judgements: Iterable[Judgement], *, threshold: judge.ThresholdOption = None
 ) -> RunChanges:
-    """Return the series that moved in a run, by its verdicts and by the alerts of their histories.
+    """Return the series that moved in a run, by the run's verdicts and by the alerts of the series' histories.
 
     A series with the same code on both sides is not measured again: its environment changed, or the change is noise.
     An improvement is measured again only if an alert reports it.

@@ -69,7 +69,7 @@ class Backgrounds:
         return tuple(commits[:COMMITS]), count
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:
-        """Return the levels of a series in the newest clean nights of the suite, without what is excluded."""
+        """Return the levels of a series in the newest nights of ``_runs``, without excluded runs and cases."""
         history = self._store.series.case_history(series.case.id, series.device)
         judged = {in_run.run for in_run in history if in_run.run in self._runs and not in_run.excluded}
         runs = tuple(sorted(judged)[-NIGHTS:])
@@ -79,7 +79,7 @@ class Backgrounds:
 
     @cached_property
     def _runs(self) -> set[int]:
-        """The runs of the clean nights of the suite, up to the night."""
+        """The runs of the suite's nights without uncommitted changes, up to this night."""
         return {
             other.run
             for other in self._store.nights.list()

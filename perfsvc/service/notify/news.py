@@ -255,7 +255,7 @@ def _is_of_watchdog(event: FindingEvent) -> bool:
 
 
 def _most_important(finding: Finding, events: Collection[EventKind], runs: Collection[int | None]) -> EventKind | None:
-    """Return which kind of a finding's events to report, as the finding's present state allows; None for none."""
+    """Return the kind of event to report about a finding in its present state; None if there is nothing to report."""
     if finding.state in HANDLED:
         return None
     if finding.state is FindingState.RESOLVED:
@@ -283,7 +283,7 @@ def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) 
 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:
-    """Return a finding with its series that moved again in ``runs``, and its series and text about more cases."""
+    """Return a finding with the series that moved again in ``runs`` or joined it then, and a text on each kind."""
     begun = _begun_in(finding, runs)
     steps = tuple(moved for moved in begun if moved.step > 1)
     evidence = events.get(EventKind.STEP, "")
@@ -343,8 +343,8 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
 def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
-    The last notification is the last one by a night of this host. If this host has never notified people, it is the
-    last one by a night of any host. Stages that failed in the earlier night after its notification are new too.
+    People were last notified by the newest night of this host that did so; if there is none, by the newest such night
+    of any host. Stages of that night that failed after its notification count as new.
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None

@@ -102,7 +102,7 @@ def body(
     Args:
         news: what is new.
         page: the address of the site, for links; empty without one.
-        background: returns what is behind a finding; called for the findings that have a paragraph.
+        background: returns further facts about a finding; called for the findings that have a paragraph.
         begin: the first line of a message that is not about a night.
     """
     site, night = page.rstrip("/"), news.night
@@ -148,7 +148,7 @@ def digest_body(night: NightRow, digest: Digest, page: str) -> str:
     hosts = len({other.host for other in digest.nights})
     runs = f"{'run' if len(digest.runs) == 1 else 'runs'} {', '.join(map(str, digest.runs))}"
     lines = [
-        f"Since {digest.since:%Y-%m-%d} nothing was new that you receive.",
+        f"Since {digest.since:%Y-%m-%d} there was no news for you.",
         f"{units.count(len(digest.nights), 'night')} on {units.count(hosts, 'host')}, "
         + (f"of which stages failed in {failed}" if failed else "all without a failed stage"),
         f"{units.count(len(digest.judgements), 'series', 'series')} in the newest {runs}: {counts(digest.judgements)}"

@@ -69,7 +69,8 @@ class FindingStore:
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 
-           An unconfirmed finding takes the cause of a suspect of its series that has a confirmed cause.
+           If a suspect with a confirmed cause goes to an unconfirmed finding of its series, the finding takes this
+           cause.
         3. Each suspect of ``steps`` adds a step to the active finding that holds its series. If only one of the finding
            and the step is due to the environment, the step goes to the finding of its root cause instead.
         4. Ignored findings whose time is over are reopened.

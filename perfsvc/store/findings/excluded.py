@@ -216,7 +216,7 @@ def _newest_showing(connection: Connection, row: Any) -> Any | None:
 def _verdicts_showing(row: Any) -> Any:
     """Return a query of the verdicts that show the change of a row and are not excluded.
 
-    If an alert raised the change, no verdict reports it. Then every verdict on the series counts.
+    If the change comes from an alert, no verdict reports the change. Then every verdict on the series counts.
     """
     lineage = select(Cases.lineage_id).where(Cases.id == row.case_id)
     query = (

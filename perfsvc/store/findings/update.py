@@ -123,7 +123,7 @@ def _add_suspects(
 def _rows_by_series(connection: Connection, lineages: Collection[int]) -> dict[tuple[SeriesKey, Direction], list[Any]]:
     """Return the ``finding_cases`` rows of some lineages by series and direction.
 
-    Rows of active findings come first, the last step that has not recovered before all others. Rows of other findings
+    Rows of active findings come first, and among these the last step that has not recovered. Rows of other findings
     follow, newest finding first. A series that left its finding because its data was excluded has no row.
     """
     query = (

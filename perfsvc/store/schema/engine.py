@@ -144,8 +144,8 @@ def _open_as_permitted(
 ) -> None:
     """Let SQLite open a file only for reading if this user may not write in its folder.
 
-    A reader of a database with write-ahead logging makes files beside it, unless SQLite takes the file for immutable.
-    A database that a writer has open has these files already.
+    With write-ahead logging, a reader too makes files beside the database, unless it opens the database as immutable.
+    If a writer has the database open, these files exist already.
     """
     if not path.exists() or os.access(path.parent, os.W_OK):
         return

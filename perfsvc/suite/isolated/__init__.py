@@ -127,7 +127,7 @@ _alone = threading.Lock()
 
 
 def _made(body: Body, path: str, limit_s: float, descriptors: Sequence[int] = ()) -> SharedArrays:
-    """Ask for arrays; the caller closes them."""
+    """Have the process of a benchmark file make arrays, and return them; the caller closes them."""
     made, (descriptor,) = _ask(body, Made, path, limit_s, descriptors)
     try:
         return shared_memory.received(descriptor, made.layout)

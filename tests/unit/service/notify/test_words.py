@@ -279,7 +279,7 @@ def test_a_digest_counts_nights_series_and_open_findings():
     assert text.splitlines() == [
         "Night 12 on gpu-box: run 7 of kernels at 1a2b3c4d5",
         "",
-        "Since 2026-01-01 nothing was new that you receive.",
+        "Since 2026-01-01 there was no news for you.",
         "2 nights on 1 host, of which stages failed in night 11",
         "3 series in the newest run 7: 0 regressions, 0 improvements, 2 unchanged, 1 broken",
         "1 open finding: perfsvc findings",
