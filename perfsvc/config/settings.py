@@ -197,39 +197,40 @@ class RunSettings(SettingsTable):
     """What a run measures, and how. `perfsvc run` has the same options."""
 
     devices: Devices = ("auto",)
-    """Where to measure: auto (every GPU, else the CPU), cpu, cuda, cuda:0,2, cuda:GPU-…"""
+    """Where to measure: auto (every GPU, else the CPU), cpu, cuda (every GPU), cuda:0,2, or cuda:GPU-… (a UUID)."""
     select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
-    """The cases to measure, by glob; by default all."""
+    """Patterns of the cases to measure; by default all."""
     exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])
-    """The cases not to measure, by glob."""
+    """Patterns of the cases not to measure."""
     points: Literal["smoke", "full"] | None = Field(default=None, examples=["full"])
-    """The small smoke point of each benchmark, or its full points; by default full on a GPU, smoke elsewhere."""
+    """smoke: one small size of each benchmark. full: all sizes. By default full on a GPU, smoke elsewhere."""
     replicas: Count = 3
-    """Fresh processes that measure each case."""
+    """How many fresh processes measure each case."""
     precision: Precision | None = Field(default=None, examples=["0.2%"])
-    """Stop sampling a case when each half of the 95 % interval of its median is at most this share of the median; by
+    """Stop timing a case when half the width of the 95 % interval of its median is at most this share of the median. By
     default 0.2%."""
     samples: Count | None = Field(default=None, examples=[1000])
-    """Also stop when the case has this many samples in the replica; by default 1000 on a GPU, 20 on the CPU device."""
+    """Also stop when a process has timed a case this often. By default 1000 on a GPU, 20 on the CPU device."""
     seconds: Seconds | None = Field(default=None, examples=["2s"])
-    """Also stop when the case was sampled this long in the replica; by default 2s on a GPU, 0.15s on the CPU device."""
+    """Also stop when a process has timed a case for this long. By default 2s on a GPU, 0.15s on the CPU device."""
     energy: bool = False
     """Also measure the energy of a launch, which takes a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
-    """Measure every case on each GPU, or on one GPU of each model, the same one every night."""
+    """each-device: measure every case on each GPU. each-model: measure it on one GPU of each model, always the same."""
     budget: Seconds | None = Field(default=None, examples=["1h30m"])
     """The most time that a run may take on each device; by default without limit."""
     limit: Seconds = 60.0
-    """The most time that a case may take in a replica; perfsvc then kills the process that measures it."""
+    """The most time that a process may spend on one case. After this time perfsvc kills the process."""
 
 
 class ThresholdSettings(SettingsTable):
     """The smallest relevant change of some cases and metrics. The last rule that matches a series decides."""
 
     cases: Glob = "*"
-    """The cases, by glob."""
+    """A pattern of the cases."""
     metric: Annotated[str, Field(min_length=1)] = "*"
-    """The metrics, by glob: time, energy_j, max_error or a metric of a variant; * matches all metrics but max_error."""
+    """A pattern of the metrics: time, energy_j, max_error, or a number that a variant returns. * does not match
+    max_error."""
     change: Threshold = Field(examples=["3%"])
     """The smallest change that matters, as a share of the baseline."""
 
@@ -249,28 +250,26 @@ class BaselineSettings(SettingsTable):
     """The baseline that new measurements are compared with."""
 
     against: Run = BASELINE
-    """@baseline compares each series with its last accepted level. The number, the label or the git revision of a run
-    compares all series with this run. A pin (`perfsvc baseline set`) takes precedence over both."""
+    """@baseline: each series has a baseline of its own. The number, the label or the git revision of a run: all series
+    are compared with this run. A pin (`perfsvc baseline set`) comes before both."""
 
 
 class CheckSettings(SettingsTable):
     """The static check of a night."""
 
     enabled: bool = True
-    """Whether a night compares registers, spills and other static facts of the kernels with their baseline."""
+    """Whether a night compares registers and other static facts of the kernels with their baseline."""
     architectures: Architectures = Field(default=(), examples=[["sm_90"]])
-    """The architectures to compile for, in a night and in `perfsvc check`; by default a night compiles for its own
-    devices."""
+    """The GPU architectures to compile for. By default a night compiles for its own GPUs."""
 
 
 class ConfirmSettings(SettingsTable):
     """Measuring suspects again before a finding is raised."""
 
     enabled: bool = True
-    """Whether a night measures its suspects again. If not, changed code becomes a finding only when two nights show the
-    change."""
+    """Whether a night measures its suspects again. If not, a change becomes a finding only when two nights show it."""
     budget: Seconds = 20.0
-    """The most time for measuring one suspect again; five times as much for a case that calls Python."""
+    """The most time for measuring one suspect again. A case that calls Python gets five times as much."""
 
 
 class ProfileSettings(SettingsTable):
@@ -284,24 +283,24 @@ class NightlySettings(SettingsTable):
     """How a night proceeds."""
 
     folder: Folder = Path("nights")
-    """The folder for the files of nights. Each night has a folder of its own in it, with its log and its report."""
+    """The folder for the files of nights. It has a folder for each night, with the log and the report of the night."""
     wait: SecondsOrZero = 0.0
-    """How long a night waits for another night on this host to end. With 0s it exits at once."""
+    """How long a night waits until another night on this host ends. With 0s it exits at once."""
     label: str = "nightly"
     """The label of the runs of nights."""
     heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
         default="", examples=["HEARTBEAT_URL"]
     )
-    """The environment variable with the URL to ping when a night begins (URL/start), ends (URL) or fails (URL/fail).
-    Write the name of the variable here, never the URL."""
+    """The environment variable with the URL that perfsvc calls when a night begins (URL/start), ends (URL) or fails
+    (URL/fail). Write the name of the variable here, never the URL."""
 
 
 class ExpectSettings(SettingsTable):
     """When perfsvc reports that a host no longer runs nights."""
 
     every: SecondsOrZero = 86400.0
-    """How often each host of the database begins a night. A host is overdue one and a half times this duration after
-    its last night began: 36 hours with 1d. With 0s no host is ever overdue."""
+    """How often each host begins a night. A host is overdue when its last night began one and a half times this
+    duration ago: 36 hours with 1d. With 0s no host is ever overdue."""
 
 
 class RouteSettings(SettingsTable):
@@ -310,33 +309,33 @@ class RouteSettings(SettingsTable):
     targets: Names = Field(examples=[["team"]])
     """The targets, by their names."""
     cases: Glob = "*"
-    """Only news about these cases, by glob."""
+    """Only news about cases that match this pattern."""
     owner: str = Field(default="", examples=["jane"])
     """Only findings that are assigned to this person; by default all findings."""
     severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
-    """The severities to send: regression (findings with a slower case), improvement (findings with only faster cases),
-    failed (cases and stages), missing (GPUs, hosts, benchmarks, cases), resolved (findings that are over)."""
+    """What to send. regression: findings with a slower case. improvement: findings with only faster cases. failed:
+    cases and stages that failed. missing: GPUs, hosts and cases that are gone. resolved: findings that are over."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
-    """Only findings with a change of at least this size, or of unknown size; by default all findings."""
+    """Only findings with a change of at least this size, or of unknown size. By default all findings."""
 
 
 class NotifySettings(SettingsTable):
     """Which messages perfsvc sends, and to whom."""
 
     targets: dict[str, Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
-    """The names of targets, each with the environment variable that holds its Apprise URL. Never write the URL here."""
+    """The names of targets, each with the environment variable that holds its address. Never write the address here."""
     about: Annotated[tuple[About, ...], BeforeValidator(_tuple)] = ("new", "resolved", "failed")
-    """The events to report: new findings, resolved findings, failed cases and stages."""
+    """What to report. new: new findings. resolved: findings that are over. failed: cases and stages that failed."""
     page: Page = Field(default="", examples=["https://perf.example.org/"])
     """The address of the web pages, for the links in a message."""
     remind: SecondsOrNever = 7 * 86400.0
-    """After how long a message repeats an open finding with which no person has done anything; or never."""
+    """After how long a message reminds people of an open finding that no person has answered; or never."""
     digest: Literal["weekly", "never"] = "never"
-    """Whether a target that has received nothing for a week receives a summary of the week."""
+    """weekly: a target that has received no message for a week receives a summary of the week."""
     route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
-    """A route: which news its targets receive; one table for each route. News that matches any route of a target is
-    sent to this target. A target without a route receives all news. If every target has a route, alarms that match no
-    route are sent to all targets."""
+    """A route: which news its targets receive; one table for each route. A target receives news that match one of its
+    routes. A target without a route receives all news. If every target has a route, an alarm that matches no route goes
+    to all targets."""
 
     @model_validator(mode="after")
     def _require_known_targets(self) -> Self:
@@ -364,9 +363,9 @@ class RetentionSettings(SettingsTable):
     samples: Seconds | None = Field(default=None, examples=["90d"])
     """The samples of measurements; medians and verdicts stay."""
     binaries: Seconds | None = Field(default=None, examples=["365d"])
-    """Binaries, and the files that are needed to run them again."""
+    """Compiled kernels, and the files that are needed to run them again."""
     profiles: Seconds | None = Field(default=None, examples=["365d"])
-    """Nsight Compute's reports; their metrics stay."""
+    """The reports of Nsight Compute; their counters stay."""
     nights: Seconds | None = Field(default=None, examples=["365d"])
     """The files, stages and messages of nights; their runs stay."""
 
@@ -392,8 +391,8 @@ class Settings(BaseSettings):
     thresholds: Annotated[
         tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
     ] = ()
-    """The smallest change that matters, for some cases and metrics; one table for each rule. The last rule that matches
-    a series decides. Without a rule the threshold is 1% on a GPU and 50% on the CPU device."""
+    """A rule: the smallest change that matters, for some cases and metrics; one table for each rule. If several rules
+    match, the last one decides. Without a rule the threshold is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()
