@@ -38,13 +38,13 @@ The columns mean:
 | column | meaning |
 | --- | --- |
 | variant | one implementation of the benchmark. `warm` means that the L2 cache is not emptied before each launch. |
-| point | the size |
+| point | the values of the benchmark's parameters, such as the size n |
 | median | the median time of one launch: the geometric mean of the medians of all processes that measured the variant |
 | spread | half of the 95 % confidence interval of the median, as a percentage of the median |
 | bandwidth | the bytes that the problem requires, divided by the median |
 | FLOP/s | the floating-point operations that the problem requires, divided by the median |
 | of measured peak | the bandwidth as a percentage of the measured peak bandwidth of the GPU's memory |
-| of reference variant | the speed as a percentage of the speed of the variant that has 100 % |
+| of reference variant | the speed compared with the speed of the reference variant, which has 100 % |
 | max error | the largest relative error of an element of the result |
 | mean error | the mean relative error of the elements of the result |
 | load_s | the time to load the kernel |
