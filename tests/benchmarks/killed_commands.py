@@ -81,6 +81,7 @@ class Place:
             **{name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")},
             "PERFSVC_CACHE": str(folder / "cache"),
             "PERFSVC_LOCKS": str(folder / "locks"),
+            "PERFSVC_KEYS": str(folder / "keys"),
             "TMPDIR": str(self.temporary),
             TOKEN: str(folder),
         }
