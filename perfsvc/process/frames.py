@@ -26,7 +26,7 @@ _SIZE = struct.Struct("!Q")
 
 
 class FrameError(Exception):
-    """The peer sent something that is no frame, or did not end a frame in time."""
+    """The peer sent something that is no frame, did not end a frame in time, or its descriptors cannot be received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,18 @@ def receive(peer: socket.socket, limit_s: float | None = None) -> Frame | None:
         The message, or None if the peer has closed the socket.
 
     Raises:
-        FrameError: the sizes in the message are impossible, or the message took too long.
+        FrameError: the sizes in the message are impossible, the message took too long, or this process may not open as
+            many files as came with it.
         EOFError: the peer closed the socket within the message.
         OSError: the socket failed, or its own timeout expired before the first byte.
     """
-    mark, descriptors, _, _ = socket.recv_fds(peer, 1, MOST_DESCRIPTORS)
+    mark, descriptors, flags, _ = socket.recv_fds(peer, 1, MOST_DESCRIPTORS)
     if not mark:
         return None
+    if flags & socket.MSG_CTRUNC:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise FrameError("a message with more file descriptors than this process may open")
     ends = math.inf if limit_s is None else time.monotonic() + limit_s
     timeout_s = peer.gettimeout()
     try:

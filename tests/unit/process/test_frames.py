@@ -1,4 +1,5 @@
 import os
+import resource
 import socket
 import struct
 import threading
@@ -40,6 +41,22 @@ def test_descriptors_travel_with_the_message_in_their_order(pair, tmp_path):
     for descriptor, name in zip(frame.descriptors, (b"first", b"second"), strict=True):
         with os.fdopen(descriptor, "rb") as received:
             assert received.read() == name
+
+
+@pytest.mark.parametrize("room", [0, 1])
+def test_a_message_whose_descriptors_do_not_all_arrive_is_refused(pair, tmp_path, room):
+    with (tmp_path / "file").open("w") as file:
+        frames.send(pair[0], b"{}", descriptors=(file.fileno(), file.fileno()))
+    before, limits = open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(pair[0].fileno())
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, limits[1]))
+    try:
+        with pytest.raises(frames.FrameError, match="more file descriptors than this process may open"):
+            frames.receive(pair[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert open_files() == before
 
 
 def test_an_incomplete_message_leaves_no_descriptor_open(pair, tmp_path):

@@ -80,6 +80,7 @@ MANY = tuple(f"case{number}" for number in range(6))
         "send(Ready(device))",
         "pool.sendall(b'-\\0\\0')",
         "pool.sendall(b'garbage'); time.sleep(1)",
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
     ],
 )
 def test_what_a_worker_does_after_its_reply_costs_no_other_case(work, monkeypatch, after):
