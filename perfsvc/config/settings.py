@@ -251,14 +251,14 @@ class BaselineSettings(SettingsTable):
 
     against: Run = BASELINE
     """@baseline: each series has a baseline of its own. The number, the label or the git revision of a run: all series
-    are compared with this run. A pin (`perfsvc baseline set`) comes before both."""
+    are compared with this run. A run that you chose with `perfsvc baseline set` comes before both."""
 
 
 class CheckSettings(SettingsTable):
-    """The static check of a night."""
+    """Comparing compiled kernels at night, without running them."""
 
     enabled: bool = True
-    """Whether a night compares registers and other static facts of the kernels with their baseline."""
+    """Whether a night compares compiled kernels with their baseline, for example their registers."""
     architectures: Architectures = Field(default=(), examples=[["sm_90"]])
     """The GPU architectures to compile for. By default a night compiles for its own GPUs."""
 
@@ -273,14 +273,14 @@ class ConfirmSettings(SettingsTable):
 
 
 class ProfileSettings(SettingsTable):
-    """Explaining regressions with Nsight Compute."""
+    """Explaining regressions with Nsight Compute, NVIDIA's profiler."""
 
     enabled: bool = True
     """Whether a night profiles confirmed regressions, if Nsight Compute is installed."""
 
 
 class NightlySettings(SettingsTable):
-    """How a night proceeds."""
+    """Where the files of nights are, and how nights start."""
 
     folder: Folder = Path("nights")
     """The folder for the files of nights. It has a folder for each night, with the log and the report of the night."""
@@ -333,9 +333,9 @@ class NotifySettings(SettingsTable):
     digest: Literal["weekly", "never"] = "never"
     """weekly: a target that has received no message for a week receives a summary of the week."""
     route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
-    """A route: which news its targets receive; one table for each route. A target receives news that match one of its
-    routes. A target without a route receives all news. If every target has a route, an alarm that matches no route goes
-    to all targets."""
+    """A route: which news its targets receive; one table for each route. A target receives all news that match one of
+    its routes. A target without a route receives all news. If every target has a route, news of a regression, a failure
+    or something missing that matches no route goes to all targets."""
 
     @model_validator(mode="after")
     def _require_known_targets(self) -> Self:
