@@ -208,7 +208,7 @@ class Folder:
         with os.scandir(self.descriptor) as entries:
             names = [entry.name for entry in entries if _TEMPORARY_NAME.fullmatch(entry.name)]
         for name in names:
-            with contextlib.suppress(OSError):  # its process is running, another process removed it, or may remove it
+            with contextlib.suppress(OSError):  # it is in use, was just removed, or is another user's
                 descriptor = self.open_file(name, os.O_RDONLY)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +251,7 @@ def write_output(destination: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def reporting(destination: Path) -> Iterator[None]:
-    """Raise the errors of ``write_output`` for each ``OSError`` of a block that writes a file."""
+    """Turn an ``OSError`` of a block that writes a file into the error that ``write_output`` raises."""
     try:
         yield
     except BrokenPipeError:  # the reader of a pipe has ended, which is no error of the user

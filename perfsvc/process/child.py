@@ -158,7 +158,7 @@ class Child:
             self._process.kill()
         ended, status = in_time or self._process.wait(END_LIMIT_S), self._process.status
         with_server = ended and status is None
-        closed = not in_time and status == -signal.SIGKILL  # otherwise it was ending all the while
+        closed = not in_time and status == -signal.SIGKILL  # any other status shows that it was ending by itself
         if with_server:
             ended, status = self._server.wait(END_LIMIT_S), self._server.status
         output = tail(self._output, TAIL_BYTES) or self._server.last_output(TAIL_BYTES)

@@ -155,7 +155,7 @@ def test_a_package_that_got_slower_is_the_toolchain(nights):
     assert nights.findings() == [("toolchain", "twofold 3.4.0 → 3.5.0", "open")]
     ((cause, reason, same_code),) = nights.confirmations()
     assert (cause, same_code) == ("toolchain", 0)
-    assert "the packages of then are not here, so the two cannot be measured in A/B pairs" in reason
+    assert "the packages of that time are gone, so the two cannot be measured in A/B pairs" in reason
     assert nights(1) == []
 
 

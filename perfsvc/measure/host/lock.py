@@ -196,7 +196,7 @@ def _open_existing(name: str, folder: Folder) -> int:
         raise
     if os.fstat(descriptor).st_nlink > 1:  # writing to it would change a file elsewhere
         os.close(descriptor)
-        raise _RefusedError("it is also the file of another name", f"delete {folder.path / name}")
+        raise _RefusedError("the file has another name too (a hard link)", f"delete {folder.path / name}")
     return descriptor
 
 

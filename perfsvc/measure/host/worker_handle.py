@@ -152,7 +152,7 @@ def _cure(death: Death) -> str:
     """Return what to do about a worker that died."""
     status = death.status
     if death.closed:
-        return "see why the case, or a library that it calls, closes files that it did not open, or takes no message"
+        return "see why the case, or a library that it calls, closes files that it did not open, or stops answering"
     if status is None:
         return "see dmesg: the driver holds it; the machine may need a restart"
     if status >= 0:

@@ -250,7 +250,7 @@ class Confirmer:
             for judgement in self._verdicts(run)
         ):
             return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or what moved other cases of the GPU"
-        no_pairs = "the packages of then are not here, so the two cannot be measured in A/B pairs"
+        no_pairs = "the packages of that time are gone, so the two cannot be measured in A/B pairs"
         return Cause.TOOLCHAIN, f"{moved}: {code.packages} ({no_pairs})"
 
     def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:

@@ -69,7 +69,7 @@ class SiteFolder:
             self._folder.remove(name)
 
     def remove_abandoned(self, names: Iterable[str]) -> None:
-        """Remove the temporary files of builds that were killed from the folders of these files."""
+        """Remove, from the folders of these files, the temporary files that killed builds left behind."""
         for folder in {str(PurePosixPath(name).parent) for name in names}:
             with suppress(FileNotFoundError), self._folder.subfolder(folder) as opened:
                 opened.remove_abandoned()

@@ -178,7 +178,7 @@ def _use_wal(engine: Engine) -> None:
 
 
 def _copy(path: Path, revision: str) -> Path:
-    """Copy a SQLite file and return the copy's path; SQLite copies, so that its write-ahead log is included."""
+    """Copy a SQLite file and return the copy's path; SQLite itself copies, which includes the write-ahead log."""
     target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
     try:
         with Folder.open(path.parent) as folder:
@@ -188,7 +188,7 @@ def _copy(path: Path, revision: str) -> Path:
                 closing(sqlite3.connect(path)) as source,
                 closing(sqlite3.connect(file.name)) as copy,
             ):
-                copy.execute("PRAGMA journal_mode = MEMORY")  # a kill leaves no file of a journal
+                copy.execute("PRAGMA journal_mode = MEMORY")  # so that a killed process leaves no journal
                 source.backup(copy)
     except (OSError, sqlite3.Error) as error:
         raise DatabaseError(
