@@ -333,7 +333,7 @@ class NotifySettings(SettingsTable):
     digest: Literal["weekly", "never"] = "never"
     """weekly: a target that has received no message for a week receives a summary of the week."""
     route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
-    """A route: which news its targets receive; one table for each route. A target receives all news that match one of
+    """A route: which news its targets receive; one table for each route. A target receives the news that matches one of
     its routes. A target without a route receives all news. If every target has a route, news of a regression, a failure
     or something missing that matches no route goes to all targets."""
 
