@@ -55,7 +55,8 @@ def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
 
     Raises:
         MissingPackageError: plotly is not installed.
-        UsageError: the folder is a file, or holds files of the same names that perfsvc did not write.
+        UsageError: the folder is a file, or has a link in place of a folder, or holds files of the same names that
+            perfsvc did not write.
         InfrastructureError: the folder cannot be written to.
     """
     plotly = _plotly()

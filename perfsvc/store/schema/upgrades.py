@@ -184,7 +184,7 @@ def _copy(path: Path, revision: str) -> Path:
         with Folder.open(path.parent) as folder:
             folder.remove_abandoned()
             with (
-                folder.writing(target.name, mode=stat.S_IMODE(path.stat().st_mode), replace=False) as file,
+                folder.writing(target.name, mode=stat.S_IMODE(path.stat().st_mode)) as file,
                 closing(sqlite3.connect(path)) as source,
                 closing(sqlite3.connect(file.name)) as copy,
             ):

@@ -2,12 +2,10 @@
 
 import re
 import shutil
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -128,23 +126,17 @@ def test_a_copy_follows_no_link_keeps_the_permissions_and_removes_what_a_killed_
     assert {file.name for file in tmp_path.glob(".*")} == set()
 
 
-def test_a_copy_that_is_killed_leaves_one_file_that_the_next_removes(tmp_path, monkeypatch):
-    path = tmp_path / "perfsvc.db"
+def test_a_copy_that_is_not_complete_is_one_file(tmp_path, monkeypatch):
+    class Watched(sqlite3.Connection):
+        def backup(self, target):
+            super().backup(target, pages=1, progress=lambda *_: seen.update(file.name for file in tmp_path.glob(".*")))
+
+    path, seen = tmp_path / "perfsvc.db", set()
     Store.open(path).close()
-    before = {file.name for file in tmp_path.iterdir()}
-    code = f"""
-import os, signal
-from pathlib import Path
-from perfsvc.store.schema import upgrades
-os.link = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-upgrades._copy(Path({str(path)!r}), "0001")
-"""
-    killed = subprocess.run([sys.executable, "-c", code], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    (left,) = {file.name for file in tmp_path.iterdir()} - before
-    assert left.startswith(".perfsvc-new-")
-    copy = upgrades._copy(path, "0001")
-    assert {file.name for file in tmp_path.iterdir()} == before | {copy.name}
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    upgrades._copy(path, "0001")
+    (partial_copy,) = seen
+    assert re.fullmatch(r"\.perfsvc-new-[0-9a-f]{32}", partial_copy)
 
 
 def test_a_failed_copy_is_an_error(tmp_path):
