@@ -1,6 +1,7 @@
 """``perfsvc compare``."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -10,9 +11,6 @@ from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
     from perfsvc.service.compare.compare import RunComparison
-
-MOST_COMMANDS = 5
-"""How many commands that would confirm a change are printed."""
 
 Format = Literal["table", "json", "github", "junit"]
 
@@ -68,17 +66,13 @@ def command(
             selection=Selection(select, exclude),
             devices=devices,
         )
-        confirming = how_to_confirm(store, comparison.judgements) if output_format == "table" else []
-    _show(comparison, output_format)
-    if confirming:
-        more = f"\nand {len(confirming) - MOST_COMMANDS} more" if len(confirming) > MOST_COMMANDS else ""
-        click.echo("measure what is unconfirmed again in A/B pairs:")
-        click.echo("\n".join(f"  {text}" for text in confirming[:MOST_COMMANDS]) + more)
+        commands = how_to_confirm(store, comparison.judgements)
+    _show(comparison, commands, output_format)
     sys.exit(comparison.exit_code(strict=strict))
 
 
-def _show(comparison: "RunComparison", output_format: Format) -> None:
-    """Print a comparison in the chosen format."""
+def _show(comparison: "RunComparison", commands: Sequence[str], output_format: Format) -> None:
+    """Print a comparison in the chosen format, with the commands that measure unconfirmed changes again."""
     from perfsvc.report.export import comparison_formats
     from perfsvc.report.export.objects import comparison_json
     from perfsvc.report.tables.comparison import comparison_table
@@ -87,9 +81,21 @@ def _show(comparison: "RunComparison", output_format: Format) -> None:
     match output_format:
         case "table":
             output.show(comparison_table(base, new, judgements, over_budget))
+            _show_commands(commands)
         case "json":
-            output.show_json(comparison_json(base, new, judgements, over_budget))
+            output.show_json(comparison_json(base, new, judgements, over_budget, commands))
         case "github":
-            click.echo(comparison_formats.comparison_markdown(base, new, judgements, over_budget), nl=False)
+            text = comparison_formats.comparison_markdown(base, new, judgements, over_budget, commands)
+            click.echo(text, nl=False)
         case "junit":
             click.echo(comparison_formats.comparison_junit(judgements), nl=False)
+
+
+def _show_commands(commands: Sequence[str]) -> None:
+    """Print the first of some commands below a table."""
+    from perfsvc.report.wording import HOW_TO_CONFIRM, MOST_COMMANDS
+
+    if commands:
+        click.echo("\n".join([HOW_TO_CONFIRM, *(f"  {text}" for text in commands[:MOST_COMMANDS])]))
+    if len(commands) > MOST_COMMANDS:
+        click.echo(f"and {len(commands) - MOST_COMMANDS} more")

@@ -29,6 +29,11 @@ DASH = "–"
 
 NAMED = units.NAMED
 
+HOW_TO_CONFIRM = "measure what is unconfirmed again in A/B pairs:"
+"""The line before the commands that do so."""
+MOST_COMMANDS = 5
+"""How many of these commands are shown."""
+
 GROUPED = 1000
 """Numbers from here on have their digits grouped by thousands."""
 

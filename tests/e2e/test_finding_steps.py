@@ -1,5 +1,6 @@
 """Findings over several nights: what moves again, what two nights agree on, and which message each night sends."""
 
+import json
 import platform
 from datetime import UTC, datetime
 
@@ -197,6 +198,9 @@ def test_what_cannot_be_confirmed_is_a_finding_in_the_second_night(nights):
     assert nights.night(code=1) == []
     shown = nights.perfsvc("compare", "1", "2").out
     assert shown.endswith(f"measure what is unconfirmed again in A/B pairs:\n  perfsvc confirm '{CASE}' --run 2\n")
+    markdown, as_json = (nights.perfsvc("compare", "1", "2", "--format", form).out for form in ("github", "json"))
+    assert f"- `perfsvc confirm '{CASE}' --run 2`\n" in markdown
+    assert json.loads(as_json)["confirm"] == [f"perfsvc confirm '{CASE}' --run 2"]
     (message,) = nights.night(code=1)
     assert message["title"] == f"{CASE} slower by 50 %"
     assert "(new): unconfirmed, " in message["message"]

@@ -28,7 +28,11 @@ Named = tuple[str, Judgement]
 
 
 def comparison_markdown(
-    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+    base: ComparedRun | None,
+    new: ComparedRun,
+    judgements: Sequence[Judgement],
+    over_budget: Sequence[Series] = (),
+    commands: Sequence[str] = (),
 ) -> str:
     """Return a comparison as Markdown for a pull request: changed series first, all other series folded away.
 
@@ -37,6 +41,7 @@ def comparison_markdown(
         new: the run that is judged.
         judgements: as ``judge.verdicts`` made them.
         over_budget: the series that the new run did not measure because its budget was used up.
+        commands: the commands that measure unconfirmed changes again.
     """
     every_judgement = _named(judgements)
     first = [named for named in every_judgement if wording.outcome(named[1]) in FIRST]
@@ -49,6 +54,8 @@ def comparison_markdown(
         parts.append(reasons)
     if missing := wording.missing_sentence(new.run, judgements, over_budget):
         parts += map(prose, missing.splitlines())
+    if commands:
+        parts += [wording.HOW_TO_CONFIRM, "\n".join(_commands(commands))]
     if folded:
         counts = wording.counts(judgement for _, judgement in folded).split(", ")
         occurring = ", ".join(count for count in counts if not count.startswith("0 "))
@@ -84,6 +91,14 @@ def _reasons(judgements: Sequence[Judgement]) -> Iterator[str]:
         yield f"- {prose(text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + '…')}"
     if (omitted := len(lines) - MOST_REASONS) > 0:
         yield f"- … and {units.count(omitted, 'more reason')}"
+
+
+def _commands(commands: Sequence[str]) -> Iterator[str]:
+    """Yield a Markdown list of commands, shortened to ``wording.MOST_COMMANDS`` commands."""
+    for command in commands[: wording.MOST_COMMANDS]:
+        yield f"- {code(command)}"
+    if (omitted := len(commands) - wording.MOST_COMMANDS) > 0:
+        yield f"- … and {units.count(omitted, 'more command')}"
 
 
 def comparison_junit(judgements: Sequence[Judgement]) -> str:

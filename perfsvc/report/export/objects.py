@@ -74,9 +74,16 @@ def run_json(report: RunReport) -> dict[str, Any]:
 
 
 def comparison_json(
-    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+    base: ComparedRun | None,
+    new: ComparedRun,
+    judgements: Sequence[Judgement],
+    over_budget: Sequence[Series] = (),
+    commands: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return a comparison of runs as JSON; ``base`` is null if each series is compared with its own baseline."""
+    """Return a comparison of runs as JSON; ``base`` is null if each series is compared with its own baseline.
+
+    ``commands`` are the commands that measure unconfirmed changes again.
+    """
     return {
         "base": base and base.run,
         "new": new.run,
@@ -85,6 +92,7 @@ def comparison_json(
         "counts": {word.value: number for word, number in wording.tally(judgements).items() if number},
         "verdicts": [plain(judgement) for judgement in judgements],
         "over_budget": [_series(series) for series in over_budget],
+        "confirm": list(commands),
     }
 
 

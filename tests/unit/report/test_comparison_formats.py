@@ -7,6 +7,7 @@ import pytest
 
 from perfsvc.model import Case, Cause, Judgement, Series, Verdict
 from perfsvc.report.export.comparison_formats import MOST_ROWS, comparison_junit, comparison_markdown
+from perfsvc.report.export.objects import comparison_json
 from perfsvc.report.rows import ComparedRun
 from perfsvc.text import code
 
@@ -38,6 +39,15 @@ def markdown(*judgements, base=BASE):
 
 def junit(judgements):
     return ET.fromstring(comparison_junit(judgements))  # noqa: S314 - our own
+
+
+def test_the_commands_that_confirm_a_change_are_listed():
+    commands = [f"perfsvc confirm 'transpose/v[n={n}]' --run 7" for n in range(7)]
+    text = comparison_markdown(BASE, NEW, [SLOWER], commands=commands)
+    assert "measure what is unconfirmed again in A/B pairs:\n\n- `perfsvc confirm 'transpose/v[n=0]' --run 7`\n" in text
+    assert "`perfsvc confirm 'transpose/v[n=4]' --run 7`\n- … and 2 more commands\n" in text
+    assert "v[n=5]" not in text
+    assert comparison_json(BASE, NEW, [SLOWER], commands=commands)["confirm"] == commands
 
 
 def test_changed_series_stand_in_a_table_with_reasons_and_the_rest_is_folded():
