@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunState
@@ -99,15 +99,16 @@ class ExclusionStore:
             ids = None if cases is None else _ids(connection, run, cases)
             standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
             wanted = standing if ids is None else (*standing, among(connection, Exclusions.case_id, ids))
-            taken_back = update(Exclusions).where(*wanted).values(included_by=by, included_at=now)
-            if connection.execute(taken_back).rowcount == 0:
+            since = connection.scalar(select(func.min(Exclusions.excluded_at)).where(*wanted))
+            if since is None:
                 whole = ids and load_exclusions(connection, *standing, Exclusions.case_id.is_(None))
                 if whole:
                     cure = f"include the run: perfsvc runs include {run}"
                     raise UsageError(f"run {run} is excluded as a whole", cure=cure)
                 what = "nothing of this" if ids else "it"
                 raise UsageError(f"run {run} is judged: {what} is not excluded", cure="perfsvc runs history")
-            return excluded.restore(connection, Act(run, ids, by, now))
+            connection.execute(update(Exclusions).where(*wanted).values(included_by=by, included_at=now))
+            return excluded.restore(connection, Act(run, ids, by, now), since)
 
     def delete(self, run: int, *, reason: str, by: str) -> tuple[int, ...]:
         """Delete a run with everything that belongs to it; return the findings that are deleted with it.

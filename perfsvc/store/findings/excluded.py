@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import Connection, delete, exists, func, select, text, update
 
 from perfsvc.model import ChangeKind, Direction, EventKind, FindingState, FindingUpdates, Verdict
-from perfsvc.store.cases import judged
+from perfsvc.store.cases import judged, own_name
 from perfsvc.store.findings.read import ACTIVE, KEY, put_event
 from perfsvc.store.schema.engine import POSTGRESQL, among
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings, Verdicts
 from perfsvc.store.schema.tables import Cases, Runs
 
+BEGINNINGS = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
+"""The events with which a series begins in a finding."""
 _SHOWN_BY = {Direction.SLOWER: Verdict.REGRESSION, Direction.FASTER: Verdict.IMPROVEMENT}
 
 
@@ -75,9 +77,17 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
     return FindingUpdates(resolved=tuple(sorted(resolved)), reopened=tuple(sorted(reopened - resolved)))
 
 
-def restore(connection: Connection, act: Act) -> FindingUpdates:
-    """Return series to the findings that they left when their data was excluded; return the changed findings."""
-    reopened = _unrecover(connection, act, f"run {act.run} is included again")
+def restore(connection: Connection, act: Act, since: datetime) -> FindingUpdates:
+    """Return series to the findings that they left when their data was excluded; return the changed findings.
+
+    If another finding took in a series since then, the series stays there, and an event of the old finding says so.
+
+    Args:
+        connection: a transaction.
+        act: what is included again.
+        since: when it was excluded.
+    """
+    reopened = _unrecover(connection, act, f"run {act.run} is included again", since)
     _begin_again(connection, act)
     return FindingUpdates(reopened=tuple(sorted(reopened)))
 
@@ -151,8 +161,7 @@ def _begin_later(connection: Connection, act: Act, reason: str, touched: Collect
 def _begin_again(connection: Connection, act: Act) -> None:
     """Make a run, no longer excluded, the first run again of the series and findings that it was the first to show."""
     events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
-    kinds = (EventKind.RAISED, EventKind.JOINED, EventKind.STEP)
-    brought = {event.finding_id for event in events if event.kind in kinds}
+    brought = {event.finding_id for event in events if event.kind in BEGINNINGS}
     later = (FindingCases.first_run_id > act.run, FindingCases.recovered_run_id.is_(None))
     for row in _rows(connection, act.cases, *later, FindingCases.finding_id.in_(brought)):
         if _first_showing(connection, row, act.run - 1) == act.run:
@@ -196,8 +205,16 @@ def _rows(connection: Connection, cases: Collection[int] | None, *where: Any) ->
     ``cases`` limits the rows to some cases under any of their names; None means all cases.
     """
     query = (
-        select(FindingCases, Findings.state, Findings.set_by)
+        select(
+            FindingCases,
+            Findings.state,
+            Findings.set_by,
+            Cases.name,
+            Cases.lineage_id,
+            own_name(FindingCases.last_run_id),
+        )
         .join(Findings, Findings.id == FindingCases.finding_id)
+        .join(Cases, Cases.id == FindingCases.case_id)
         .where(*where)
         .order_by(FindingCases.finding_id, FindingCases.case_id)
     )
@@ -252,22 +269,29 @@ def _change(connection: Connection, row: Any, **values: Any) -> None:
     connection.execute(update(FindingCases).filter_by(**key).values(values))
 
 
-def _unrecover(connection: Connection, act: Act, text: str) -> set[int]:
+def _unrecover(connection: Connection, act: Act, text: str, since: datetime | None = None) -> set[int]:
     """Mark the series that recovered in a run as not recovered; return the resolved findings that this reopens.
 
-    A series stays recovered if another active finding holds it now, or if a person has resolved or accepted its
-    finding.
+    A series stays recovered if another finding holds it now, or if a person has resolved or accepted its finding.
+    ``since`` is when the data was excluded that is now included again; None if it is excluded now.
     """
     reopened: set[int] = set()
+    stays: dict[tuple[int, str, int], None] = {}
     for row in _rows(connection, act.cases, FindingCases.recovered_run_id == act.run):
-        by_person = row.state not in ACTIVE and not _by_run_or_exclusion(connection, row, act.run)
-        if by_person or _is_held_elsewhere(connection, row):
+        if row.state not in ACTIVE and not _by_run_or_exclusion(connection, row, act.run):
+            continue
+        holder = _holder(connection, row, since)
+        if holder is not None:
+            stays[row.finding_id, row.name, holder] = None
             continue
         _change(connection, row, recovered_run_id=None)
         if row.state is FindingState.RESOLVED:
             reopened.add(row.finding_id)
     for finding in reopened:
         _set_state(connection, finding, FindingState.OPEN, text, act)
+    for finding, name, holder in stays if since else ():
+        held = f"{text}; {name} stands in finding {holder}"
+        put_event(connection, finding, EventKind.COMMENTED, held, by=act.by, at=act.at)
     return reopened
 
 
@@ -282,16 +306,34 @@ def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
     return not row.set_by or reason.startswith(f"run {run} is excluded: ")
 
 
-def _is_held_elsewhere(connection: Connection, row: Any) -> bool:
-    """Return whether another active finding holds the same step of a row's series in the same direction."""
-    same = {name: getattr(row, name) for name in ("case_id", "device_id", "metric", "cache", "step", "direction")}
-    others = (
+def _holder(connection: Connection, row: Any, since: datetime | None) -> int | None:
+    """Return the finding that holds a row's change instead of the row; None if there is none.
+
+    This is another active finding with the same step of the series. After an exclusion that began at ``since``, it is
+    also a finding that took in the series since then, even if a person has accepted the finding: without the excluded
+    data its step has another number.
+    """
+    elsewhere = FindingCases.finding_id != row.finding_id
+    holds = elsewhere & (FindingCases.step == row.step) & Findings.state.in_(ACTIVE)
+    if since:
+        began = exists().where(
+            FindingEvents.finding_id == FindingCases.finding_id,
+            FindingEvents.run_id == FindingCases.first_run_id,
+            FindingEvents.kind.in_(BEGINNINGS),
+            FindingEvents.done_at > since,
+        )
+        stands = Findings.state.in_([*ACTIVE, FindingState.ACCEPTED]) & FindingCases.recovered_run_id.is_(None)
+        holds |= began & stands & (elsewhere | (FindingCases.step != row.step))
+    name = own_name(FindingCases.last_run_id)
+    series = [getattr(FindingCases, key) == getattr(row, key) for key in ("device_id", "metric", "cache", "direction")]
+    query = (
         select(FindingCases.finding_id)
         .join(Findings, Findings.id == FindingCases.finding_id)
-        .filter_by(**same)
-        .where(FindingCases.finding_id != row.finding_id, Findings.state.in_(ACTIVE))
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .where(*series, Cases.lineage_id == row.lineage_id, name == row.own_name, holds)
+        .order_by(FindingCases.finding_id.desc())
     )
-    return connection.execute(others).first() is not None
+    return connection.scalar(query.limit(1))
 
 
 def _state(connection: Connection, finding: int) -> FindingState:

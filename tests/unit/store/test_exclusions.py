@@ -256,6 +256,72 @@ def test_a_step_whose_first_run_is_excluded_begins_with_the_next_run(story, tile
     assert (last.first_run, last.root_cause) == (third, "bbbbbbbbb..ccccccccc")
 
 
+def standing(story, series):
+    """Return the active findings in which a series stands, each with the step."""
+    active = story.store.findings.active()
+    return [(finding.id, moved.step) for finding in active for moved in finding.standing if moved.series == series]
+
+
+def test_a_slowdown_of_two_steps_that_a_newer_finding_holds_stays_there_alone(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    (old,) = story.raise_finding(second, [regression(tiled, second, first)])
+    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
+    story.store.findings.update(third, [], [], steps=[RootCause("", "twice", (again,))], moved_again={tiled})
+    assert standing(story, tiled) == [(old, 1), (old, 2)]
+    assert excluded(story, second).resolved == (old,)
+    fourth = story.run()
+    (new,) = story.raise_finding(fourth, [regression(tiled, fourth, first)])
+    assert story.store.exclusions.include(second, None, by="bob").reopened == ()
+    assert standing(story, tiled) == [(new, 1)]
+    *_, event = story.store.findings.events(finding=old)
+    assert (event.by, event.text) == ("bob", f"run {second} is included again; {tiled.case.id} stands in finding {new}")
+
+
+def test_a_step_of_its_own_cause_comes_back_beside_the_finding_of_the_first_step(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    (code,) = story.raise_finding(second, [regression(tiled, second, first)])
+    driver = replace(regression(tiled, third, second, cause=Cause.ENVIRONMENT), change=ChangeKind.AGAIN)
+    step = RootCause("driver 580.1 → 590.1", "twice", (driver,))
+    (environment,) = story.store.findings.update(third, [], [], steps=[step], moved_again={tiled}).raised
+    assert excluded(story, third).resolved == (environment,)
+    assert story.store.exclusions.include(third, None, by="bob").reopened == (environment,)
+    assert standing(story, tiled) == [(environment, 2), (code, 1)]
+
+
+def test_a_slowdown_whose_newer_finding_was_accepted_is_not_reopened(story, tiled):
+    first, second = story.run(), story.run()
+    story.raise_finding(second, [regression(tiled, second, first)])
+    excluded(story, second)
+    third = story.run()
+    (new,) = story.raise_finding(third, [regression(tiled, third, first)])
+    story.store.findings.set_state(new, FindingState.ACCEPTED, by="ann")
+    assert story.store.exclusions.include(second, None, by="bob").reopened == ()
+    assert standing(story, tiled) == []
+
+
+def test_a_slowdown_of_a_renamed_case_stands_in_one_finding(story, tiled):
+    first, second = story.run(), story.run()
+    (old,) = story.raise_finding(second, [regression(tiled, second, first)])
+    excluded(story, second)
+    renamed = story.series(type(story.tiled)("transpose", "shared", story.tiled.point, formerly=("tiled",)))
+    third = story.run(renamed.case)
+    (new,) = story.raise_finding(third, [regression(renamed, third, first)])
+    assert new != old
+    assert story.store.exclusions.include(second, None, by="bob").reopened == ()
+    assert [finding.id for finding in story.store.findings.active()] == [new]
+
+
+def test_a_first_step_whose_baseline_is_included_again_comes_back_beside_the_second(story, tiled):
+    first, second, third = story.run(), story.run(), story.run()
+    (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
+    again = replace(regression(tiled, third, second), change=ChangeKind.AGAIN)
+    story.store.findings.update(third, [], [], steps=[RootCause("", "twice", (again,))], moved_again={tiled})
+    excluded(story, first)
+    assert standing(story, tiled) == [(finding, 2)]
+    story.store.exclusions.include(first, None, by="bob")
+    assert standing(story, tiled) == [(finding, 1), (finding, 2)]
+
+
 def test_a_finding_against_an_excluded_baseline_is_resolved(story, tiled):
     first, second = story.run(), story.run()
     (finding,) = story.raise_finding(second, [regression(tiled, second, first)])
