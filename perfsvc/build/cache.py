@@ -74,7 +74,7 @@ class Cache:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = private_folder(folder or default_folder())
         try:
-            tempfile.TemporaryFile(dir=self.folder).close()
+            tempfile.TemporaryFile(dir=self.folder).close()  # fails if the folder cannot be written
         except OSError as error:
             raise _unwritable(self.folder, error) from error
 

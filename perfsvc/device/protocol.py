@@ -157,15 +157,16 @@ class Device(Protocol):
                 synchronisation.
             evict_bytes: bytes written before each sample, outside the timed part, so that the cache holds none of the
                 sample's data; 0 leaves the cache warm.
-            blocked: queue each sample behind the blocking kernel. If the host does not finish queueing in time, the
-                kernel ends by itself; then the batch ends early, and ``kept_ahead`` is False.
+            blocked: queue each sample behind a kernel that blocks the stream until the sample is queued. If the host
+                does not finish queueing in time, the kernel ends by itself; then the batch ends early, and
+                ``kept_ahead`` is False.
         """
         ...
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
-        """Return seconds per sample if ``count`` samples are queued behind one blocking kernel with nothing between.
+        """Return seconds per sample of ``count`` samples with nothing between, queued behind a kernel that blocks them.
 
-        Returns None if the blocking kernel ended by itself.
+        Returns None if the host did not queue them in time, so that the blocking kernel ended by itself.
         """
         ...
 

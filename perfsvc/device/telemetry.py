@@ -279,7 +279,7 @@ class GpuTelemetry:
             self._nvml.close()
         self._device, self._gpu = handles or _NO_HANDLES
         self._utilisation_us = 0
-        self._others = OtherProcesses(self._processes, self._worked)  # first, before our context appears
+        self._others = OtherProcesses(self._processes, self._worked)  # before this process has a context
         self._is_whole = not uuid.startswith(INSTANCE)
         self._instance = self._nvml.ask("instance", lambda nvml: nvml.nvmlDeviceGetGpuInstanceId(self._device))
         self._fields = self._nvml.numbers([_POWER, _ECC, *dict(_COUNTERS)])

@@ -254,11 +254,11 @@ class FindingUpdates:
 
     Attributes:
         raised: new findings.
-        joined: standing findings that got more series.
-        stepped: standing findings with a series that moved again.
+        joined: active findings that got more series.
+        stepped: active findings with a series that moved again.
         reopened: findings that were resolved and show again, or whose time of being ignored is over.
         resolved: findings whose series are all back at their old level.
-        seen: standing findings that still show.
+        seen: active findings that still show.
     """
 
     raised: tuple[int, ...] = ()

@@ -339,7 +339,7 @@ class PresentNames:
         query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
         self._cases: dict[int, Case] = {}
         self._present: dict[int, Case] = {}
-        for row in connection.execute(query):  # present names come last
+        for row in connection.execute(query):  # present names come last, and replace former names
             self._cases[row.id] = case_of(row.benchmark, row.variant, row.point, row.version)
             self._present[row.lineage_id] = self._cases[row.id]
         devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))

@@ -282,9 +282,9 @@ def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) 
     """Return fresh inputs for the check after timing, and their expected results, by name.
 
     The fresh inputs come from a second seed, which is derived from the case's seed. The reference of the fresh inputs
-    is computed if the result or the whole case is small. It is also computed if, at the smoke point, both seeds give
-    some output the same reference. In all other cases the expected results are empty: the host need not compute a large
-    reference, and the check only requires every output to change.
+    is computed if the result or the whole case is small. It is also computed if, at the smoke point (the benchmark's
+    small point), both seeds give some output the same reference. In all other cases the expected results are empty: the
+    host need not compute a large reference, and the check only requires every output to change.
 
     Both results are empty if the benchmark has no outputs to check, if the fresh inputs equal the first inputs, or if
     they do not fit the buffers.
@@ -357,7 +357,7 @@ def _is_small(spec: CaseSpec, inputs: Arrays) -> bool:
 
 
 def _every_output_changes(file: BenchFile, spec: CaseSpec) -> bool:
-    """Return whether, at the smoke point, every output of the reference differs for inputs from another seed."""
+    """Return whether, at the small smoke point, every output of the reference differs for inputs from another seed."""
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
     seed, reference = seed_of(file.name, benchmark.version, point), reference_of(benchmark, spec.case.variant)
     first, fresh = (

@@ -55,7 +55,7 @@ class CheckedBenchmark:
 
 
 def check(file: BenchFile) -> CheckedBenchmark:
-    """Check a file, and run its inputs and references at the smoke point.
+    """Check a file, and run its inputs and references at the smoke point (the small point for quick checks).
 
     A problem of the benchmark makes all variants unusable; a problem of a variant makes only that variant unusable.
     """

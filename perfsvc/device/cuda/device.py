@@ -115,7 +115,8 @@ class CudaDevice:
     """
 
     def __init__(self, uuid: str, helper_kernels: bytes) -> None:
-        self._telemetry = telemetry.GpuTelemetry(uuid)  # before this process has a context: see OtherProcesses
+        # Before this process has a context: the process that the driver lists afterwards is this one.
+        self._telemetry = telemetry.GpuTelemetry(uuid)
         self._open = False
         self._context: Any = None
         try:

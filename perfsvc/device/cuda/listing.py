@@ -33,7 +33,7 @@ def devices() -> list[DeviceInfo]:
 
 def start() -> None:
     """Start the driver in this process; raises ``pycuda.driver.Error``."""
-    # With lazy loading, a kernel's first launch would load its code, and loading waits for the blocking kernel.
+    # With lazy loading, a kernel's first launch would load its code, and wait for the kernel that blocks the stream.
     os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # cuda:1 is nvidia-smi's GPU 1
     drv.init()

@@ -111,7 +111,8 @@ class SampleTimer:
         """Time ``count`` samples one by one.
 
         The GPU's conditions are read towards the end of the batch. A batch that is shorter than a reading, such as a
-        warm-up batch, has no conditions. If the blocking kernel ends by itself, the batch ends early.
+        warm-up batch, has no conditions. If the host does not queue a sample in time, so that the blocking kernel ends
+        by itself, the batch ends early.
         """
         reading: Future[Conditions] | None = None
         done, held, ahead = 0, True, True  # ahead: the host has queued each sample before the device began it
@@ -197,7 +198,7 @@ class SampleTimer:
         return Batch(tuple(samples_s), busy_s=busy_s, conditions=self._with_clock(self.conditions()))
 
     def back_to_back(self, sample: Sample, count: int) -> float | None:
-        """Return seconds per sample with nothing between samples; None if the blocking kernel ended by itself."""
+        """Return seconds per sample with nothing between samples; None if the host did not queue them in time."""
         with self.blocking_kernel:
             self._queue_in_a_row(sample, count)
         self._stream.synchronize()

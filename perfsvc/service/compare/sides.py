@@ -156,6 +156,7 @@ class _Comparer:
 
     def __init__(self, store: Store, pairs: Collection[tuple[_Code, _Code]]) -> None:
         self._store = store
+        # All pairs are read from the store at once, but only what differs between their sides.
         texts: set[str] = set()
         modules: set[str] = set()
         for old, new in pairs:

@@ -1,6 +1,7 @@
 """Confirm before alarm: measure suspects again, the baseline's stored binary and the candidate's in A/B pairs.
 
-A suspect of a standing finding is measured again only if something about it is new: see ``earlier_answers``.
+A suspect of an open or acknowledged finding is measured again only if something about it is new: see
+``earlier_answers``.
 """
 
 import math
@@ -279,7 +280,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
 
     A confirmation holds if all of this is true:
 
-    - its suspect is in a standing finding;
+    - its suspect is in an open or acknowledged finding;
     - its cause is the code or the compiler;
     - both sides still have the same code, compiler, driver and power limit;
     - tonight's interval overlaps the confirmed interval.

@@ -185,7 +185,7 @@ def recovered_series(
     alerted: AbstractSet[Series],
     threshold: judge.ThresholdOption,
 ) -> list[Recovered]:
-    """Return the steps of standing findings whose series have recovered in a run, back to the level before the step.
+    """Return the steps of active findings whose series have recovered in a run, back to the level before the step.
 
     Args:
         store: the database, with the run's verdicts.

@@ -225,10 +225,10 @@ class RootCauses:
     def of(self, suspect: Suspect) -> str:
         """Return the root cause of a suspect whose judgement names its cause.
 
-        - If a standing finding has the series and this cause, the root cause of that finding. If the cause is the code,
-          a standing finding without a confirmed cause counts too. A further step always gets its own root cause.
+        - If an active finding has the series and this cause, the root cause of that finding. If the cause is the code,
+          an active finding without a confirmed cause counts too. A further step always gets its own root cause.
         - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change began
-          before these commits, the commits of a standing finding of the same benchmark.
+          before these commits, the commits of an active finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
         - For the environment, what changed: ``driver 580.1 → 590.1``. If nothing is known to have changed, the device:
           ``GPU GPU-1``.
@@ -254,7 +254,7 @@ class RootCauses:
         return ", ".join(changes) or f"GPU {suspect.series.device}"
 
     def _known_of(self, suspect: Suspect) -> str:
-        """Return the root cause of the standing finding that a suspect's series is in; empty without such a finding."""
+        """Return the root cause of the active finding that a suspect's series is in; empty without such a finding."""
         cause = suspect.judgement.cause
         causes = [cause, Cause.UNCONFIRMED] if cause in CODE else [cause]
         known = (self._known.get((suspect.series, suspect.direction, cause)) for cause in causes)

@@ -42,7 +42,7 @@ LOOK_BACK = 30
 
 @dataclass(frozen=True, slots=True)
 class ExtendedFinding:
-    """A standing finding that got more cases or further steps, or of which a part is back.
+    """An active finding that got more cases or further steps, or of which a part is back.
 
     Attributes:
         text: that of the event about more cases; empty without more cases.
@@ -66,8 +66,8 @@ class News:
         night: the night; None for the news of ``perfsvc watchdog``.
         raised: new findings.
         reopened: resolved findings that show again.
-        stepped: standing findings with series that moved again.
-        extended: standing findings with more cases.
+        stepped: active findings with series that moved again.
+        extended: active findings with more cases.
         returned: findings about something missing of which a part is back.
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.

@@ -72,14 +72,14 @@ def take_samples(
     """Take samples of the work that ``sample`` queues.
 
     The time cap counts all the time that sampling takes, cache eviction and warm-up included. It does not count batches
-    whose blocking kernel ended by itself, nor the wait for the device to recover. The result has at least one batch
-    that was not rejected.
+    that the host queued too slowly, nor the wait for the device to recover. The result has at least one batch that was
+    not rejected.
 
     Args:
         device: the device that runs the samples.
         sample: queues the work of one sample; with ``clock="host"`` it also waits for the work.
         sampling: when to stop, and what else to measure.
-        clock: ``device`` times samples by events behind the blocking kernel; ``host`` by the host's clock, end to end.
+        clock: ``device`` times samples by events on the device's stream; ``host`` by the host's clock, end to end.
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
 
