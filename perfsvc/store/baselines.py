@@ -370,7 +370,7 @@ def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
     """For each device of a run (by id), return the newest earlier run of the same scope that finished on it.
 
-    Runs without uncommitted changes are preferred.
+    A scope is a suite with a selection of cases. Runs without uncommitted changes are preferred.
     """
     scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
     if not scope:

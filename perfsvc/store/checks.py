@@ -252,7 +252,7 @@ def _reported_gone(connection: Connection, lineages: Iterable[int]) -> dict[_Ker
 
 
 def _newest_check(connection: Connection, scope: str) -> set[_KernelKey]:
-    """Return the kernels that have facts in the newest check of a scope; only checks of committed code count."""
+    """Return the kernels with facts in the newest check of committed code in a scope (suite and selection)."""
     newest = select(func.max(Checks.id)).where(Checks.scope == scope, Checks.git_dirty.is_(False)).scalar_subquery()
     query = (
         select(Cases.lineage_id, CheckedKernels.architecture, CheckedKernels.kernel)

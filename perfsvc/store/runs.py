@@ -154,7 +154,10 @@ class RunStore:
             return dict(connection.execute(query).all())
 
     def last_of_scopes(self) -> list[int]:
-        """Return the newest clean run of each scope that has ended and is not excluded, oldest first."""
+        """Return the newest ended run of each scope (suite and selection), oldest first.
+
+        Runs with uncommitted changes and excluded runs do not count.
+        """
         with self._database.reading() as connection:
             return sorted(newest_of_scopes(connection, 1))
 
@@ -203,7 +206,10 @@ def unknown_night(number: int) -> NotMeasuredError:
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:
-    """Return the newest ``count`` runs of each scope that ended, had no uncommitted changes and are not excluded."""
+    """Return the newest ``count`` ended runs of each scope (suite and selection).
+
+    Runs with uncommitted changes and excluded runs do not count.
+    """
     newest_first = func.row_number().over(partition_by=Runs.scope, order_by=Runs.id.desc())
     clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
     ranked = select(Runs.id, newest_first.label("rank")).where(*clean).subquery()

@@ -358,10 +358,10 @@ def _metrics_in_run(
 
 
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
-    """Return a run and earlier runs of its scope, at most ``last`` in all, oldest first.
+    """Return a run and earlier runs of its scope (suite and selection), at most ``last`` in all, oldest first.
 
-    The list begins with the oldest run that measured in an environment of this run: older runs belong to other
-    segments.
+    The list begins with the oldest run that measured in an environment of this run: older runs belong to other segments
+    (times with another driver or compiler).
     """
     scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
     earlier = (Runs.id < run, Runs.scope == scope, Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
@@ -478,10 +478,10 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
 
 
 def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
-    """Return the last run before the present segment of every case, by lineage, device and cache state.
+    """Return, for each case, the last run before its present segment (runs in one environment).
 
-    Only runs that have ended, had no uncommitted changes and are not excluded count. A case that was measured in one
-    environment only is absent.
+    The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
+    excluded count. A case that was measured in one environment only is absent.
     """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (

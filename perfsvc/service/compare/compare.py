@@ -154,9 +154,9 @@ def judge_run(
     The baseline of a series is its pin; else its level in the run ``against``; else its last accepted level; else the
     levels of other devices of the model (``BaselineStore.get``).
 
-    A series is missing if the run lacks it and the previous run of the same scope on the device has it
-    (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller selection
-    has another scope, so it misses nothing. A case over budget is not missing either.
+    A series is missing if the run lacks it and the previous run of the same scope (suite and selection) on the device
+    has it (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller
+    selection has another scope, so it misses nothing. A case over budget is not missing either.
     """
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]

@@ -36,7 +36,7 @@ def compare_cases(
     lost: AbstractSet[str],
     name_suite: bool,
 ) -> Inventory:
-    """Compare the cases that a night's run measured with the cases of earlier nights of its scope.
+    """Compare the cases that a night's run measured with those of earlier nights of its scope (suite and selection).
 
     The first night of a scope expects those cases of the previous night that its scope selects, if the suite and the
     points are the same. The note of the result names the other cases of the previous night: they are no longer
@@ -104,7 +104,7 @@ def compare_cases(
 
 
 def _carried(others: Sequence[Expected], scope: str) -> tuple[list[Expected], str]:
-    """Return the cases of other scopes that the first night of a scope expects, and a note about the rest.
+    """Return the cases of other scopes (selections) that the first night of a scope expects, and a note about the rest.
 
     The rest are the cases that the last night of another scope had and this scope does not select. perfsvc no longer
     expects them.

@@ -103,7 +103,7 @@ def _varies(values: Floats) -> bool:
 
 
 def _matrix(histories: Sequence[SeriesHistory], runs: Ints) -> tuple[Floats, Ints]:
-    """Return the levels and the segments of each series, shape (series, runs).
+    """Return the levels and the segments (ids of environments) of each series, shape (series, runs).
 
     The level is NaN in a run that did not measure the series. Such a run gets the segment of the last run that measured
     the series.
@@ -250,8 +250,8 @@ class SeriesChange:
     def of(cls, alerts: Sequence[judge.Alert], values: Floats, segments: Ints) -> Self | None:
         """Return the change that the newest run shows; None if its segment has no alert, or if the change is gone.
 
-        A trend may begin with the first run of a segment; that run is then the level before the change. A step is gone
-        if it was undone before the detector saw it.
+        A trend may begin with the first run of a segment (the runs in one environment); that run is then the level
+        before the change. A step is gone if it was undone before the detector saw it.
 
         Args:
             alerts: the alerts of the series, oldest first.

@@ -123,10 +123,10 @@ def agreed(
 ) -> list[Suspect]:
     """Return the suspects that the previous run shows too, each with the number of that run (``since``).
 
-    The previous run is the newest earlier run of the scope, without uncommitted changes, that measured the series. It
-    shows a suspect too if the series moved there in the same direction from the same baseline, significantly and by
-    more than the threshold, and if no A/B pairs have cleared this change. If the suspect is an alert, an earlier run
-    must have raised the alert already.
+    The previous run is the newest earlier run of the scope (suite and selection), without uncommitted changes, that
+    measured the series. It shows a suspect too if the series moved there in the same direction from the same baseline,
+    significantly and by more than the threshold, and if no A/B pairs have cleared this change. If the suspect is an
+    alert, an earlier run must have raised the alert already.
     """
     alerts = [suspect for suspect in suspects if suspect.since is not None]
     others = {suspect.series: suspect for suspect in suspects if suspect.since is None}
