@@ -180,7 +180,7 @@ class Folder:
                 else:
                     os.link(temporary, last, src_dir_fd=at, dst_dir_fd=at)  # fails if the file exists
             finally:
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):  # it has its name now, or cannot be removed
                     os.unlink(temporary, dir_fd=at)
                 os.close(created)
 
@@ -218,9 +218,9 @@ class Folder:
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a relative name stays inside its folder: no absolute path, no ``..``, and a name for a file."""
+    """Return whether a name is that of a file inside a folder, in its shortest form: no ``/a``, ``a/../b``, ``./a``."""
     try:
-        return bool(_parts(name))
+        return bool(name) and "/".join(_parts(name)) == name
     except OSError:
         return False
 

@@ -213,6 +213,13 @@ def test_a_manifest_removes_nothing_below_a_link(folder, victim):
     assert json.loads((folder / MANIFEST).read_text())["files"] == ["a.html"]
 
 
+def test_a_manifest_with_a_second_name_of_a_page_does_not_remove_the_page(folder):
+    (folder / MANIFEST).write_text(json.dumps({"files": ["./a.html", ".//a.html"]}))
+    with writing(folder, ["a.html"]) as opened:
+        opened.write("a.html", b"new")
+    assert files_of(folder) == {"a.html", MANIFEST}
+
+
 def test_a_link_to_a_folder_is_refused_before_anything_is_written(folder, victim):
     (folder / "series").symlink_to("../victim")
     (folder / MANIFEST).write_text(json.dumps({"files": ["series/precious"]}))

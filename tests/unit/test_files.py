@@ -113,9 +113,14 @@ def test_a_name_outside_the_folder_is_refused(folder, name):
     assert names(folder.path) == []
 
 
-@pytest.mark.parametrize("name", ["a", "a/b", "./a", "..a", "a/b/c.html"])
+@pytest.mark.parametrize("name", ["a", "a/b", "..a", "a/b/c.html"])
 def test_a_name_inside_the_folder_is_accepted(name):
     assert is_inside(name)
+
+
+@pytest.mark.parametrize("name", ["./a", "a/./b", "a//b", "a/"])
+def test_a_second_name_of_a_file_is_not_accepted(name):
+    assert not is_inside(name)
 
 
 def test_a_link_to_a_folder_is_not_followed(folder, victim):
