@@ -238,8 +238,8 @@ def write(path: Path, content: bytes | str, *, mode: int = EVERYONE, replace: bo
 def write_output(destination: Path, content: bytes | str) -> None:
     """Write a file that the user named, such as with ``--output``.
 
-    A link is followed, and its target replaced in a single step. A device, a FIFO and the file that standard output
-    goes to are written directly, and so is a file that cannot be replaced because its folder may not be changed.
+    A link is followed, and its target replaced in a single step. These are written directly: a device, a FIFO, the file
+    that standard output goes to, and a file in a folder that may not be changed.
 
     Raises:
         UsageError: the file cannot be written.

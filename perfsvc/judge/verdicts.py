@@ -221,8 +221,11 @@ def _absent(
 ) -> dict[Series, Level]:
     """Return the baseline's right results that the candidate does not have.
 
-    Left out are results of an older version of a case, metrics of a broken or skipped case, and results of other
-    devices that replace the baseline of a candidate's device.
+    Left out are:
+
+    - results of an older version of a case,
+    - metrics of a broken or skipped case,
+    - results of other devices that replace the baseline of a candidate's device.
     """
     absent = {series: level for series, level in usable.items() if series not in candidate}
     if not absent:

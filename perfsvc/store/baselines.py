@@ -69,8 +69,8 @@ class BaselineStore:
         changes are preferred. A new environment begins a segment: levels of earlier segments count only for the first
         run of a segment.
 
-        If a series has neither a pin nor a level, the result holds, in its place, the same series on other devices of
-        its model, each with its pin or level. If these have none either, the series is absent.
+        A series with neither a pin nor a level is replaced in the result by the same series on other devices of its
+        model, each with its pin or level. If these have none either, the series is absent.
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()

@@ -270,8 +270,8 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     """Return the cases in rows of one run by id, under their present names; ``of_cases`` selects the rows.
 
-    If a run measured two names of one lineage (a case with its former names), each case keeps its name of that run: a
-    former name may be in use for a new variant.
+    A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
+    name. Each case then keeps its name of that run.
     """
     names: dict[int, set[int]] = defaultdict(set)
     for row in rows:

@@ -302,7 +302,7 @@ def _ramp_squares(runs: int) -> Floats:
 def is_mixture(values: Floats, starts: Ints) -> Bools:
     """Return for which levels the runs before and after a change are the same two states in different shares.
 
-    A level is a mixture if all its runs fall into two distinct groups, and one side of the change, or both, has runs of
+    A level is a mixture if all its runs fall into two distinct groups, and at least one side of the change has runs of
     both groups. A step has one state on each side.
 
     Args:

@@ -95,8 +95,8 @@ def _record(connection: Connection, finding: int, kind: EventKind, text: str, ac
 def _prepare_reopening(connection: Connection, finding: Finding) -> None:
     """Mark the recovered series of a resolved finding as not recovered.
 
-    Raises ``UsageError`` if another active finding holds one of these series by now, or if the finding reports as
-    missing what is present again or no longer expected.
+    Raises ``UsageError`` if another active finding holds one of these series by now, or if what the finding reports as
+    missing is present again or no longer expected.
     """
     is_reported = exists().where(Expectations.finding_id == finding.id)
     if finding.cause is Cause.MISSING and not connection.scalar(select(is_reported)):

@@ -130,7 +130,7 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
 
 
 def _begin_later(connection: Connection, act: Act, reason: str, touched: Collection[int]) -> None:
-    """Let series that began in findings with the excluded data begin with the next run that shows their change.
+    """Let each series that the excluded data brought into a finding begin with the next run that shows its change.
 
     A finding that changes here gets an event, unless it is ``touched``: then it already has an event.
     """
@@ -309,9 +309,9 @@ def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
 def _holder(connection: Connection, row: Any, since: datetime | None) -> int | None:
     """Return the finding that holds a row's change instead of the row; None if there is none.
 
-    This is another active finding with the same step of the series. After an exclusion that began at ``since``, it is
-    also a finding that took in the series since then, even if a person has accepted the finding: without the excluded
-    data its step has another number.
+    This is another active finding with the same step of the series. If the row's data was excluded at ``since`` and is
+    now included again, a finding that took in the series since then counts too, with any step and even if a person
+    accepted it: without the excluded data, the steps were numbered differently.
     """
     elsewhere = FindingCases.finding_id != row.finding_id
     holds = elsewhere & (FindingCases.step == row.step) & Findings.state.in_(ACTIVE)
