@@ -46,7 +46,7 @@ def compile_all(
     """
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
-    done: SimpleQueue[Future[Built]] = SimpleQueue()  # because a signal in ``futures.wait`` leaves futures locked
+    done: SimpleQueue[Future[Built]] = SimpleQueue()  # a signal in ``futures.wait`` would leave futures locked
     builder = _Builder(toolchain, cache)
     try:
         with ThreadPoolExecutor(workers or _usable_cores(), thread_name_prefix="build") as pool:

@@ -168,7 +168,7 @@ def _facts_id(connection: Connection, facts: StaticFacts) -> int:
 def _baselines(
     connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
 ) -> list[StaticBaseline]:
-    """Return the baselines of kernels; see ``CheckStore.baselines``."""
+    """Return the baselines of kernels, and of kernels that seem renamed or removed; see ``CheckStore.baselines``."""
     lineages = lineages_of(connection, [kernel.case for kernel in kernels])
     cases = {lineage: case for case, lineage in lineages.items()}
     expected = _newest_check(connection, scope)

@@ -79,15 +79,15 @@ def check(file: BenchFile) -> CheckedBenchmark:
         problems += variant_problems
         if not variant_problems:
             variants |= {expansion.name: expansion for expansion in expansions}
-    still_variants = {
+    with_used_former_name = {
         expansion.name: problem
         for expansion in variants.values()
         for problem in _problems_of_former_names(expansion, variants)
     }
     # Some problems, such as a wrong ``work``, are found again in every variant: report them once.
-    distinct = {(problem.line, problem.what): problem for problem in [*problems, *still_variants.values()]}
+    distinct = {(problem.line, problem.what): problem for problem in [*problems, *with_used_former_name.values()]}
     return CheckedBenchmark(
-        variants=tuple(variants[name] for name in variants if usable and name not in still_variants),
+        variants=tuple(variants[name] for name in variants if usable and name not in with_used_former_name),
         problems=tuple(sorted(distinct.values(), key=lambda problem: problem.line)),
     )
 

@@ -194,8 +194,8 @@ def recovered_series(
         alerted: the series with an alert.
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
-    standing = store.findings.active()
-    unrecovered = {moved.series for finding in standing for moved in finding.moved if moved.recovered_run is None}
+    active = store.findings.active()
+    unrecovered = {moved.series for finding in active for moved in finding.moved if moved.recovered_run is None}
     if not unrecovered:
         return []
     # Stored verdicts have the causes that confirmations found.
@@ -208,7 +208,7 @@ def recovered_series(
     unmoved = judge_series(store, run, unrecovered - current.keys(), threshold=threshold)
     current |= {judgement.series: judgement for judgement in unmoved}
     further: dict[int, dict[Series, int]] = defaultdict(dict)
-    for finding in standing:
+    for finding in active:
         for moved in finding.moved:
             if moved.step > 1 and moved.recovered_run is None and moved.baseline_run is not None:
                 further[moved.step][moved.series] = moved.baseline_run
@@ -218,7 +218,7 @@ def recovered_series(
         for step, baselines in further.items()
         for judgement in judge_against(store, run, baselines, threshold=rules)
     }
-    return recovered(standing, current.values(), alerted, by_step)
+    return recovered(active, current.values(), alerted, by_step)
 
 
 def recovered(

@@ -314,7 +314,7 @@ def _join_or_raise(
 def _rows(
     connection: Connection, run: int, cause: RootCause, steps: Sequence[tuple[Suspect, int]]
 ) -> list[dict[str, Any]]:
-    """Return the rows of suspects, each with the number of its step, without their finding."""
+    """Return the ``finding_cases`` rows of suspects, each with the number of its step, without their finding."""
     cases = case_ids(connection, [suspect.series.case for suspect, _ in steps])
     devices = device_ids(connection, {suspect.series.device for suspect, _ in steps})
     return [

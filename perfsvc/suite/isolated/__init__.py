@@ -175,7 +175,7 @@ class _ServerDiedError(SuiteError):
 def _ask_once(
     text: bytes, answer: type[T], path: str, limit_s: float, descriptors: Sequence[int]
 ) -> tuple[T, tuple[int, ...]]:
-    """Send the text of a request once; see ``_ask``."""
+    """Send the text of a request to a process of the file once; return the answer and the descriptors with it."""
     with _processes.process(path) as child:
         try:
             frame = child.send(text, descriptors=descriptors, limit_s=limit_s) or child.receive(
