@@ -7,6 +7,7 @@ terminal and CI logs, CSV and Excel, XML, Markdown and HTML, JSON, and messages.
 import json
 import re
 from typing import Any
+from urllib.parse import unquote
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
@@ -22,10 +23,15 @@ _OLD_COMMAND = re.compile(r"##(?=\w*\[)")
 _FORMULA = re.compile(r"[\s']*[=+\-@]|[\t\r]")
 _SPECIAL = re.compile(r"[&<>`*~#@\[\]\\]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 """Characters with a meaning in Markdown or HTML; an underscore has none within a word, as in ``sm_90``."""
+_URL = re.compile(r"(?:(?<!sqlite)(?<!file)://|(?<![a-z])postgres[a-z0-9+]*:)", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 LONGEST = 2_000
 """Characters of a reason that people read; JSON has the full text."""
+LONGEST_PARAGRAPH = 3 * LONGEST
+"""Characters of a paragraph that people read, and of a name in it."""
+LONGEST_LABEL = 120
+"""Characters of a name in a picture, which is as wide as its names."""
 MOST_LINES = 30
 """Lines of a reason that people read."""
 
@@ -55,19 +61,22 @@ def cut(text: str, most: int = LONGEST) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return a URL, or a text that holds URLs, with the passwords replaced by ``***``."""
-    hidden = re.sub(r"(://[^:/@\s]*:)(?:[^\s]*|(?!\d+(?:[/?#,;:\s]|$))[^@\n]*)@", r"\1***@", text)
-    return re.sub(r"(?i)(password=)(?:'[^']*'|\"[^\"]*\"|[^&\s'\"]*)", r"\1***", hidden)
+    """Return a text that holds URLs, or settings of a connection, with the passwords replaced by ``***``."""
+    hidden = re.sub(r"(://[^:/\s]*:)(?:[^\s]*|(?!\d+(?:[/?#,;:\s]|$))[^@\n]*)@", r"\1***@", text)
+    return re.sub(r"(?i)(password(?:\s*=|['\"]\s*:)\s*)(?:'[^']*'|\"[^\"]*\"|[^&\s'\"]*)", r"\1***", hidden)
 
 
 def url_without_password(url: str) -> str:
     """Return a text that is one URL and nothing else, or an option with a URL, without its password.
 
-    A password may hold spaces here, which end a URL in other texts.
+    A password may hold spaces here, which end a URL in other texts. The URL may be mistyped (``postgresql:/u:p@h``).
     """
-    if "://" not in url:
+    if not _URL.search(url):
         return without_password(url)
-    return re.sub(r"(?i)(password=)[^&]*", r"\1***", without_password(url))
+    start, mark, query = re.sub(rf"(?s)({_URL.pattern}[^:]*:).*@", r"\1***@", url).partition("?")
+    fields = [field.partition("=") for field in query.split("&")]
+    shown = (f"{key}=***" if "password" in unquote(key).lower() else key + is_ + value for key, is_, value in fields)
+    return start + mark + "&".join(shown)
 
 
 # --- terminal and CI logs --------------------------------------------------------------------------------------------
@@ -92,12 +101,12 @@ def spreadsheet_cell(text: str) -> str:
     return f"'{shown}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else shown
 
 
-def json_text(value: Any) -> str:
-    """Return indented JSON of a value; characters on which a terminal or CI could act are escaped.
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return a value as JSON; characters on which a terminal or CI could act are escaped.
 
-    Values without a JSON type become text.
+    Values without a JSON type become text. With the indent None it is one line.
     """
-    written = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=str)
+    written = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     return _OLD_COMMAND.sub(r"#\\u0023", _UNSEEN.sub(_escape, written))
 
 
@@ -114,17 +123,18 @@ def xml_text(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Return a text on one line that Markdown and HTML show literally.
+    """Return a text on one line that Markdown and HTML show literally, cut if it is long.
 
-    Special characters become HTML entities such as ``&#42;`` for ``*``; line ends become ``<br>``.
+    Special characters become HTML entities such as ``&#42;`` for ``*``; line ends become ``<br>``. A zero-width space
+    breaks ``@name``: GitHub and GitLab look for mentions when the entities are characters again.
     """
-    escaped = _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", re.sub(r"\r\n?", "\n", text))
-    return visible(escaped).replace("\n", "<br>")
+    escaped = _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", re.sub(r"\r\n?", "\n", cut(text)))
+    return re.sub(r"&#64;(?=\w)", "\\g<0>\u200b", visible(escaped)).replace("\n", "<br>")
 
 
 def code(text: str) -> str:
-    """Return a name as code in Markdown."""
-    return f"<code>{prose(text)}</code>" if re.search(r"[`\r\n]", text) else f"`{visible(text)}`"
+    """Return a name as code in Markdown, cut if it is long."""
+    return f"<code>{prose(text)}</code>" if re.search(r"[`\r\n]", text) else f"`{visible(cut(text))}`"
 
 
 def cell(text: str) -> str:
@@ -133,10 +143,17 @@ def cell(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return a text for a message: a chat program sees no mention, tag or link in it, nor invisible characters.
+    """Return a text for a message: a chat program sees no mention, tag, link, block or entity, nor what is invisible.
 
-    A zero-width space breaks ``@name``, ``<tag`` and ``](link``: ``@everyone`` in a commit must not ring every phone.
-    A case such as ``dot/tree[n=4]`` stays as it is, because people copy it into a command.
+    A zero-width space breaks ``@name``, ``<tag``, ``](link``, ``&#64;``, and repeated signs such as ``**``. So an
+    ``@everyone`` in a commit rings no phone, and no commit hides the lines after it. A chat program may still show a
+    word in bold. A case such as ``dot/tree[n=4]`` stays as it is, because people copy it into a command.
     """
     shown = _UNSEEN.sub("", re.sub(r"\r\n?", "\n", text))
-    return re.sub(r"@(?=\w)|<(?=[A-Za-z/!@#:?])|\](?=[(\[])", "\\g<0>\u200b", shown)
+    return re.sub(r"@(?=\w)|<(?=[A-Za-z/!@#:?])|\](?=[(\[])|&(?=#?\w+;)|([*~|`])(?=\1)", "\\g<0>\u200b", shown)
+
+
+def label(text: str) -> str:
+    """Return a name on one line for a picture, cut if it is long."""
+    line = " ".join(xml_text(text).split())
+    return line if len(line) <= LONGEST_LABEL else f"{line[: LONGEST_LABEL - 1]}…"

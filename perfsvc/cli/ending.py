@@ -17,7 +17,7 @@ from typing import BinaryIO, TextIO
 import click
 
 from perfsvc.errors import NOTHING_MEASURED, InfrastructureError, PerfsvcError
-from perfsvc.text import cut, printed, visible, without_commands
+from perfsvc.text import cut, printed, visible, without_commands, without_password
 
 Code = int | str | None
 """The argument of ``sys.exit``."""
@@ -220,7 +220,8 @@ def _exit_code(error: BaseException) -> Code:
         case PerfsvcError(exit_code=code):
             _print(f"error: {error}")
         case click.ClickException(exit_code=code):
-            error.show()
+            error.show(shown := io.StringIO())
+            click.echo(without_password(shown.getvalue()), err=True, nl=False)
         case click.Abort() | KeyboardInterrupt():
             code = BY_SIGNAL + signal.SIGINT
             _print(f"interrupted; {_stored_or_not(error)}")
@@ -229,7 +230,7 @@ def _exit_code(error: BaseException) -> Code:
         case OSError(errno=errno.EMFILE | errno.ENFILE, strerror=reason):
             _print(f"error: {reason}\n  cure: permit more open files: ulimit -n {MANY_FILES}; {NOTHING_LOST}")
         case _:
-            traceback.print_exception(error)
+            click.echo(without_password("".join(traceback.format_exception(error))), err=True)
             _print("error: this is a fault of perfsvc\n  cure: report it with the lines above and: perfsvc doctor")
     return code
 
@@ -246,7 +247,7 @@ def _stored_or_not(error: BaseException) -> str:
 
 def _print(message: str) -> None:
     coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    shown = printed(cut(message, most=LONGEST_MESSAGE))
+    shown = printed(without_password(cut(message, most=LONGEST_MESSAGE)))
     click.echo(click.style(shown, fg="red") if coloured else shown, file=own_stream(sys.stderr))
 
 

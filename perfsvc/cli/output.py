@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perfsvc.cli.ending import own_stream
-from perfsvc.text import cut, json_text, visible, without_commands
+from perfsvc.text import LONGEST_PARAGRAPH, cut, json_text, visible, without_commands
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
@@ -22,7 +22,6 @@ def console() -> "Console":
     """Return a rich console on standard output: coloured on a terminal, else plain and COLUMNS wide (default: 120)."""
     return _inert_console()(
         file=own_stream(sys.stdout),
-        highlight=False,
         soft_wrap=False,
         width=None if sys.stdout.isatty() else shutil.get_terminal_size(fallback=(120, 0)).columns,
     )
@@ -30,11 +29,23 @@ def console() -> "Console":
 
 @cache
 def _inert_console() -> "type[Console]":
-    """Return a class of rich consoles that make escape sequences in texts visible, and keep only rich's own."""
+    """Return a class of rich consoles that make escape sequences in texts visible, and keep only rich's own.
+
+    A text without a style of rich, such as the name of a column, is no markup of rich either: ``[/]``, ``:boom:``.
+    """
     from rich.console import Console
     from rich.segment import Segment
+    from rich.text import Text
 
     class InertConsole(Console):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options, highlight=False, markup=False, emoji=False)
+
+        def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterable[Segment]":
+            if isinstance(renderable, str | Text) and len(renderable) > LONGEST_PARAGRAPH:
+                renderable = Text(cut(str(renderable), most=LONGEST_PARAGRAPH))
+            return super().render(renderable, options)
+
         def _render_buffer(self, buffer: "Iterable[Segment]") -> str:
             shown = (part if part.control else Segment(visible(part.text), part.style) for part in buffer)
             return without_commands(super()._render_buffer(shown))
@@ -63,13 +74,13 @@ def progress() -> Iterator["ProgressBar"]:
     """Show a progress bar with the remaining time on standard error; without a terminal, only print messages."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    errors = _inert_console()(file=own_stream(sys.stderr), highlight=False)
+    errors = _inert_console()(file=own_stream(sys.stderr))
     bar = Progress(
-        TextColumn("{task.description:<10}"),
+        TextColumn("{task.description:<10}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[what]}"),
+        TextColumn("{task.fields[what]}", markup=False),
         console=errors,
         transient=True,
         disable=not sys.stderr.isatty(),
@@ -98,4 +109,4 @@ class ProgressBar:
 
     def report(self, line: str) -> None:
         """Print a line above the bar."""
-        self._bar.console.print(cut(line), markup=False, soft_wrap=True)
+        self._bar.console.print(cut(line), soft_wrap=True)

@@ -12,7 +12,7 @@ from perfsvc.config.settings import PREFIX
 from perfsvc.errors import ConfigError
 from perfsvc.text import without_password
 
-SECRET = ("database", "notify.targets")
+SECRET = ("database", "notify.targets", "notify.page", "nightly.heartbeat")
 """The keys whose wrong values may be secrets, so that errors do not repeat them."""
 
 LONGEST = 60

@@ -13,6 +13,7 @@ import click
 import openpyxl
 import pandas as pd
 import pytest
+from rich.table import Table
 from rich.text import Text
 
 from perfsvc import text
@@ -22,6 +23,7 @@ from perfsvc.model import Case, CheckedKernel, Status
 from perfsvc.report.checks import StaticCheck
 from perfsvc.report.export import check_formats
 from perfsvc.report.export.files import TEXT, write
+from perfsvc.report.pages.render import template
 from perfsvc.store.schema.column_types import FreeText
 from perfsvc.store.schema.engine import resolve, shown, translated
 
@@ -161,8 +163,8 @@ def test_json_has_the_full_text_and_is_safe_to_print():
 
 def test_markdown_has_no_markup_and_no_mention():
     for printed in (TEXT["markdown"](frame()), check_formats.check_markdown(hostile_check())):
-        assert not any(map(is_unseen, printed))
-        assert not re.search(r"@everyone|@SUM|<a|<script|\]\(http|<!channel", printed)
+        assert not any(map(is_unseen, printed.replace("\u200b", "")))
+        assert not re.search(r"(@|&#64;)\w|<a|<script|\]\(http|<!channel", printed)
 
 
 def test_junit_is_valid_xml_for_hostile_names_and_reasons():
@@ -175,13 +177,40 @@ def test_junit_is_valid_xml_for_hostile_names_and_reasons():
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_message_has_no_mention_tag_or_link(hostile):
     inert = text.inert(hostile)
-    assert not re.search(r"@\w|<[A-Za-z/!@#]|\]\(", inert)
+    assert not re.search(r"@\w|<[A-Za-z/!@#]|\]\(|&#?\w+;|```|\*\*|~~|\|\|", inert)
     assert not any(is_unseen(letter) for letter in inert.replace("\u200b", ""))
     assert text.inert(inert) == inert
 
 
 def test_a_case_in_a_message_can_be_copied():
     assert text.inert("perfsvc show 'dot/tree[n=4]' < x") == "perfsvc show 'dot/tree[n=4]' < x"
+
+
+def test_a_mention_hidden_in_an_entity_or_behind_a_block_is_not_live():
+    assert text.inert("&#64;here ``` || **") == "&\u200b#64;here `\u200b`\u200b` |\u200b| *\u200b*"
+    assert text.prose("@here a@") == "&#64;\u200bhere a&#64;"
+
+
+@pytest.mark.parametrize("name", ["[/]", "[red]x[/red]", ":boom:", "[link=http://x]y[/link]"])
+def test_a_name_is_no_markup_of_rich(monkeypatch, name):
+    streams = Streams(monkeypatch, "utf-8")
+    table = Table(name, title=name)
+    table.add_row(name)
+    output.show(table)
+    assert streams.written().count(name) == 3
+
+
+def test_a_long_name_is_cut_on_a_terminal_on_a_page_and_in_a_picture(monkeypatch):
+    streams = Streams(monkeypatch, "utf-8")
+    output.show(Text("x" * 100_000))
+    assert 6_000 < len(streams.written()) < 6_200
+    assert len(template("report.html.j2").environment.from_string("{{ name }}").render(name="x" * 100_000)) < 6_100
+    assert text.label("a\nb\0\ufffe" + "x" * 100_000) == "a b␀\N{REPLACEMENT CHARACTER}" + "x" * 114 + "…"
+
+
+def test_markdown_escapes_the_names_of_columns():
+    (names, *_) = TEXT["markdown"](pd.DataFrame({"a|b\n<i>": ["x"]})).splitlines()
+    assert names == "| a\\|b<br>&#60;i&#62; |"
 
 
 def test_every_unseen_character_becomes_visible():
@@ -215,6 +244,18 @@ def test_a_database_can_store_it(hostile):
         "postgresql://u@h/db?password=SECRET SECRET&x=1",
         "--db=postgresql://u@h/db?sslmode=a&password=SECRET",
         "json://user:SECRET@h",
+        "postgresql://u@server:SECRET@h/db",
+        "postgresql://my user:SECRET SECRET@h/db",
+        "postgresql://u:12 SECRET@h/db",
+        "postgresql://u:SEC@SECRET SECRET@h/db",
+        "postgresql://u:SEC\nSECRET@h/db",
+        "postgresql://u/x:SECRET@h/db",
+        "postgresql:/u:SECRET@h/db",
+        "postgresql:u:SECRET@h/db",
+        "postgresql://u:SEC?SECRET@h/db?sslmode=a",
+        "postgresql://u@h/db?pass%77ord=SECRET",
+        "postgresql://u@h/db?sslpassword=SECRET",
+        "host=h password = 'SECRET'",
     ],
 )
 def test_a_url_is_shown_without_its_password(url):
@@ -234,6 +275,24 @@ def test_the_errors_of_a_database_have_no_password():
     with pytest.raises(DatabaseError) as caught, translated(url):
         raise failure
     assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h:8080/pages/", "https://h/a?x=1&y#z", "postgresql://u@h:5432/db?passfile=/x", "sqlite:///a:b@c.db"],
+)
+def test_a_url_without_a_password_stays(url):
+    assert text.url_without_password(url) == url
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["postgresql://u:SEC@SECRET@h/db", "postgresql://u/x:SECRET@h/db", "postgresql:/u:SECRET@h/db", "password=SECRET"],
+)
+def test_a_mistyped_url_of_a_database_is_refused_without_its_password(location):
+    with pytest.raises(DatabaseError) as caught:
+        resolve(location)
+    assert "SEC" not in f"{caught.value} {caught.value.__cause__}"
 
 
 def test_addresses_and_ports_stay():

@@ -29,19 +29,19 @@ def check_markdown(check: StaticCheck) -> str:
     if lines := check_lines(check.verdicts):
         parts += ["| verdict | variant | architectures | what changed | cause |", "|---|---|---|---|---|"]
         for line in lines:
-            where, text = check.on(line.architectures), prose(cut(line.text))
+            where, text = check.on(line.architectures), prose(line.text)
             cells = (line.verdict.value, code(line.subject), prose(where), text, prose(line.cause or ""))
             parts.append(f"| {' | '.join(map(cell, cells))} |")
         parts.append("")
     notes = [
         f"- local memory: {code(name)} ({check.on(archs)}): {prose(text)}" for name, archs, text in local_memory(check)
     ]
-    notes += [f"- {prose(cut(str(problem)))}" for problem in check.problems]
+    notes += [f"- {prose(str(problem))}" for problem in check.problems]
     notes += [
-        f"- {run.status.value}: {code(run.case.id)} on the CPU device: {prose(cut(run.reason))}" for run in check.wrong
+        f"- {run.status.value}: {code(run.case.id)} on the CPU device: {prose(run.reason)}" for run in check.wrong
     ]
     notes += [
-        f"- skipped: {prose(some(variants))} ({check.on(archs)}): {prose(cut(reason))}"
+        f"- skipped: {prose(some(variants))} ({check.on(archs)}): {prose(reason)}"
         for reason, variants, archs in skipped(check.checked)
     ]
     return "\n".join([*parts, *notes]).rstrip() + "\n"

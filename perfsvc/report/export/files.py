@@ -14,7 +14,7 @@ from perfsvc.files import write_output
 from perfsvc.installation import install_command
 from perfsvc.report.export.frames import TIMESTAMPS, summary
 from perfsvc.report.export.objects import plain
-from perfsvc.text import cell, cut, json_text, prose, spreadsheet_cell, xml_text
+from perfsvc.text import cell, json_text, prose, spreadsheet_cell, xml_text
 
 
 def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
@@ -94,12 +94,12 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _markdown(table: pd.DataFrame) -> str:
     """Return a frame as a Markdown table."""
     names = [str(name) for name in table.columns]
-    lines = [names, ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
+    lines = [list(map(_cell, names)), ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else cell(prose(cut(value))) if isinstance(value, str) else str(value)
+    return "" if value is None else cell(prose(value)) if isinstance(value, str) else str(value)
 
 
 def _html(table: pd.DataFrame) -> str:

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree as ET
 
-from perfsvc.text import xml_text
+from perfsvc.text import cut, xml_text
 
 
 def fail(test: ET.Element, kind: str, message: str) -> None:
@@ -20,7 +20,7 @@ def junit_xml(root: ET.Element) -> str:
             "skipped": str(len(suite.findall("testcase/skipped"))),
         }
     for element in root.iter():
-        element.attrib |= {name: xml_text(value) for name, value in element.attrib.items()}
-        element.text = xml_text(element.text) if element.text else element.text
+        element.attrib |= {name: xml_text(cut(value)) for name, value in element.attrib.items()}
+        element.text = xml_text(cut(element.text)) if element.text else element.text
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

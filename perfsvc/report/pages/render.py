@@ -13,7 +13,7 @@ from perfsvc.report.pages import site as paths
 from perfsvc.report.pages import views
 from perfsvc.report.pages.site import Site
 from perfsvc.report.tables import profiles
-from perfsvc.text import cut, visible
+from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
@@ -24,10 +24,18 @@ ASSETS = ("site.css", "site.js", "chart.js")
 INDEX = "index.html"
 
 
+def _shortened(value: Any) -> Any:
+    """Return a value as a template shows it: a text is cut if it is long, unless it is markup of our own."""
+    return cut(value, most=LONGEST_PARAGRAPH) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 def template(name: str) -> Any:
     """Return a template of ``dashboards/``, for a page that is a single file."""
     environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards")), autoescape=True, undefined=StrictUndefined
+        loader=FileSystemLoader(data_folder("dashboards")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shortened,
     )
     environment.filters["cut"] = cut
     return environment.get_template(name)
@@ -73,6 +81,7 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
         loader=FileSystemLoader(data_folder("dashboards") / "site"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shortened,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -4,6 +4,7 @@ The same data gives the same file, byte for byte: the layout is computed from th
 file contains the date.
 """
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
@@ -69,7 +70,9 @@ def picture(draw: Callable[[], "Figure"], suffix: str) -> bytes:
     from matplotlib import style
 
     kind, file = suffix.lower(), BytesIO()
-    look = mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK})
-    with style.context("default"), look:
+    # Names are no mathematics ($x$), and a character that the font lacks is drawn as a box.
+    look = mpl.rc_context({"svg.hashsalt": "perfsvc", "font.size": FONT, "text.color": INK, "text.parse_math": False})
+    with style.context("default"), look, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         draw().savefig(file, dpi=200, metadata=METADATA[kind], format=kind[1:])
     return file.getvalue()

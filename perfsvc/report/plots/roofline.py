@@ -15,6 +15,7 @@ from perfsvc.errors import ReportError
 from perfsvc.files import write_output
 from perfsvc.model import Profile
 from perfsvc.report.plots.figure import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL, picture
+from perfsvc.text import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +117,7 @@ def _draw(launches: Roofline, title: str) -> "Figure":
 
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white", layout="constrained")
     axes = figure.add_subplot()
-    axes.set_title(title, loc="left", size=HEADING, weight="bold", color=INK, parse_math=False)
+    axes.set_title(label(title), loc="left", size=HEADING, weight="bold", color=INK)
     axes.set_xlabel("operations for a byte of DRAM (FLOP/B)", size=FONT, color=FAINT)
     axes.set_ylabel("operations a second (FLOP/s)", size=FONT, color=FAINT)
     axes.set(xscale="log", yscale="log")
@@ -173,14 +174,12 @@ def _draw_points(axes: "Axes", launches: Roofline) -> None:
     """Draw the points of both launches with a legend, or a note if no launch counted operations."""
     for point in launches.points:
         colour = ORANGE if point.after else BLUE
-        label = f"{point.name}: {units.flop_rate(point.flops_per_s)}"
+        name = f"{label(point.name)}: {units.flop_rate(point.flops_per_s)}"
         axes.plot(
-            [point.flops_per_byte], [point.flops_per_s], point.mark, color=colour, markersize=8, zorder=3, label=label
+            [point.flops_per_byte], [point.flops_per_s], point.mark, color=colour, markersize=8, zorder=3, label=name
         )
     if launches.points:
-        legend = axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
-        for text in legend.get_texts():
-            text.set_parse_math(False)
+        axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
     else:
         nothing = "no floating-point operation was counted"
         _label(axes, nothing, (1, 0), (-8, 8), ha="right", va="bottom", xycoords="axes fraction")

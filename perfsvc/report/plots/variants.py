@@ -1,7 +1,7 @@
 """Bar charts of a run: a panel for each benchmark and point, a bar for each variant, the numbers beside the bars."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ from perfsvc.report.plots.figure import (
     require_suffix,
 )
 from perfsvc.report.tables.run import RIDGE
+from perfsvc.text import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,7 +168,20 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
         MissingPackageError: Matplotlib is not installed.
     """
     require_suffix(destination, "variants.svg")
-    write_output(destination, picture(lambda: _draw(panels, title, subtitle), destination.suffix))
+    labelled = [_labelled(panel) for panel in panels]
+    write_output(destination, picture(lambda: _draw(labelled, label(title), label(subtitle)), destination.suffix))
+
+
+def _labelled(panel: PlotPanel) -> PlotPanel:
+    """Return a panel whose names are fit for a picture."""
+    variants = tuple(replace(variant, variant=label(variant.variant)) for variant in panel.variants)
+    return replace(
+        panel,
+        benchmark=label(panel.benchmark),
+        point=label(panel.point),
+        relative_to=label(panel.relative_to),
+        variants=variants,
+    )
 
 
 def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":
@@ -189,7 +203,7 @@ def _draw(panels: Sequence[PlotPanel], title: str, subtitle: str) -> "Figure":
         (title, 0.38, TITLE, "bold", INK),
         (subtitle, 0.62, SMALL, "normal", FAINT),
     ):
-        figure.text(MARGIN / width, 1 - below / height, text, size=size, weight=weight, color=colour, parse_math=False)
+        figure.text(MARGIN / width, 1 - below / height, text, size=size, weight=weight, color=colour)
     top = height - TITLES
     for panel in panels:
         rows = ROW * len(panel.variants)
@@ -209,7 +223,7 @@ def _draw_bars(axes: "Axes", panel: PlotPanel) -> None:
     rows = range(len(panel.variants))
     colours = [ORANGE if variant.variant == panel.relative_to else BLUE for variant in panel.variants]
     axes.barh(rows, [variant.rate or 0.0 for variant in panel.variants], height=BAR_SHARE, color=colours, zorder=2)
-    axes.set_yticks(rows, [variant.variant for variant in panel.variants], parse_math=False)
+    axes.set_yticks(rows, [variant.variant for variant in panel.variants])
     axes.set_ylim(len(panel.variants) - 0.5, -0.5)
     axes.set_xlim(0, HEADROOM * panel.top)
     axes.tick_params(length=0, labelsize=FONT, labelcolor=INK)
@@ -248,8 +262,8 @@ def _draw_lines(axes: "Axes", panel: PlotPanel) -> None:
     if panel.relative_rate:
         lines.append(axes.axvline(panel.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=panel.relative_to))
     if panel.peak:
-        label = f"peak, {units.rate(panel.peak)}"
-        lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=label))
+        peak = f"peak, {units.rate(panel.peak)}"
+        lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=peak))
     if lines:
         axes.legend(
             handles=lines,
@@ -307,9 +321,7 @@ def _write_above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **lo
         start: a further horizontal offset, in typographic points.
         look: the style of the text, for Matplotlib.
     """
-    axes.annotate(
-        text, (at, 1), (start, ABOVE), xycoords="axes fraction", textcoords="offset points", parse_math=False, **look
-    )
+    axes.annotate(text, (at, 1), (start, ABOVE), xycoords="axes fraction", textcoords="offset points", **look)
 
 
 def _columns(panel: PlotPanel) -> dict[str, list[str]]:

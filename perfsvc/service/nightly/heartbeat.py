@@ -52,7 +52,7 @@ class Heartbeat:
             return
         problem = ""
         for _ in range(ATTEMPTS):
-            problem = _problem_of(_with_path(self._url, event))
+            problem = _problem_of(self._url, event)
             if not problem:
                 return
         self._report(f"warning: the heartbeat did not arrive ({event or 'end'}): {problem}")
@@ -66,9 +66,10 @@ def _with_path(url: str, event: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{event}"))
 
 
-def _problem_of(url: str) -> str:
-    """Request a URL and return what went wrong, without the URL; empty if nothing did."""
+def _problem_of(address: str, event: str) -> str:
+    """Send an event to a URL and return what went wrong, without the URL; empty if nothing did."""
     try:
+        url = _with_path(address, event)
         if urlsplit(url).scheme not in {"http", "https"}:
             return "its variable holds no http or https URL"
         with contextlib.closing(urllib.request.urlopen(url, timeout=LIMIT_S)):  # noqa: S310 - the scheme is checked

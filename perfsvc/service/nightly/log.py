@@ -12,6 +12,7 @@ import structlog
 from perfsvc.errors import PerfsvcError
 from perfsvc.files import Folder
 from perfsvc.service.progress import Progress
+from perfsvc.text import json_text, without_password
 
 Event = MutableMapping[str, Any]
 """What structlog passes from one processor to the next."""
@@ -47,9 +48,10 @@ class NightLog:
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
                 structlog.processors.format_exc_info,
+                _without_passwords,
                 self._show,
                 _important_first,
-                structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
+                structlog.processors.JSONRenderer(_one_line),
             ],
             wrapper_class=structlog.BoundLogger,
             night=night,
@@ -136,6 +138,15 @@ class _Lines:
     def _give_up(self, error: OSError) -> None:
         self.close()
         self._complain(f"warning: the night's log {self._path} cannot be written any more: {error.strerror or error}")
+
+
+def _without_passwords(_: Any, __: str, event: Event) -> Event:
+    """Hide passwords: an unforeseen exception may hold the URL of a database."""
+    return {name: without_password(value) if isinstance(value, str) else value for name, value in event.items()}
+
+
+def _one_line(event: Event, **_: Any) -> str:
+    return json_text(event, indent=None)
 
 
 def _important_first(_: Any, __: str, event: Event) -> Mapping[str, Any]:

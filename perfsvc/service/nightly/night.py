@@ -22,6 +22,7 @@ from perfsvc.service.nightly.stages import Night, NightStoppedError, StageResult
 from perfsvc.service.progress import Progress
 from perfsvc.store import NightRow, RunState, StageRow, StageState, Store
 from perfsvc.store.nights import ServerLock
+from perfsvc.text import without_password
 from perfsvc.units import duration_text
 
 Result = TypeVar("Result")
@@ -202,8 +203,8 @@ def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
         raise
     except Exception as error:  # noqa: BLE001 - a bug in one stage must not cost the night the others
         night.log.fail(error)
-        cure = f"report it, with {night.log.path}"
-        return replace(failed, message=f"{type(error).__name__}: {error}", cure=cure)
+        what = without_password(f"{type(error).__name__}: {error}")
+        return replace(failed, message=what, cure=f"report it, with {night.log.path}")
     state = StageState.SKIPPED if result.skipped else StageState.DONE
     return replace(row, state=state, message=result.text, exit_code=result.exit_code)
 

@@ -165,7 +165,7 @@ def digest_body(night: NightRow, digest: Digest, page: str) -> str:
 def _night(night: NightRow) -> str:
     run = "no run" if night.run is None else f"run {night.run}"
     commit = f" at {night.commit[:9]}{' with uncommitted changes' if night.dirty else ''}" if night.commit else ""
-    return f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}"
+    return _one_line(f"Night {night.id} on {night.host}: {run} of {Path(night.suite).name}{commit}")
 
 
 def _uncommitted(night: NightRow) -> Iterator[str]:

@@ -73,24 +73,31 @@ class Database:
 
 def resolve(location: str) -> URL:
     """Return the URL of a database, named by an SQLAlchemy URL or by the path of a SQLite file."""
+    cure = "name a file (perfsvc.db) or a server (postgresql://user@host/database)"
+    hidden = url_without_password(location)
     if "://" not in location:
+        if hidden != location:
+            raise DatabaseError(f"{hidden!r} is no database URL", cure=cure)
         try:
             path = location if location == ":memory:" else str(units.parse_path(location))
         except ValueError as error:
             raise DatabaseError(f"no database has this path: {error}", cure="name a file: perfsvc.db") from None
         return URL.create(SQLITE, database=path)
-    cure = "name a file (perfsvc.db) or a server (postgresql://user@host/database)"
     if location.startswith("postgres://"):
         location = location.replace("postgres://", "postgresql://", 1)
     try:
         url = make_url(location)
     except ArgumentError:
-        raise DatabaseError(f"{url_without_password(location)!r} is no database URL", cure=cure) from None
+        raise DatabaseError(f"{hidden!r} is no database URL", cure=cure) from None
     except ValueError:
         raise DatabaseError("the port in the database URL is no number", cure=cure) from None
     backend = url.get_backend_name()
     if backend not in {SQLITE, POSTGRESQL}:
         raise DatabaseError(f"{backend} is no database that perfsvc knows", cure=cure)
+    if backend == POSTGRESQL and "@" in f"{url.host}{url.database}":  # else messages would name a part of the password
+        raise DatabaseError(
+            f"{hidden!r} holds an @ too many", cure="in a user name or a password write %40 for @, and %2F for /"
+        )
     return url.set(drivername="postgresql+psycopg") if url.drivername == POSTGRESQL else url
 
 

@@ -157,3 +157,15 @@ def test_every_message_is_one_line_of_the_file(file, message):
         log.report(message)
     (line,) = file.read_text().splitlines()
     assert json.loads(line.replace("\\udcff", "\\\\udcff"))["event"] in {message, message.replace("\udcff", "\\udcff")}
+
+
+def test_a_line_holds_no_password_and_no_character_that_a_terminal_obeys(file, watcher):
+    written = "\x9b2J \u202e ##vso[x] \udcff"
+    with NightLog(file.parents[1], 3, watcher) as log:
+        log.report(written)
+        log.fail(RuntimeError("postgresql://u:hunter2@h/db"))
+    content = file.read_text()
+    assert lines(file)[0]["event"] == written
+    assert not re.search(r"[\x7f-\x9f\u202e]|##\w*\[|hunter2", content)
+    assert "postgresql://u:***@h/db" in content
+    assert "hunter2" not in "".join(watcher.lines)
