@@ -115,7 +115,7 @@ class CudaDevice:
     """
 
     def __init__(self, uuid: str, helper_kernels: bytes) -> None:
-        # Before this process has a context: the process that the driver lists afterwards is this one.
+        # This lists the GPU's processes before this process has a context, to recognise the new one afterwards.
         self._telemetry = telemetry.GpuTelemetry(uuid)
         self._open = False
         self._context: Any = None

@@ -257,7 +257,7 @@ def _add_steps(connection: Connection, shown: RunFindings, cause: RootCause, upd
             elsewhere.append((suspect, step))
     for finding, steps in sorted(stepped.items()):
         new = [row | {"finding_id": finding} for row in _rows(connection, run, cause, steps)]
-        for row in new:  # delete the step of this number that left the finding with an excluded run
+        for row in new:  # a step of this number may have left the finding with an excluded run
             connection.execute(delete(FindingCases).filter_by(**{name: row[name] for name in KEY}))
         connection.execute(insert(FindingCases), new)
         _set_last_run(connection, finding, run)
