@@ -52,7 +52,7 @@ class HostLock:
     def __init__(self, name: str, purpose: str, folder: Path | None = None) -> None:
         self._any_owner = folder is not None
         self._folder = folder or Path(os.environ.get("PERFSVC_LOCKS") or FOLDER)
-        self._path = self._folder / f"{quote(name, safe='')}.lock"
+        self._path = self._folder / f"{quote(os.fsencode(name), safe='')}.lock"
         self._purpose = purpose
         self._descriptor: int | None = None
 

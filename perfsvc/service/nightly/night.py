@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -234,7 +235,7 @@ def _locked(
         InfrastructureError: another night still holds the lock after ``wait_s`` seconds, or when ``stopping`` becomes
             true; or the lock's file cannot be made.
     """
-    name = hashlib.sha256(store.identity.encode()).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(store.identity)).hexdigest()[:16]
     purpose = "two nights from sharing a database"
     lock = HostLock(f"night-{name}", purpose)
     locks: list[HostLock | ServerLock] = [lock]

@@ -33,9 +33,10 @@ class Utc(TypeDecorator[datetime]):
 
 
 class FreeText(TypeDecorator[str]):
-    """Text that programs printed: what a database cannot store (NUL, lone surrogates) becomes ``?`` or U+FFFD.
+    r"""Text that programs printed: what a database cannot store becomes ``\udcff`` (lone surrogates) or U+FFFD (NUL).
 
-    An odd byte in a compiler's message must not cost the measurement that the message explains.
+    An odd byte in a compiler's message must not cost the measurement that the message explains. Two paths that differ
+    in a byte that is no UTF-8 stay different.
     """
 
     impl = Text
@@ -45,7 +46,7 @@ class FreeText(TypeDecorator[str]):
         """Convert a text from Python to the database; characters that the database cannot store are replaced."""
         if value is None:
             return None
-        return value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def word(kind: type[StrEnum]) -> Enum:

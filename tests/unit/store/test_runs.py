@@ -1,3 +1,4 @@
+import os
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_local_time_is_read_as_the_same_moment_in_utc(story):
 
 def test_a_label_that_is_no_valid_text_does_not_end_the_run(story):
     row = story.store.runs.get(story.begin(label="nul\0 lone \udcff"))
-    assert row.provenance.label == "nul\N{REPLACEMENT CHARACTER} lone ?"
+    assert row.provenance.label == "nul\N{REPLACEMENT CHARACTER} lone \\udcff"
 
 
 def test_a_time_without_a_zone_is_refused(story):
@@ -157,7 +158,13 @@ def test_a_prefix_of_two_commits_is_ambiguous(story):
 
 def test_text_that_no_database_can_store_is_stored_readably(story):
     run = story.begin(command_line="perfsvc run \udcff \0")
-    assert story.store.runs.get(run).provenance.command_line == "perfsvc run ? \N{REPLACEMENT CHARACTER}"
+    assert story.store.runs.get(run).provenance.command_line == "perfsvc run \\udcff \N{REPLACEMENT CHARACTER}"
+
+
+def test_two_paths_that_differ_in_a_byte_that_is_no_text_stay_different(story):
+    runs = [story.begin(suite=os.fsdecode(folder)) for folder in (b"caf\xe8", b"caf\xe9")]
+    suites = {story.store.runs.get(run).provenance.suite for run in runs}
+    assert suites == {r"caf\udce8", r"caf\udce9"}
 
 
 def test_the_id_of_a_deleted_run_is_not_used_again(story):

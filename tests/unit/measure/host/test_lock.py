@@ -60,9 +60,10 @@ def test_taking_a_lock_that_is_held_already_changes_nothing(folder):
 
 
 def test_every_device_has_its_own_lock(folder):
-    locks = [DeviceLock(uuid) for uuid in ("GPU-1", "GPU-2", "MIG-1/2", "..")]
+    locks = [DeviceLock(uuid) for uuid in ("GPU-1", "GPU-2", "MIG-1/2", "..", os.fsdecode(b"\xe9"))]
     assert all(lock.take() for lock in locks)
-    assert sorted(path.name for path in folder.iterdir()) == ["...lock", "GPU-1.lock", "GPU-2.lock", "MIG-1%2F2.lock"]
+    names = ["%E9.lock", "...lock", "GPU-1.lock", "GPU-2.lock", "MIG-1%2F2.lock"]
+    assert sorted(path.name for path in folder.iterdir()) == names
     for lock in locks:
         lock.release()
 
