@@ -31,7 +31,7 @@ from perfsvc.profile.commands import PERMIT, NcuProfiler
 from perfsvc.profile.profiler import counters_readable
 from perfsvc.profile.reports import require_ncu_report
 from perfsvc.report.rows import CheckRow
-from perfsvc.service.git import unreadable, unreadable_cure
+from perfsvc.service import git
 
 GPUS = "GPUs"
 """The check that fails if there is no GPU."""
@@ -256,16 +256,17 @@ def _git() -> Iterator[CheckRow]:
         cure = "install git, so that runs remember the commit they measured"
         yield CheckRow("git", ok=None, found="not found on PATH", cure=cure)
         return
-    printed = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False).stdout
+    arguments = [path, "--version"]
+    printed = subprocess.run(arguments, capture_output=True, text=True, timeout=git.LIMIT_S, check=False).stdout
     version = _VERSION.search(printed)
     yield CheckRow("git", ok=True, found=f"{version[0] if version else 'of unknown version'} ({path})")
 
 
 def _repository(suite: Path | None) -> Iterator[CheckRow]:
     """Check that git can read the repository of the suite; no row if the suite is in no repository."""
-    if suite is not None and (why := unreadable(suite)):
+    if suite is not None and (why := git.unreadable(suite)):
         found = f"git cannot read the repository of {suite}: {why}. Runs of this suite count as uncommitted changes"
-        yield CheckRow("repository", ok=False, found=found, cure=unreadable_cure(suite))
+        yield CheckRow("repository", ok=False, found=found, cure=git.unreadable_cure(suite))
 
 
 def _key() -> Iterator[CheckRow]:
