@@ -10,6 +10,7 @@ in CI. psycopg is imported where it is used: a GPU box needs none of this.
 
 import contextlib
 import errno
+import gc
 import io
 import json
 import lzma
@@ -32,9 +33,16 @@ import pytest
 from sqlalchemy import Engine, make_url
 from sqlalchemy.util import LRUCache
 
+gc.set_threshold(50_000, 20, 20)  # collecting tests makes many objects and hardly any garbage
+
 ADMIN = "postgres"
 KEY = "5e" * 32
 """The key of all tests, with which the dumps in tests/data/schemas are signed."""
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that lives until the end, such as the tests themselves."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
