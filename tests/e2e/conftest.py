@@ -1,5 +1,6 @@
 import atexit
 import contextlib
+import copy
 import functools
 import io
 import json
@@ -9,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -169,3 +171,27 @@ def perfsvc(tmp_path, cache):
 def new_workplace(tmp_path_factory, cache):
     """Makes a workplace for tests that share what was measured in it and only read."""
     return lambda: Workplace(tmp_path_factory.mktemp("workplace"), cache)
+
+
+@pytest.fixture(scope="session")
+def prepared(new_workplace):
+    """Return a function that returns a workplace as a function prepared it: the first time only, it calls the function.
+
+    Each test has the workplace to itself. It lies in the same folder for all of them, and is set back before each.
+    """
+    folders: dict[Callable[[Workplace], None], tuple[Workplace, Path]] = {}
+
+    def workplace(prepare: Callable[[Workplace], None]) -> Workplace:
+        if prepare not in folders:
+            made = new_workplace()
+            prepare(made)
+            kept = Path(f"{made.folder}-kept")
+            shutil.copytree(made.folder, kept, symlinks=True)
+            folders[prepare] = made, kept
+        else:
+            made, kept = folders[prepare]
+            shutil.rmtree(made.folder)
+            shutil.copytree(kept, made.folder, symlinks=True)
+        return copy.deepcopy(made)
+
+    return workplace

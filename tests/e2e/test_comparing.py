@@ -151,9 +151,7 @@ def first_binary(perfsvc):
     return digest
 
 
-@pytest.fixture
-def confirmed(perfsvc):
-    """Two runs of the old code, and two of the new one: only the first of these was measured again."""
+def confirm(perfsvc):
     suite = perfsvc.own("scale")
     perfsvc.play({"*": USUAL})
     for _ in range(2):
@@ -164,7 +162,12 @@ def confirmed(perfsvc):
     perfsvc.fake("--replicas", "2", "--confirm", suite=suite, code=1)
     perfsvc.fake("--replicas", "2", suite=suite, code=1)
     assert perfsvc.rows("select run_id, baseline_run_id, cause from confirmations") == [(3, 1, "kernel")]
-    return perfsvc
+
+
+@pytest.fixture
+def confirmed(prepared):
+    """Two runs of the old code, and two of the new one: only the first of these was measured again."""
+    return prepared(confirm)
 
 
 def beta(ended):

@@ -12,19 +12,21 @@ WHY = "a training job shared the GPU"
 CASE = "scale/beta[n=1000]"
 
 
-@pytest.fixture
-def measured(perfsvc):
-    """Two usual runs, a slow one of the same code, and a usual one."""
-    suite = perfsvc.own("scale")
+def run(workplace, cases):
+    workplace.play(cases)
+    workplace.fake("--points", "full", suite=workplace.folder / "scale", code=0)
 
-    def run(cases, code=0):
-        perfsvc.play(cases)
-        perfsvc.fake("--points", "full", suite=suite, code=code)
 
+def three_runs(workplace):
+    workplace.own("scale")
     for cases in (USUAL, USUAL, SLOW):
-        run(cases)
-    perfsvc.measure = run
-    return perfsvc
+        run(workplace, cases)
+
+
+@pytest.fixture
+def measured(prepared):
+    """Return a workplace with two usual runs, and a slow one of the same code."""
+    return prepared(three_runs)
 
 
 def findings(perfsvc):
@@ -69,7 +71,7 @@ def test_an_excluded_run_is_compared_with_nothing(measured):
     assert "perfsvc runs include 3" in refused.err
     assert measured("compare", "1", "latest", "--format", "json", code=0).json["new"] == 2
     assert "excluded" in measured("baseline", "set", "3", code=2).err
-    measured.measure(USUAL)
+    run(measured, USUAL)
     judged = measured("compare", "@baseline", "4", "--format", "json", code=0).json
     assert {verdict["verdict"] for verdict in judged["verdicts"]} == {"unchanged"}
 

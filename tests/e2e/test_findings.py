@@ -8,24 +8,32 @@ USUAL = {"*": {"seconds": 1e-4}}
 SLOW = {"*": {"seconds": 1.05e-4}}
 
 
+def night(workplace, cases, code=0):
+    """Measure six cases, with a suite outside any repository: what is not committed is an experiment."""
+    workplace.play(cases)
+    workplace.fake("--points", "full", suite=workplace.folder / "scale", code=code)
+
+
+def one_usual_night(workplace):
+    workplace.own("scale")
+    night(workplace, USUAL)
+
+
+def a_slow_night(workplace):
+    one_usual_night(workplace)
+    night(workplace, SLOW)  # the code is the same on both sides
+
+
 @pytest.fixture
-def night(perfsvc):
-    """A night of six cases, with a suite outside any repository: what is not committed is an experiment."""
-    suite = perfsvc.own("scale")
-
-    def run(cases, code):
-        perfsvc.play(cases)
-        perfsvc.fake("--points", "full", suite=suite, code=code)
-
-    return run
+def usual(prepared):
+    """Return a workplace with a usual night."""
+    return prepared(one_usual_night)
 
 
 @pytest.fixture
-def slow(perfsvc, night):
-    """A night on which all cases of the GPU are slower, after one that was as usual."""
-    night(USUAL, 0)
-    night(SLOW, 0)  # the code is the same on both sides
-    return perfsvc
+def slow(prepared):
+    """Return a workplace with a night on which all cases of the GPU are slower, after a usual one."""
+    return prepared(a_slow_night)
 
 
 def test_one_finding_names_the_board_and_all_that_it_moved(slow):
@@ -39,21 +47,21 @@ def test_one_finding_names_the_board_and_all_that_it_moved(slow):
     assert "scale/alpha[n=1000]" in out
 
 
-def test_an_accepted_finding_is_the_level_from_then_on(slow, night):
+def test_an_accepted_finding_is_the_level_from_then_on(slow):
     ended = slow("findings", "accept", "1", "--reason", "the GPU was moved to the other rack", code=0)
     assert re.fullmatch(
         r"finding 1 is accepted: later runs are compared with scale/\S+, scale/\S+, scale/\S+ and 3 more in run 2",
         ended.out.strip(),
     )
-    night(SLOW, 0)
+    night(slow, SLOW)
     assert "no finding is open" in slow("findings", code=0).out
     assert "the GPU was moved to the other rack" in slow("findings", "--all", code=0).out
     again = slow("findings", "accept", "1", "--reason", "again", code=2)
     assert "accepted already" in again.err
 
 
-def test_a_finding_resolves_itself_when_the_board_recovers(slow, night):
-    night(USUAL, 0)
+def test_a_finding_resolves_itself_when_the_board_recovers(slow):
+    night(slow, USUAL)
     assert slow("findings", "--format", "json", code=0).json == []
     (found,) = slow("findings", "--all", "--format", "json", code=0).json
     assert (found["state"], found["reason"]) == ("resolved", "back at its old level in run 3")
@@ -66,10 +74,9 @@ def test_a_finding_that_is_not_there_is_said_with_its_cure(slow):
     assert "perfsvc findings --all" in ended.err
 
 
-def test_a_database_without_findings_says_so(perfsvc, night):
-    night(USUAL, 0)
-    assert "no finding is open" in perfsvc("findings", code=0).out
-    assert "there are no findings" in perfsvc("findings", "--all", code=0).out
+def test_a_database_without_findings_says_so(usual):
+    assert "no finding is open" in usual("findings", code=0).out
+    assert "there are no findings" in usual("findings", "--all", code=0).out
 
 
 def test_a_finding_is_looked_after(slow):
@@ -103,10 +110,9 @@ def test_a_day_that_is_none_or_over_is_refused(slow, until):
     assert [one["state"] for one in slow("findings", "--format", "json").json] == ["open"]
 
 
-def test_what_is_ignored_ends_no_run_with_an_alarm(perfsvc, night):
-    night(USUAL, 0)
-    perfsvc.rebuild(perfsvc.folder / "scale")
-    night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 1)
-    perfsvc("confirm", "scale/alpha[n=1000]", "--device", f"fake:{perfsvc.script}", code=0)  # it is the GPU
-    perfsvc("findings", "ignore", "1", code=0)
-    night({**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, 0)
+def test_what_is_ignored_ends_no_run_with_an_alarm(usual):
+    usual.rebuild(usual.folder / "scale")
+    night(usual, {**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}}, code=1)
+    usual("confirm", "scale/alpha[n=1000]", "--device", f"fake:{usual.script}", code=0)  # it is the GPU
+    usual("findings", "ignore", "1", code=0)
+    night(usual, {**USUAL, "scale/alpha[n=1000]": {"seconds": 2e-4}})

@@ -11,15 +11,8 @@ QUICK, HELD_BACK = {"duration_s": 1e-4, "sm_clock_hz": 2e9}, {"duration_s": 2e-4
 SENTENCE = "2.0 × slower: lower clocks"
 
 
-@pytest.fixture
-def night(perfsvc):
-    """A suite that was measured once; the second night finds a case slower, and the test scripts the profiler."""
-    suite = perfsvc.folder / "suite"
-    shutil.copytree(perfsvc.suites / "scale", suite)
-    perfsvc.play({"*": USUAL})
-    perfsvc.fake("--replicas", "2", suite=suite, code=0)
-    with (suite / "scale" / "scale.cu").open("a") as source:
-        source.write("// changed\n")
+def slower_night(perfsvc):
+    """Return the workplace, its suite, and a function that scripts a night with a slower case, and its profiler."""
     ((old,),) = perfsvc.rows(
         "select sha256 from binary_files join measurements using (binary_id) join cases on cases.id = case_id "
         "where role = 'module' and run_id = 1 and replica = 0 and variant = 'beta'"
@@ -29,8 +22,29 @@ def night(perfsvc):
         metrics = {"*": HELD_BACK, old: QUICK}
         perfsvc.play({"*": USUAL, "scale/beta": SLOW, old: USUAL}, profiler={"metrics": metrics, **profiler})
 
+    return perfsvc, perfsvc.folder / "suite", play
+
+
+def measure(perfsvc):
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "scale", suite)
+    perfsvc.play({"*": USUAL})
+    perfsvc.fake("--replicas", "2", suite=suite, code=0)
+    with (suite / "scale" / "scale.cu").open("a") as source:
+        source.write("// changed\n")
+    _, _, play = slower_night(perfsvc)
     play()
-    return perfsvc, suite, play
+
+
+def measure_and_explain(perfsvc):
+    measure(perfsvc)
+    perfsvc.fake("--confirm", "--profile", suite=perfsvc.folder / "suite", code=1)
+
+
+@pytest.fixture
+def night(prepared):
+    """Return what ``slower_night`` returns for a suite that was measured once."""
+    return slower_night(prepared(measure))
 
 
 def test_a_confirmed_regression_is_profiled_on_both_sides_and_explained_in_the_same_command(night):
@@ -205,11 +219,9 @@ def test_a_case_without_a_binary_for_the_device_is_a_usage_error(night, case, me
 
 
 @pytest.fixture
-def profiled(night):
+def profiled(prepared):
     """Two nights, the second of which was explained."""
-    perfsvc, suite, _ = night
-    perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
-    return perfsvc
+    return prepared(measure_and_explain)
 
 
 def test_stored_profiles_of_two_runs_are_compared_without_any_device(profiled):
