@@ -335,6 +335,7 @@ def test_a_case_that_an_architecture_cannot_run_is_skipped_with_the_reason(check
     assert "PTX" in reasons["scale/text[n=512]", "sm_90"]
 
 
+@pytest.mark.slow
 def test_another_compiler_is_the_cause_and_has_its_own_baseline(check, repository, perfsvc, monkeypatch):
     (repository.suite / "scale" / "scale.cu").write_text(SPILLING.replace("__launch_bounds__(1024) ", ""))
     repository.commit()

@@ -166,6 +166,7 @@ def test_a_killed_parent_loses_nothing_that_was_measured(perfsvc, hanging):
     assert perfsvc.rows("select state from runs order by id") == [("interrupted",), ("finished",)]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_worker_and_marks_the_run(perfsvc, hanging):
     hanging.run.send_signal(signal.SIGINT)
     _, err = hanging.run.communicate(timeout=30)

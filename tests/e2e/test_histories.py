@@ -121,6 +121,7 @@ def test_a_dirty_tree_is_marked(repository):
     assert f"{dirty[True][:9]}+" in workplace("runs", code=0).out
 
 
+@pytest.mark.slow
 def test_the_error_for_an_unmeasured_revision_names_the_command_that_measures_it(repository):
     workplace, suite = repository
     ended = workplace("compare", "HEAD~1", "HEAD", "--suite", suite, code=2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+FIRST_QUICK = [SIGNALS[0], *(pytest.param(number, marks=pytest.mark.slow) for number in SIGNALS[1:])]
 CODES = {number: 128 + number for number in SIGNALS}
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) echo "slow 1.0"; exit;; esac
@@ -59,7 +60,7 @@ def started(perfsvc, *arguments):
             run.kill()
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", FIRST_QUICK)
 def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})
     arguments = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", "--replicas", "1")
@@ -79,7 +80,7 @@ def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number
     assert set(perfsvc.rows("select status from measurements")) <= {("ok",)}
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", FIRST_QUICK)
 def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
     pid = perfsvc.folder / "pid"
     compiler = perfsvc.folder / "c++"

@@ -55,6 +55,7 @@ def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
     assert "scale/beta[n=100]" in ended.out
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_colour_and_a_progress_bar(coloured):
     code, shown = watched(coloured, *arguments(coloured))
     assert code == 4

@@ -87,6 +87,7 @@ def test_a_name_of_no_case_names_the_nearest(measured):
     assert "did you mean scale/beta[n=" in refused
 
 
+@pytest.mark.slow
 def test_the_metrics_of_a_host_variant_have_a_history(perfsvc):
     for _ in range(2):
         perfsvc.cpu("--select", "kinds/reports", "--replicas", "1", suite="kinds", code=0)

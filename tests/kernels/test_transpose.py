@@ -15,6 +15,7 @@ LARGEST_TILE = 64
 LIBRARIES = {"cupy", "triton"}
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(whole=st.integers(0, 2), beside=st.integers(1, LARGEST_TILE))
 def test_a_last_tile_of_any_width_is_turned(check, whole, beside):

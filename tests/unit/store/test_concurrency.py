@@ -92,6 +92,7 @@ def end(process):
     process.communicate()
 
 
+@pytest.mark.slow
 def test_processes_open_and_fill_a_new_database_at_once(empty, start):
     writers = [start(WRITER, empty, name) for name in "abc"]
     for writer in writers:

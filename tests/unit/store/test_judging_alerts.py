@@ -70,6 +70,7 @@ def nights(night, rng, after):
     return night
 
 
+@pytest.mark.slow
 def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(nights):
     nights(1.0, OTHER)
     suspect = next(suspect for _ in range(8) for suspect in nights(1.004, OTHER))
@@ -86,6 +87,7 @@ def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, 
     assert nights(1.007, OTHER) == []
 
 
+@pytest.mark.slow
 def test_an_unanswered_alert_ends_after_two_weeks(nights):
     raised = [len(nights(1.007, OTHER)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
@@ -127,6 +129,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
     assert [suspect for _ in range(4) for suspect in nights(0.9, OTHER)] == []
 
 
+@pytest.mark.slow
 def test_an_improvement_with_a_verdict_raises_no_alert_when_later_verdicts_are_inconclusive(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
     assert [suspect for _ in range(25) for suspect in night(**noise)] == []
@@ -140,6 +143,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert_when_later_verdicts_are_i
     } == {Verdict.INCONCLUSIVE}
 
 
+@pytest.mark.slow
 def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:

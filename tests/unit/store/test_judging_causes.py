@@ -406,6 +406,7 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story
     assert suspect.evidence.endswith("since run 31, a step in its history")
 
 
+@pytest.mark.slow
 def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
@@ -416,6 +417,7 @@ def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     assert story.store.findings.active() == []
 
 
+@pytest.mark.slow
 def test_a_step_below_the_threshold_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
     rng = np.random.default_rng(7)
     case = cases[0]
@@ -480,6 +482,7 @@ def test_a_step_of_unchanged_code_is_no_suspect(nights):
     assert [suspect for _ in range(6) for suspect in nights("v0", by=1.02)[1]] == []
 
 
+@pytest.mark.slow
 def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story, nights):
     slow = [f"v{place}" for place in range(6)]
     assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
