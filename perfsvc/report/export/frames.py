@@ -127,8 +127,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     """
     keys = [name for name in KEYS if name in table]
     severity = table["status"].map({status.value: status.severity for status in Status})
-    by = [table[name] for name in keys]
-    worst = severity.groupby(by, sort=False, dropna=False).transform("max")
+    group = table.groupby(keys, sort=False, dropna=False).ngroup()  # grouping by one number is quicker than by the keys
+    worst = severity.groupby(group).transform("max")
     levels = [str(name) for name in table if name in LEVELS or str(name).startswith(METRIC)]
     texts = [name for name in ("reason", "cure") if name in table]
     prepared = table.assign(
@@ -137,12 +137,12 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         _severity=severity,
         _ok=severity == 0,
     )
-    groups = prepared.groupby(keys, sort=False, dropna=False)
-    columns = [name for name in table if name not in {*keys, *OF_ONE_REPLICA}]
+    groups = prepared.groupby(group)
+    columns = [*keys, *(name for name in table if name not in {*keys, *OF_ONE_REPLICA})]
     result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in columns})
-    times = _levels(prepared["median_s"], by)
+    times = _levels(prepared["median_s"], group)
     for name in levels:
-        result[name] = times["center"] if name == "median_s" else _levels(prepared[name], by)["center"]
+        result[name] = times["center"] if name == "median_s" else _levels(prepared[name], group)["center"]
     result = result.assign(
         low_s=times["low"].fillna(result["low_s"]), high_s=times["high"].fillna(result["high_s"])
     )  # the interval of a single replica's samples
@@ -151,7 +151,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     for name in texts:
         result[name] = groups[f"_{name}"].first().fillna("")
-    return _with_relative_speed(result.reset_index(), SAME_POINT)
+    return _with_relative_speed(result.reset_index(drop=True), SAME_POINT)
 
 
 def metric_intervals(table: pd.DataFrame) -> dict[tuple[Key, str], tuple[float, float]]:
@@ -180,7 +180,7 @@ def details(record: Mapping[Any, Any]) -> RunDetails:
     return RunDetails(**values, metrics=metrics)
 
 
-def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFrame:
+def _levels(values: "pd.Series[Any]", by: "pd.Series[Any] | list[pd.Series[Any]]") -> pd.DataFrame:
     """Return a frame with a row for each group: its level as ``center``, and the level's interval as ``low``, ``high``.
 
     The level is defined like ``judge.levels_of``: the geometric mean with Student's interval, or the arithmetic
@@ -188,7 +188,7 @@ def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFram
 
     Args:
         values: the values of all groups.
-        by: the columns whose values identify the group of each value.
+        by: the column, or the columns, whose values identify the group of each value.
     """
     groups = values.groupby(by, sort=False, dropna=False)
     logarithmic = groups.transform("min") > 0  # averaged as logarithms, which gives the geometric mean
@@ -198,9 +198,10 @@ def _levels(values: "pd.Series[Any]", by: list["pd.Series[Any]"]) -> pd.DataFram
     quantile = stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
     half = quantile * scaled_groups.std() / np.sqrt(count)
     ends = pd.DataFrame({"center": mean, "low": mean - half, "high": mean + half})
-    levels = ends.apply(np.exp).where(groups.min() > 0, ends, axis=0)
-    equal = groups.min() == groups.max()  # equal values are their own level, to the last digit
-    return levels.assign(center=levels["center"].where(~equal, groups.min()))
+    lowest = groups.min()
+    levels = ends.apply(np.exp).where(lowest > 0, ends, axis=0)
+    equal = lowest == groups.max()  # equal values are their own level, to the last digit
+    return levels.assign(center=levels["center"].where(~equal, lowest))
 
 
 def _columns_of(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
