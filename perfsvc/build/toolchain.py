@@ -100,7 +100,11 @@ class FakeToolchain:
         return sources.preimage(unit, files, target=self.target, version=self.version)
 
     def compile(self, unit: Unit) -> bytes:
-        """Return a digest of the preimage; raises ``CompileError`` for an ``#error`` in the source or its includes."""
+        """Return a digest of the source and its includes instead of code.
+
+        Raises:
+            CompileError: one of the files has an ``#error`` line.
+        """
         files = sources.local_files(unit)
         for name, text in files.items():
             for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):

@@ -184,10 +184,9 @@ def _checkout(folder: Path, commit: str, *arguments: str) -> None:
 
 
 def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
-    """Return every commit between a good one and a bad one, both included, oldest first.
+    """Return the commits that descend from a good commit and are ancestors of a bad one, oldest first, with both.
 
-    These are the descendants of the good commit that are ancestors of the bad one. If a branch began before the good
-    commit, only the commit that merged the branch is returned.
+    Of a branch that began before the good commit, only the commit that merged the branch is among them.
 
     Args:
         folder: any folder of the repository.
@@ -195,7 +194,8 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
         bad: a later revision.
 
     Raises:
-        UsageError: the folder is in no repository, a revision is missing, or ``good`` is no ancestor of ``bad``.
+        UsageError: the folder is in no repository, a revision is missing, both revisions are the same commit, or
+            ``good`` is no ancestor of ``bad``.
         InfrastructureError: git is missing, or cannot read the history.
     """
     _require_repository(folder)

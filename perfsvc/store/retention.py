@@ -163,7 +163,7 @@ class Retention:
         now: datetime,
         dry_run: bool,
     ) -> RemovedCode | None:
-        """Remove old binaries and profiler reports, and then all artifacts that nothing uses.
+        """Remove old binaries and profiler reports, and then all Python code and artifacts that nothing uses.
 
         The profilers' metrics stay. While a run is running, nothing is removed and the result is None: the run may be
         about to measure a binary that it has stored.
@@ -171,8 +171,8 @@ class Retention:
         Args:
             binaries: remove the binaries that no run has used since this time; None for none.
             profiles: remove the reports of profiles made before this time; None for none.
-            keep: runs whose code stays, besides the code that ``needed`` returns.
-            watched: the code of this many newest runs of each scope stays, because they are watched for changes.
+            keep: runs whose code stays. Code that the function ``needed`` finds stays too.
+            watched: how many of the newest runs of each scope keep their code, where changes may still be found.
             now: the time.
             dry_run: whether to change nothing.
         """

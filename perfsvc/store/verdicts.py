@@ -112,7 +112,7 @@ class ConfirmationStore:
         self._database = database
 
     def put(self, confirmation: Confirmation) -> None:
-        """Add a confirmation; earlier ones of the same suspect stay. The suspect's run and device must be stored."""
+        """Add a confirmation of a suspect whose run and device are in the database; earlier confirmations stay."""
         judgement, series = confirmation.suspect.judgement, confirmation.suspect.series
         with self._database.writing() as connection:
             row = {

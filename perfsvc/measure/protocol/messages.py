@@ -147,7 +147,7 @@ class Reply:
 
 
 def problem_of_metric(name: str, taken: Collection[str]) -> str:
-    """Return why a metric cannot have this name; empty if it can. ``taken`` has the names of other metrics."""
+    """Return why a metric cannot have this name; empty if it can. ``taken`` has perfsvc's own metrics."""
     if not name.isprintable() or not 0 < len(name) <= LONGEST_NAME:
         return f"the metric name {name[:LONGEST_NAME]!r} is empty, too long, or has characters that cannot be printed"
     return f"the metric {name!r} is a metric of perfsvc itself" if name in taken else ""

@@ -92,7 +92,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
     Args:
         rows: the results of one device.
         layout: the columns; a column without any value is dropped.
-        room: characters of a case id; a longer id breaks before its point.
+        room: how many characters of a case id fit on a line; a longer id breaks before ``[``.
         stacked: print a verdict below its ratio, not beside it.
     """
     columns = [column for column in layout if _has_values(column, rows)]
@@ -116,7 +116,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
             style=EXCLUDED if row.excluded else "",
         )
         for metric in row.metrics:
-            if metric.metric in AUXILIARY:  # it explains the time; perfsvc show has it
+            if metric.metric in AUXILIARY:  # it explains the time; the command ``show`` lists it
                 continue
             table.add_row(
                 "",

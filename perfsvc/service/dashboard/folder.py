@@ -95,7 +95,7 @@ class SiteFolder:
             )
 
     def _read(self, name: str) -> bytes | None:
-        """Return the content of a file; None if it is missing, or cannot be read, such as a link."""
+        """Return the content of a file; None if it is missing, is a link, or cannot be read."""
         try:
             return self._folder.read(name)
         except OSError:

@@ -187,13 +187,14 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
 def translated(url: URL) -> Iterator[None]:
     """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure.
 
-    A number that SQLite cannot hold, such as the number of a run that a user types, is a ``UsageError``.
+    If a user typed a number that is too large for SQLite, the error becomes a ``UsageError``.
     """
     try:
         yield
     except IntegrityError as error:
         raise DatabaseError(
-            f"{shown(url)} refused a row: {_in_one_line(error.orig)}", cure="store each thing once"
+            f"{shown(url)} refused a row: {_in_one_line(error.orig)}",
+            cure="perfsvc db check; if it finds nothing wrong, report this error as a fault of perfsvc",
         ) from error
     except DBAPIError as error:
         message = _in_one_line(error.orig)

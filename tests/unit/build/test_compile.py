@@ -119,8 +119,8 @@ def test_no_compiler_at_all_ends_the_build(cache):
         compile_all(UNITS, Scripted(act), cache)
 
 
-def test_a_cache_that_cannot_be_written_ends_the_build(cache, monkeypatch):
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+@pytest.mark.usefixtures("full_disk")
+def test_a_cache_that_cannot_be_written_ends_the_build(cache):
     with pytest.raises(InfrastructureError, match="No space left"):
         compile_all(UNITS[:1], Scripted(lambda unit: b"code"), cache)
     assert not [path for path in cache.folder.rglob("*") if path.is_file()]
