@@ -183,22 +183,23 @@ def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
     assert typed("list")[2] == ""
 
 
-def test_a_broken_benchmark_that_is_not_selected_is_a_warning(typed, suite, tmp_path):
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
-    run = ("run", "--device", f"fake:{script}", "--replicas", "1")
-    for command in (("list",), run):
-        for chosen in (("--select", "mine"), ("--exclude", "theirs"), ("--select", "mine*/alpha")):
-            code, out, err = typed(*command, "--suite", suite, *chosen)
-            assert code == 0
-            assert f"warning: {suite / 'theirs' / 'bench.py'}:" in err
-            assert "mine/alpha[" in out
-            assert "theirs" not in out
-        for chosen in ((), ("--select", "mine", "--select", "the*"), ("--exclude", "theirs/one")):
-            code, out, err = typed(*command, "--suite", suite, *chosen)
-            assert code == 4
-            assert "theirs/bench.py" in (out + err).replace("\n", "")
-            assert "warning" not in err
+@pytest.mark.parametrize(
+    "command",
+    [("list",), pytest.param(("run", "--device", "fake:script.json", "--replicas", "1"), marks=pytest.mark.slow)],
+)
+def test_a_broken_benchmark_that_is_not_selected_is_a_warning(typed, suite, tmp_path, command):
+    (tmp_path / "script.json").write_text(json.dumps({"cases": {"*": {"seconds": 1e-4}}}))
+    for chosen in (("--select", "mine"), ("--exclude", "theirs"), ("--select", "mine*/alpha")):
+        code, out, err = typed(*command, "--suite", suite, *chosen)
+        assert code == 0
+        assert f"warning: {suite / 'theirs' / 'bench.py'}:" in err
+        assert "mine/alpha[" in out
+        assert "theirs" not in out
+    for chosen in ((), ("--select", "mine", "--select", "the*"), ("--exclude", "theirs/one")):
+        code, out, err = typed(*command, "--suite", suite, *chosen)
+        assert code == 4
+        assert "theirs/bench.py" in (out + err).replace("\n", "")
+        assert "warning" not in err
 
 
 # --- the request -----------------------------------------------------------------------------------------------------
