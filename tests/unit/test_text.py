@@ -303,6 +303,7 @@ def test_annotations_hold_no_second_command():
     commands = check_formats.check_github(hostile_check()).splitlines()
     assert all(re.match(r"::(error|notice) [^\x00-\x08\x0a-\x1f]*::", command) for command in commands)
     assert len(commands) == len(HOSTILE) + 1
+    assert not re.search(r"##\w*\[", "".join(commands))
     assert not any(map(is_unseen, "".join(commands)))
 
 

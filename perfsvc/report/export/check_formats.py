@@ -9,7 +9,7 @@ from perfsvc.model import Case, CheckedKernel, CheckVerdict, Status, Verdict
 from perfsvc.report.checks import REPORTED, StaticCheck, check_lines, local_memory, skipped, verdict_text
 from perfsvc.report.export.markup import fail, junit_xml
 from perfsvc.report.wording import some
-from perfsvc.text import cell, code, cut, prose, visible
+from perfsvc.text import cell, code, cut, printed, prose
 
 ERROR, NOTICE = "error", "notice"
 LEVELS = {
@@ -156,7 +156,7 @@ def _command(level: str, message: str, **properties: str | int) -> str:
 
 
 def _data(text: str) -> str:
-    return visible(cut(text)).replace("%", "%25").replace("\n", "%0A")
+    return printed(cut(text)).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
