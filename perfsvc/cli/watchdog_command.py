@@ -15,7 +15,7 @@ from perfsvc.cli import configuration, options, output
     type=options.Duration(),
     default=None,
     show_default="expect.every of perfsvc.toml, else 1d",
-    help="How often each host begins a night: 1d, 12h.",
+    help="How often each host should begin a night: 1d, 12h.",
 )
 @options.database
 @options.formats

@@ -216,7 +216,7 @@ class RunSettings(SettingsTable):
     energy: bool = False
     """Also measure the energy of a launch, which takes a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"
-    """each-device: measure every case on each GPU. each-model: measure it on one GPU of each model, always the same."""
+    """each-device: measure every case on each GPU. each-model: measure each case on one GPU of each model."""
     budget: Seconds | None = Field(default=None, examples=["1h30m"])
     """The most time that a run may take on each device; by default without limit."""
     limit: Seconds = 60.0
@@ -251,16 +251,16 @@ class BaselineSettings(SettingsTable):
 
     against: Run = BASELINE
     """@baseline: each series has a baseline of its own. The number, the label or the git revision of a run: all series
-    are compared with this run. A run that you chose with `perfsvc baseline set` comes before both."""
+    are compared with this run. A baseline that you chose with `perfsvc baseline set` takes precedence."""
 
 
 class CheckSettings(SettingsTable):
     """Comparing compiled kernels at night, without running them."""
 
     enabled: bool = True
-    """Whether a night compares compiled kernels with their baseline, for example their registers."""
+    """Whether a night compares properties of compiled kernels, such as registers, with those of earlier versions."""
     architectures: Architectures = Field(default=(), examples=[["sm_90"]])
-    """The GPU architectures to compile for. By default a night compiles for its own GPUs."""
+    """The GPU architectures to compile for. By default a night compiles for the GPUs that it measures."""
 
 
 class ConfirmSettings(SettingsTable):
@@ -269,7 +269,8 @@ class ConfirmSettings(SettingsTable):
     enabled: bool = True
     """Whether a night measures its suspects again. If not, a change becomes a finding only when two nights show it."""
     budget: Seconds = 20.0
-    """The most time for measuring one suspect again. A case that calls Python gets five times as much."""
+    """The most time for measuring one suspect again. A case that launches kernels from Python gets five times as
+    much."""
 
 
 class ProfileSettings(SettingsTable):
@@ -283,9 +284,10 @@ class NightlySettings(SettingsTable):
     """Where the files of nights are, and how nights start."""
 
     folder: Folder = Path("nights")
-    """The folder for the files of nights. It has a folder for each night, with the log and the report of the night."""
+    """The folder for the files of nights. Each night makes a folder in it, with the log and the report of this
+    night."""
     wait: SecondsOrZero = 0.0
-    """How long a night waits until another night on this host ends. With 0s it exits at once."""
+    """How long a night waits for another night on this host to end. With 0s the new night exits at once."""
     label: str = "nightly"
     """The label of the runs of nights."""
     heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
@@ -299,7 +301,7 @@ class ExpectSettings(SettingsTable):
     """When perfsvc reports that a host no longer runs nights."""
 
     every: SecondsOrZero = 86400.0
-    """How often each host begins a night. A host is overdue when its last night began one and a half times this
+    """How often each host should begin a night. A host is overdue when its last night began one and a half times this
     duration ago: 36 hours with 1d. With 0s no host is ever overdue."""
 
 
@@ -316,7 +318,8 @@ class RouteSettings(SettingsTable):
     """What to send. regression: findings with a slower case. improvement: findings with only faster cases. failed:
     cases and stages that failed. missing: GPUs, hosts and cases that are gone. resolved: findings that are over."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
-    """Only findings with a change of at least this size, or of unknown size. By default all findings."""
+    """Of the findings about slower or faster cases, only those with a change of at least this size, or of unknown
+    size."""
 
 
 class NotifySettings(SettingsTable):
@@ -358,7 +361,7 @@ class DashboardSettings(SettingsTable):
 
 
 class RetentionSettings(SettingsTable):
-    """How long to keep data that is no longer needed; by default for ever."""
+    """How long to keep data that perfsvc no longer needs; by default for ever."""
 
     samples: Seconds | None = Field(default=None, examples=["90d"])
     """The samples of measurements; medians and verdicts stay."""

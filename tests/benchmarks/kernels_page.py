@@ -37,18 +37,23 @@ The columns mean:
 
 | column | meaning |
 | --- | --- |
-| variant | one implementation of the benchmark. `warm` means that the L2 cache is not emptied before each launch. |
+| variant | one implementation of the benchmark. The L2 cache is emptied before each launch, except in rows with \
+`warm`. |
 | point | the values of the benchmark's parameters, such as the size n |
-| median | the median time of one launch: the geometric mean of the medians of all processes that measured the variant |
-| spread | half of the 95 % confidence interval of the median, as a percentage of the median |
+| median | the time of one launch. Several processes measure the variant, and each process gives the median of its \
+times. The column shows the geometric mean of these medians. |
+| spread | half the width of the 95 % confidence interval of the median, as a percentage of the median |
 | bandwidth | the bytes that the problem requires, divided by the median |
 | FLOP/s | the floating-point operations that the problem requires, divided by the median |
-| of measured peak | the bandwidth as a percentage of the measured peak bandwidth of the GPU's memory |
-| of reference variant | the speed compared with the speed of the reference variant, which has 100 % |
-| max error | the largest relative error of an element of the result |
-| mean error | the mean relative error of the elements of the result |
-| load_s | the time to load the kernel |
-| block_cycles | the clock cycles of one block |
+| of measured peak | the bandwidth as a percentage of the fastest rate at which perfsvc could copy or read the GPU's \
+memory. Measurements are not exact, so the percentage can be 101 %. |
+| of reference variant | the speed as a percentage of the speed of the reference variant. The benchmark chooses this \
+variant; its row has 100 %. |
+| max error | the largest error of an element of the result, relative to the correct result |
+| mean error | the mean error of the elements of the result, relative to the correct result |
+| load_s | only in the benchmark `jit`, which measures no launches: the time in which the driver loads the kernel |
+| block_cycles | the mean number of clock cycles that one block of threads takes. Only the variant `flat_index` counts\
+ them. |
 
 The script `tests/benchmarks/kernels_page.py` wrote this page."""
 
