@@ -99,7 +99,7 @@ def or_dash(value: float | None, write: Callable[[float], str]) -> str:
 
 
 def metric_value(name: str, value: float) -> str:
-    """Return a metric's value in the unit that its name ends with: ``energy_j`` in joules, ``sm_cycles`` grouped."""
+    """Return a metric's value in the unit that ends its name (``energy_j``: joules); without a unit as ``12 345``."""
     write = next((write for ending, write in METRIC_UNITS.items() if name.endswith(ending)), None)
     if write:
         return write(value)
@@ -128,7 +128,7 @@ def change_and_interval(ratio: float | None, low: float | None, high: float | No
 
 
 def spread(center: float | None, low: float | None, high: float | None) -> str:
-    """Return half the interval as a share of its center, ``±0.4 %``, or nothing if there is no interval."""
+    """Return half the interval as a share of ``center``, ``±0.4 %``; an empty text if one of the numbers is unknown."""
     if not center or low is None or high is None:
         return ""
     return f"±{50 * (high - low) / abs(center):.1f} %"
@@ -211,7 +211,7 @@ def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def series_names(every_series: Sequence[Series]) -> list[str]:
-    """Return the name of each series in a list: the case, a cache state that matters, and a metric other than time."""
+    """Return the name of each series: the case, its cache state unless all are cold, and a metric other than time."""
     keys = [(series.device, series.case.id, series.cache) for series in every_series]
     words = cache_words(keys)
     return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]
@@ -263,7 +263,7 @@ def outcome(judged: Judged) -> Outcome:
 
 
 def outcome_of(verdict: Verdict, cause: Cause | None) -> Outcome:
-    """Return what ``outcome`` returns, for a verdict and a cause."""
+    """Return the verdict; but return the cause if the series moved and no code is to blame."""
     return cause if cause and cause.blameless and verdict in CHANGED else verdict
 
 
@@ -281,7 +281,7 @@ def tally(judgements: Iterable[Judged]) -> dict[Outcome, int]:
 def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]] | None = None) -> str:
     """Return ``1 regression, 2 moved by noise, 0 improvements, 8 unchanged``, then the other verdicts that occur.
 
-    ``nouns`` replaces some of the words, as ``NEW_NOUNS`` does.
+    ``nouns`` replaces some of the words; each has a singular and a plural.
     """
     words = {**OUTCOME_NOUNS, **(nouns or {})}
     return ", ".join(
@@ -292,7 +292,7 @@ def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]
 
 
 def missing_sentence(new: int, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
-    """Return a line with the series over budget, and a line with the missing series; empty if there are neither."""
+    """Return which series were over budget in run ``new``, and which are missing, a line each; empty without any."""
     missing = [judgement.series for judgement in judgements if judgement.verdict is Verdict.MISSING]
     of_both = sum(judgement.verdict is not Verdict.NEW for judgement in judgements)
     verb = "is" if len(missing) == 1 else "are"
@@ -307,7 +307,7 @@ def missing_sentence(new: int, judgements: Sequence[Judgement], over_budget: Seq
 
 
 def comparison_value(judgement: Judgement, column: str) -> str:
-    """Return the text of a judgement in a column of a comparison, or a dash if there is none."""
+    """Return the text of a judgement in a column of a comparison, or a dash if the judgement has no such value."""
     match column:
         case "baseline":
             return level(judgement.baseline_s, judgement.series.metric)
@@ -324,13 +324,13 @@ def comparison_value(judgement: Judgement, column: str) -> str:
 
 
 def replicas(judgement: Judgement) -> str:
-    """Return the number of replicas of both sides, ``3 / 5``, or nothing if they were not counted."""
+    """Return the number of replicas of the baseline and the candidate, ``3 / 5``; empty if a number is unknown."""
     counted = judgement.baseline_replicas, judgement.candidate_replicas
     return "" if None in counted else "{} / {}".format(*counted)
 
 
 def verdict_sentence(judgement: Judgement) -> str:
-    """Return the verdict on a series as a sentence without its full stop; all its numbers are of this series.
+    """Return the verdict on a series as a sentence without its full stop.
 
     ``regression dot/tree[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, cause: kernel; beyond the threshold of 1 %``
     """
@@ -356,12 +356,12 @@ def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
 def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> list[Text]:
     """Return the sentences of the verdicts, except those of unchanged series; equal sentences share a line.
 
-    Inconclusive series whose change has a bound share one line. It names each series with its bound, the widest bound
-    first.
+    Inconclusive series with a known interval share one line. This line names each series with the change that it may
+    have, the largest possible change first.
 
     Args:
         judgements: the verdicts.
-        figures: write the change and its evidence too; False below a table that has them.
+        figures: write the change and its evidence too; False below a table that shows both.
     """
     names = names_on_devices([judgement.series for judgement in judgements])
     sharing: dict[tuple[Outcome, str], list[str]] = defaultdict(list)
@@ -453,7 +453,7 @@ def finding_title(finding: Finding) -> str:
 
 
 def since_first_step(finding: Finding, step: MovedSeries) -> str:
-    """Return how far a step and the earlier steps moved a series in total; empty if the finding has no earlier step.
+    """Return how far a series moved from before its first step to ``step``; empty if ``step`` is the first.
 
     ``+1500.0 % since run 1: 100.0 µs → 1.600 ms``
     """
@@ -465,9 +465,9 @@ def since_first_step(finding: Finding, step: MovedSeries) -> str:
 
 
 def missing_cures(finding: Finding) -> list[str]:
-    """Return what to do about something missing: the cure for an accident, and the cure if it is gone on purpose.
+    """Return what to do about a missing host, GPU or case: a line if it should be there, a line if it was removed.
 
-    The result is empty for a finding about series, and for a finding that is over.
+    The result is empty for a finding about series, and for a finding that is accepted or resolved.
     """
     if finding.cause is not Cause.MISSING or finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}:
         return []

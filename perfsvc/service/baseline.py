@@ -12,7 +12,7 @@ _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 
 
 def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
-    """Pin a run as the baseline of each selected series that has a correct result in it; return the number of pins."""
+    """Pin a run as the baseline of each selected series with a correct result in the run; return the number of pins."""
     require_judged(store, run)
     levels = store.series.levels(run)
     correct = [

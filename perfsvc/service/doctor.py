@@ -72,8 +72,8 @@ def checkup(
 
     Args:
         database: the database to check, as a path or URL; None to skip it.
-        targets: the message targets of a night on this machine, with the variables that hold their addresses.
-        heartbeat: the variable that holds the URL of a night's heartbeat; empty for no heartbeat.
+        targets: the message targets of a night, each with the environment variable that holds its address.
+        heartbeat: the environment variable that holds the URL of a night's heartbeat; empty for no heartbeat.
         suite: the folder of benchmarks, whose repository git must be able to read; None to skip it.
     """
     gpu = _has_driver()

@@ -20,7 +20,7 @@ class Changed:
 
     Attributes:
         cases: the ids of the cases; empty for the whole run.
-        findings: the findings that it resolved or reopened.
+        findings: the findings that the change resolved or reopened.
         judged_again: the later runs that got new verdicts, because the change gave some of their series new baselines.
         deleted_findings: the findings that were deleted with their only run.
     """
@@ -46,7 +46,7 @@ def exclude(
 
     Raises:
         NotMeasuredError: there is no such run, or the run has no such case.
-        UsageError: the data cannot be excluded (``ExclusionStore.exclude``), or the reason is empty.
+        UsageError: the data cannot be excluded, for example because it is excluded already; or the reason is empty.
     """
     if not reason.strip():
         raise UsageError("an exclusion needs a reason", cure="say why the data is bad: --reason 'the GPU was shared'")
@@ -65,7 +65,7 @@ def include(store: Store, run: int, cases: Sequence[str], *, threshold: judge.Th
 
 
 def delete(store: Store, run: int, *, reason: str, threshold: judge.ThresholdOption = None) -> Changed:
-    """Delete a run with everything that belongs to it (``ExclusionStore.delete``)."""
+    """Delete a run with everything that belongs to it, and judge the affected later runs again."""
     with _judging_again(store, run, threshold) as changed:
         deleted = store.exclusions.delete(run, reason=reason.strip(), by=user_name())
     return Changed(run, judged_again=tuple(changed), deleted_findings=deleted)
@@ -94,7 +94,7 @@ def _chosen(store: Store, run: int, cases: Sequence[str]) -> set[Case] | None:
 def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> Iterator[list[int]]:
     """After the block, judge each later run again if the block changed a baseline that its verdicts used.
 
-    Yields a list. After the block, it holds the numbers of the runs that were judged again.
+    Yields a list. After the block, this list holds the numbers of the runs that were judged again.
     """
     later = [
         row.id
@@ -134,7 +134,7 @@ def _compared_with(store: Store, run: int) -> dict[Series, int]:
 def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
     """Return whether the stored verdict of a series used its baseline in ``baselines``; True without a verdict.
 
-    A verdict used another run if a user named this run to compare with.
+    A verdict did not use it if the user named another run to compare with.
     """
     return series not in stored or stored[series].baseline_run == baselines.get(series)
 

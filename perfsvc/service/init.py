@@ -84,7 +84,7 @@ def _keys(keys: list[SettingKey], suite: Path | None) -> Iterator[str]:
 
 
 def _arrays() -> Iterator[str]:
-    """Yield an example table for each array of tables, which has no default."""
+    """Yield an example of each array of tables, commented out; such an array has no default."""
     for dotted, keys in ARRAYS.items():
         yield from ("", *_comment(KEYS[dotted].meaning))
         yield f"# [[{dotted}]]"

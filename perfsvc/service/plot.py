@@ -19,10 +19,10 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
 
     Args:
         store: holds the run.
-        run: the run, in any form that ``perfsvc.service.revisions`` accepts.
+        run: the run: its number, its label, a git revision or the like.
         destination: the file, which is replaced.
         selection: the cases; each is compared with its reference variant even if the reference variant is not selected.
-        device: the UUID; may be None if the run has one device.
+        device: the UUID of the device; may be None if the run has one device.
         folder: where git revisions are looked up.
 
     Raises:

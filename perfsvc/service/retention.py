@@ -32,12 +32,13 @@ class Pruned:
 
     Attributes:
         samples: measurements that lost their samples and batches.
-        code: reports of profilers, binaries, and artifacts without an owner; None if they were kept because a run is
+        code: reports of profilers, binaries, and artifacts that nothing uses; None if they were kept because a run is
             running.
         nights: the numbers of removed nights.
-        files: folders of nights.
+        files: the removed folders of nights.
         counted_from: the time from which ages counted.
-        excess: the kinds of which more than ``LARGEST_SHARE`` would be removed, in words; empty after ``force``.
+        excess: the kinds of data of which more than ``LARGEST_SHARE`` would be removed, in words; empty after
+            ``force``.
     """
 
     samples: Removed
@@ -92,11 +93,11 @@ def prune(
     """Remove stored data that is too old and no longer needed; a second call with the same arguments changes nothing.
 
     Pruning does not change the verdicts, alerts and findings of later runs. It therefore keeps, at any age, the data
-    that ``perfsvc.store.retention`` lists, the baseline runs of the current suspects, and the code of the newest runs.
+    that baselines and findings need, the baseline runs of the current suspects, and the code of the newest runs.
 
     Args:
         store: the database.
-        retention: how long each kind is kept; None for ever.
+        retention: how long each kind of data is kept; None for ever.
         now: the time by the clock of this host.
         nights: the folder with the files of nights; None to keep them.
         against: the setting ``baseline.against``; a run that it names is kept whole.
@@ -105,7 +106,7 @@ def prune(
         force: trust the clock of this host, and remove any share of the data at once.
 
     Raises:
-        InfrastructureError: more than ``LARGEST_SHARE`` of a kind would be removed, without ``force``.
+        InfrastructureError: more than ``LARGEST_SHARE`` of a kind of data would be removed, without ``force``.
     """
     store.runs.mark_interrupted(platform.node())
     counted_from = now if force else store.retention.confirmed_time(now)
@@ -207,7 +208,7 @@ def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
 def _remove_folders(
     folder: Path, before: datetime, night_numbers: range, kept: Collection[int], *, dry_run: bool
 ) -> Removed:
-    """Remove the folders (``FOLDER/17``) of nights that are not ``kept``, if last changed before a time.
+    """Remove the folders (``FOLDER/17``) of nights that are not in ``kept``, if last changed before ``before``.
 
     A folder with a higher number than any night (``FOLDER/2024``, a year) belongs to no night and stays.
     """

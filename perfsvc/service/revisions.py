@@ -25,15 +25,15 @@ def resolve(text: str, store: Store, folder: Path) -> RunRow:
 def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) -> tuple[RunRow, str]:
     """Return the run that the user names, and why it was chosen if a git revision has several runs.
 
-    A revision stands for the best run of its commit (``RunStore.of_commit``), so that a quick run of one case does not
-    hide a complete run.
+    A git revision stands for the best run of its commit, such as a finished run with most cases, so that a quick run of
+    one case does not hide a complete run.
 
     Args:
         text: what the user typed; not ``@baseline``, which is a different run for each series.
         store: holds the runs.
         folder: where git revisions are looked up.
         like: the run to compare with; among equally good runs of a revision, a run that shares a device with ``like``
-            goes first.
+            is preferred.
 
     Raises:
         NotMeasuredError: the text is valid, but no run matches; the cure says how to measure one.

@@ -58,8 +58,8 @@ class BaselineStore:
 
         The last accepted level comes from the newest earlier run whose verdict is new or an improvement, or whose
         finding a person accepted. A regression does not move the level until a person accepts it. Unchanged and
-        inconclusive verdicts do not move it either, because a slow drift would then move it step by step. These runs
-        never set a level by their verdict:
+        inconclusive verdicts do not move the level either, because a slow drift would then move it step by step. These
+        runs never set a level by their verdict:
 
         - a run with uncommitted changes: a discarded experiment would become the level for all later runs;
         - an improvement of unchanged code, which comes from the environment or from noise;
@@ -70,7 +70,7 @@ class BaselineStore:
         run of a segment.
 
         A series with neither a pin nor a level is replaced in the result by the same series on other devices of its
-        model, each with its pin or level. If these have none either, the series is absent.
+        model, each with its pin or level. If the other devices have no pin or level either, the series is absent.
         """
         with self._database.reading() as connection:
             devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model)).all()
@@ -90,10 +90,11 @@ class BaselineStore:
         """Return the series that a run should have measured on its devices, each with the earlier run that measured it.
 
         These are the series of which the previous run has a correct result. The previous run of a device is the newest
-        earlier run of the same scope that finished and measured on it. A run with uncommitted changes counts only if
-        there is no other. If a case was over budget in the previous run, the newest older run that measured the case
-        counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are ignored. A
-        case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope is unknown.
+        earlier run of the same scope that finished and measured on the device. A run with uncommitted changes counts
+        only if there is no other run. If a case was over budget in the previous run, the newest older run that measured
+        the case counts instead. A case that was over budget in ``run`` itself is not expected. Excluded runs are
+        ignored. A case that is excluded from a run counts as over budget in that run. Nothing is expected if the scope
+        is unknown.
         """
         with self._database.reading() as connection:
             return _expected(connection, run)
@@ -348,7 +349,7 @@ def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:
 def _expected(connection: Connection, run: int) -> dict[Series, int]:
     """Return the series that a run should have measured, each with the earlier run that measured it.
 
-    See ``BaselineStore.expected``.
+    These are the series of the previous run of each device, without cases that were over budget or excluded in ``run``.
     """
     previous = _previous_runs(connection, run)
     earlier = measured_before_budget_ran_out(connection, previous)

@@ -49,8 +49,9 @@ class BinaryStore:
         texts = [encode(code.record).decode() for code in codes]
         ids: dict[str, int] = {}
         with self._database.writing() as connection:
+            # All writers store binaries in the same order, so that two writers cannot deadlock.
             for text, code in sorted(zip(texts, codes, strict=True), key=lambda pair: pair[0]):
-                if text not in ids:  # in one order everywhere, so that two writers cannot deadlock
+                if text not in ids:
                     ids[text] = _put(connection, code, text, self._keys)
         return [ids[text] for text in texts]
 
@@ -91,7 +92,7 @@ class BinaryStore:
         return binaries
 
     def used(self, keys: Collection[CaseKey], runs: Collection[int]) -> dict[CaseKey, dict[int, int]]:
-        """Return the id of the binary that each case used in each run; a run with none or several of them is absent."""
+        """Return the id of the binary that each case used in each run; absent if the case used none or several."""
         used: dict[tuple[int, str, str], dict[int, set[int | None]]] = defaultdict(lambda: defaultdict(set))
         with self._database.reading() as connection:
             lineages = lineages_of(connection, {case for _, case, _ in keys})
@@ -151,7 +152,7 @@ class BinaryStore:
     ) -> tuple[ReplayRecord, dict[str, bytes], bytes]:
         """Return the replay record of a case in a run, its modules by digest, and its benchmark file.
 
-        The Python modules that the benchmark file imports are in ``python_modules``.
+        The method ``python_modules`` returns the Python modules that the benchmark file imports.
 
         Raises:
             NotMeasuredError: the run holds no binary of the case.
@@ -261,8 +262,9 @@ def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
         if digest(content) != sha256:
             raise ValueError(f"the {role} {sha256} of {record.case.id} has other bytes than its digest says")
     files += [("source", path, content) for path, content in code.sources.items()]
+    # All writers store files in the same order, so that two writers cannot deadlock.
     for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
-        put_artifact(connection, sha256, role, content)  # in one order everywhere, so that two writers cannot deadlock
+        put_artifact(connection, sha256, role, content)
     binary = _put_signed(connection, Binaries, Signed.RECORD, text, keys)
     for role, name, content in files:
         insert_new(

@@ -391,7 +391,7 @@ class SeriesKey(NamedTuple):
 
     Attributes:
         lineage: the lineage of its case.
-        own_name: the id of its case if that has a former name that was given to a new variant, else 0 (``own_name``).
+        own_name: the id of its case if the case is a new variant with the former name of another case, else 0.
         device: the id of its device.
     """
 

@@ -56,7 +56,7 @@ class CheckStore:
         compiler, or if a person accepted it; but not if the check had uncommitted changes or if the kernel cannot run.
 
         Args:
-            provenance: where the check comes from.
+            provenance: the suite, the commit, the host and the command of the check.
             verdicts: the verdicts on kernels.
             others: kernels without a verdict: they failed to compile or were skipped.
             toolkit: the compiler.
@@ -97,7 +97,7 @@ class CheckStore:
 
         - the baselines of kernels that are in the newest check of the scope but not in ``kernels``;
         - if a kernel of a case has no level, the levels of the case's earlier kernels, except kernels that a check has
-          reported as gone. One of them may be the same kernel under a former name.
+          reported as gone. One of these kernels may be the new kernel under a former name.
 
         Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
@@ -168,7 +168,7 @@ def _facts_id(connection: Connection, facts: StaticFacts) -> int:
 def _baselines(
     connection: Connection, kernels: Sequence[CheckedKernel], scope: str, toolkit: str
 ) -> list[StaticBaseline]:
-    """Return the baselines of kernels, and of kernels that seem renamed or removed; see ``CheckStore.baselines``."""
+    """Return the baselines of kernels, and of earlier kernels that seem renamed or removed."""
     lineages = lineages_of(connection, [kernel.case for kernel in kernels])
     cases = {lineage: case for case, lineage in lineages.items()}
     expected = _newest_check(connection, scope)

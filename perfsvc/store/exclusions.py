@@ -52,13 +52,13 @@ class ExclusionStore:
         Args:
             run: the run.
             cases: the cases, under their present names; None for the whole run.
-            reason: why.
-            by: the person.
+            reason: why the data is bad.
+            by: the person who excludes it.
 
         Raises:
             NotMeasuredError: there is no such run.
-            UsageError: the run has not ended, is excluded already, or lacks one of the cases; or a person made it a
-                baseline, by a pin or by accepting a finding.
+            UsageError: the run has not ended, is excluded already, or lacks one of the cases; or a person made the run
+                a baseline, by a pin or by accepting a finding.
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:
@@ -86,11 +86,12 @@ class ExclusionStore:
         Args:
             run: the run.
             cases: excluded cases, under their present names; None for everything of the run that is excluded.
-            by: the person.
+            by: the person who includes them.
 
         Raises:
             NotMeasuredError: there is no such run.
-            UsageError: nothing of this is excluded; or cases are given, but the run is excluded as a whole.
+            UsageError: neither the run nor one of the cases is excluded; or cases are given, but the run is excluded as
+                a whole.
         """
         now = datetime.now(UTC)
         with self._database.writing() as connection:

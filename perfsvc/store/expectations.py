@@ -33,10 +33,10 @@ class CasesInRun(NamedTuple):
 
     Attributes:
         measured: the cases that a device ran, with the UUIDs of these devices.
-        correct: those with a correct result.
+        correct: the cases with a correct result.
         skipped: why each case that no device ran was skipped.
         over_budget: the cases that the budget had no time for.
-        references: the variants that others were compared with (``relative_to``): ``matmul/cublas``.
+        references: the variants with which other variants were compared (``relative_to``): ``matmul/cublas``.
     """
 
     measured: Mapping[str, Collection[str]]
@@ -74,12 +74,12 @@ class ExpectationStore:
     ) -> FindingUpdates:
         """Store what is there, raise a finding for each absence, and resolve the findings whose subjects are back.
 
-        If an active finding already reports an absence, of this host or another, the absence joins that finding without
-        an event. If the finding about an absence was resolved, it is reopened. If only some of a finding's subjects are
+        If an active finding of any host already reports an absence, the absence joins that finding without an event. If
+        the finding about an absence was resolved, the finding is reopened. If only some of a finding's subjects are
         back, the finding stays open, names what is still missing, and gets an event. A repeated call changes nothing.
 
         Args:
-            seen: what is there; it replaces what is stored under its key.
+            seen: what is there; it replaces what is stored under the same key.
             missing: what is expected and not there.
             renamed: cases that have another name by now; the old name is expected no longer.
             night: the night that looked; None for ``perfsvc watchdog``.
@@ -111,9 +111,9 @@ class ExpectationStore:
         """Stop expecting some things, on behalf of a person, and return the findings that this accepts.
 
         Args:
-            forgotten: the things.
-            by: the person.
-            reason: why.
+            forgotten: the hosts, GPUs and cases to forget.
+            by: the person who forgets them.
+            reason: why they are gone.
             left: what is still missing, for each finding that loses only some of its subjects.
         """
         with self._database.writing() as connection:

@@ -21,7 +21,7 @@ LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"),
 
 
 def findings_table(findings: Sequence[Finding]) -> RenderableType:
-    """Return each finding with its state, its evidence, and the change of each of its series."""
+    """Return each finding with its state, its evidence, and the changes of its series, ``MOST_SERIES`` at most."""
     parts: list[RenderableType] = []
     for finding in findings:
         every_series = (*finding.standing, *(moved for moved in finding.moved if moved.recovered_run is not None))
@@ -55,7 +55,7 @@ def _heading(finding: Finding) -> RenderableType:
 
 
 def _moved(finding: Finding) -> str:
-    """Return ``slower``, ``slower again``, or ``slower, by the trend and the step of a history``."""
+    """Return how a finding's series moved: ``slower``, ``slower again``, or ``slower, by the trend of its history``."""
     kinds = [kind for kind in finding.changes if kind not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}]
     again = " again" if finding.changes == (ChangeKind.AGAIN,) else ""
     history = f", by the {' and the '.join(kinds)} of its history" if kinds else ""
@@ -63,7 +63,10 @@ def _moved(finding: Finding) -> str:
 
 
 def _lines(finding: Finding) -> Iterator[Text]:
-    """Yield the facts below a finding's heading: root cause, devices, evidence, later steps, reason, owner, state."""
+    """Yield the lines below a finding's heading.
+
+    They give its root cause, devices, evidence, later steps, explanation, owner and state.
+    """
     if finding.root_cause and finding.root_cause not in {f"GPU {device}" for device in finding.devices}:
         yield Text(finding.root_cause)
     for device, model in finding.devices.items():
@@ -99,7 +102,7 @@ def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
 
 
 def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequence[str]) -> Table:
-    """Return the table of moved series with the given columns; ``cases`` are the cells of their names."""
+    """Return the table of the series ``shown`` with the given columns; ``cases`` are the cells with their names."""
     table = grid()
     table.add_column("case", overflow="fold", min_width=16)
     has_steps = any(moved.step > 1 for moved in shown)
@@ -117,7 +120,7 @@ def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequen
 
 
 def _cell(moved: MovedSeries, column: str) -> str:
-    """Return the text of a moved series' cell in a column of ``LAYOUTS``."""
+    """Return the text of a moved series in a column of the table; a column without a case below is the interval."""
     match column:
         case "change":
             return or_dash(moved.ratio, units.percent)

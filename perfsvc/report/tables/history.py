@@ -78,8 +78,8 @@ def _history(name: str, metric: str, rows: Sequence[HistoryRow]) -> list[Rendera
 def _notes(rows: Sequence[HistoryRow]) -> list[RenderableType]:
     """Return the notes below a case's tables.
 
-    They are the reasons of runs that are not ok, the excluded runs, the details of the newest run, and the newest
-    explanation.
+    They say why the case is not ok in a run, which runs are excluded, what the details of the newest run are, and what
+    the newest explanation is.
     """
     newest = rows[-1]
     reasons = [Text(f"run {row.run} {row.status.value}: {cut(row.reason)}") for row in rows if row.reason]
@@ -95,7 +95,7 @@ def _changes(levels: Sequence[float | None]) -> list[str]:
 
 
 def _details(row: HistoryRow) -> list[RenderableType]:
-    """Return the run's number and below it each detail on a line; an empty list if the row has no details."""
+    """Return the number of a run, and below it a line for each detail of the case; an empty list without details."""
     if row.details is None or not (values := wording.details(row.details)):
         return []
     return [Text(f"run {row.run}", "bold"), properties(values), Text()]

@@ -39,7 +39,7 @@ class Responsive:
         self._tables = tables
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the first table that fits the width, and a line that names the dropped columns (called by rich)."""
+        """Yield the first table that fits the width, else the last, and name the dropped columns (called by rich)."""
         unbounded = options.update(width=UNBOUNDED)
         fitting = (
             table for table in self._tables if table.__rich_measure__(console, unbounded).maximum <= options.max_width

@@ -57,7 +57,7 @@ def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) ->
 
     Args:
         devices: the devices of this machine.
-        toolkits: the version of the compiler for each device, by UUID.
+        toolkits: the version of the compiler for each device, by the device's UUID.
     """
     parts: list[RenderableType] = []
     for device in devices:
@@ -199,7 +199,7 @@ def doctor_table(rows: Sequence[CheckRow]) -> RenderableType:
 
 
 def settings_table(rows: Iterable[tuple[str, str, str]], path: str) -> RenderableType:
-    """Return all settings in the order of the file; defaults are dim.
+    """Return a table with a row for each setting, in the given order; defaults are dim.
 
     Args:
         rows: the key, the value and the origin of each setting.
@@ -251,7 +251,13 @@ def expected_lines(expected: Sequence[Expected]) -> list[str]:
 
 
 def _line(name: str, texts: Sequence[str], first: Expected) -> str:
-    """Return the line about a host, a GPU, or some cases of one benchmark, and the host that they are on."""
+    """Return a line about a host; or about a GPU or cases of one benchmark, with the host that should have them.
+
+    Args:
+        name: the name of the benchmark, if the line is about cases.
+        texts: what is expected: the host, the GPU, or the cases.
+        first: the first expected thing that the line is about.
+    """
     if first.kind is ExpectedKind.HOST:
         return first.text
     what = texts[0] if len(texts) == 1 else f"{units.count(len(texts), 'case')} of {name} ({units.some(texts)})"

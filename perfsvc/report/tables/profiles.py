@@ -21,7 +21,7 @@ LEAST_FACTOR = 10.0
 
 
 def profile_table(result: ProfileResult) -> RenderableType:
-    """Return the metrics of a profile, and the findings of the profiler's own rules."""
+    """Return the metrics of a profile, and the advice of the profiler's own rules."""
     profile = result.profile
     if profile is None:
         return Text(f"{result.case.id}: no profile: {cut(result.reason)}")
@@ -53,12 +53,12 @@ def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType
 
 
 def explanation_table(before: Profile, after: Profile, explanation: Explanation) -> RenderableType:
-    """Return the explanation's sentence, its reasons with their shares, the metrics behind them, and profiler rules.
+    """Return the explanation's sentence, its reasons, the metrics behind them, and the profiler's rules that agree.
 
     Args:
         before: the baseline's profile.
         after: the candidate's profile.
-        explanation: why the candidate is slower, from ``perfsvc.profile.explain``.
+        explanation: why the candidate is slower.
     """
     heading, *facts = heading_lines(before, after)
     parts: list[RenderableType] = [
@@ -103,7 +103,7 @@ def reason_cells(reason: Reason) -> tuple[str, str]:
 
 
 def evidence_cells(evidence: Evidence) -> tuple[str, str, str, str]:
-    """Return a metric's name, both values and the change."""
+    """Return a metric's name, its value before, its value after, and the change."""
     before, after = (profiled_value(evidence.metric, value) for value in (evidence.before, evidence.after))
     return evidence.metric, before, after, _change(evidence)
 

@@ -32,7 +32,7 @@ LAYOUTS = (
 """The columns from the widest terminal to the narrowest; the error of a correct result is dropped first."""
 
 CASE_ROOM = 30
-"""Characters of a case id on a narrow terminal; a longer id breaks before its point."""
+"""How many characters of a case id fit on a line of a narrow terminal; a longer id breaks before ``[``."""
 
 CPU_NOTE = "Times of the CPU device are rough and say nothing about a GPU."
 
@@ -46,7 +46,10 @@ def run_tables(reports: Sequence[RunReport]) -> RenderableType:
 
 
 def run_table(report: RunReport) -> RenderableType:
-    """Return a table of results for each device, then failures, a summary, confirmations and explanations."""
+    """Return a table of results for each device, and below the tables everything else that the report has.
+
+    This is: the failures, the cases over budget, a summary, the confirmations, and the explanations.
+    """
     parts: list[RenderableType] = []
     if report.title:
         parts.append(Text.assemble((f"run {report.run}", "bold"), (f"  {report.title}", "dim")))
@@ -128,7 +131,7 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
 
 
 def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
-    """Return True if the column is worth showing for these rows."""
+    """Return whether to show a column; ``FLOP/s`` only if a case does more than ``RIDGE`` operations a byte."""
     if column == "FLOP/s":
         return any(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0) for row in rows)
     if column == "relative speed":
@@ -137,13 +140,13 @@ def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
 
 
 def _relative_header(rows: Iterable[ResultRow]) -> str:
-    """Return the header of the relative speed: ``vs cublas``, or ``vs reference`` if the rows have several."""
+    """Return the header of the relative speed: ``vs cublas``; ``vs reference`` if rows name different variants."""
     variants = {row.relative_to for row in rows if row.relative_to}
     return f"vs {variants.pop() if len(variants) == 1 else 'reference'}"
 
 
 def _verdict_header(rows: Sequence[ResultRow]) -> str:
-    """Return the header of the verdicts: ``against run 6`` if all have this baseline run, else ``against baseline``."""
+    """Return the header of the verdicts: ``against run 6`` if they have one baseline run, else ``against baseline``."""
     bases = {judgement.baseline_run for judgement in _judgements(rows) if judgement.baseline_run is not None}
     return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
 
@@ -157,7 +160,7 @@ def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:
 
 
 def _case_cell(row: ResultRow, cache: str, room: float) -> Text:
-    """Return a case's id with its cache state; an id of more than ``room`` characters breaks before its point."""
+    """Return a case's id with its cache state; an id of more than ``room`` characters breaks before ``[``."""
     case = row.case
     breaks = case.point and len(case.id) > room
     cell = Text(f"{case.benchmark}/{case.variant}\n[{case.point_text}]" if breaks else case.id)
@@ -165,7 +168,7 @@ def _case_cell(row: ResultRow, cache: str, room: float) -> Text:
 
 
 def _cell(row: ResultRow, column: str) -> Text:
-    """Return the cell of a case in a column of ``LAYOUTS``; the median's cell shows a status that is not ok."""
+    """Return the cell of a case in a column of the table; the column ``median`` shows a status that is not ok."""
     if column == "median" and row.status not in {None, Status.OK}:
         return Text(str(row.status), "dim" if row.status is Status.SKIPPED else "bold red")
     if column == "spread":
@@ -183,7 +186,7 @@ def _cell(row: ResultRow, column: str) -> Text:
 
 
 def _metric_cell(row: MetricRow, column: str) -> Text:
-    """Return the cell of a named metric; only the columns ``median`` and ``spread`` have one."""
+    """Return the cell of a metric in a column of the table; the cell is empty except for ``median`` and ``spread``."""
     match column:
         case "median":
             return Text(wording.level(row.value, row.metric))
@@ -194,7 +197,7 @@ def _metric_cell(row: MetricRow, column: str) -> Text:
 
 
 def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
-    """Return a verdict with the change in per cent, beside it or above it (``stacked``); a dash without a verdict."""
+    """Return the change in per cent and the verdict, on two lines if ``stacked``; a dash without a verdict."""
     if judgement is None:
         return Text(DASH)
     word = wording.outcome_word(wording.outcome(judgement))
@@ -209,7 +212,8 @@ def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
 def _notes(rows: Sequence[ResultRow]) -> list[Text]:
     """Return the lines below a device's table.
 
-    They name failed, skipped, excluded and missing cases, repeat the notes on times, and give the evidence of changes.
+    They say which cases failed, were skipped, are excluded or missing, list notes on cases, and give the evidence for
+    each change.
     """
     lines = [_status_line(row, row.case.id) for row in rows if row.status in {Status.FAILED, Status.WRONG}]
     skips = _cases_by_text(rows, lambda row: [_reason(row)] if row.status is Status.SKIPPED else [])
@@ -256,7 +260,7 @@ def _cases_by_text(rows: Sequence[ResultRow], texts: Callable[[ResultRow], Itera
 
 
 def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
-    """Return a line with the reason for each over-budget case; for many cases one line with the first names."""
+    """Return a line with the reason for each case over budget; for many cases, one line that names the first few."""
     if not over_budget:
         return []
     several = len({case.device for case in over_budget}) > 1

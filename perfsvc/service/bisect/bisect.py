@@ -35,7 +35,7 @@ class BisectRequest:
         folder: the suite, in its repository.
         devices: the specifications of devices; the case is measured on the first device that they name.
         cache: the cache state; None for the case's first cache state.
-        metric: what is compared.
+        metric: the metric that is compared.
         budget_s: seconds for each comparison of two commits.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         seed: decides the order of processes; None for a random one.
@@ -151,7 +151,7 @@ def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
 
 
 def _changed_files(folder: Path, bisection: Bisection, builds: Builds) -> tuple[str, ...]:
-    """Return the case's files that differ between the two commits of the bisection's proof; empty without a proof."""
+    """Return the case's files that differ between the two commits that the bisection named; empty if it named none."""
     if bisection.proof is None:
         return ()
     before, after = bisection.proof.before.hash, bisection.proof.after.hash

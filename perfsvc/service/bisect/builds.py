@@ -32,8 +32,9 @@ class CommitBuild:
     """A case at a commit, ready to run.
 
     Attributes:
-        modules: its binaries, one for each unit.
-        paths: the files and folders of the repository that decide the case; empty if not all of them are known.
+        modules: the case's binaries, one for each source that is compiled.
+        code: equal for two commits at which the case has the same code.
+        paths: the files and folders of the repository on which the case depends; empty if not all of them are known.
     """
 
     spec: CaseSpec
@@ -44,7 +45,7 @@ class CommitBuild:
 
 @dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """Why a case cannot be measured at a commit; ``paths`` are the files that decide it, as in ``CommitBuild``."""
+    """Why a case cannot be measured at a commit; another commit with the same files at ``paths`` fails equally."""
 
     error: PerfsvcError
     reason: str
@@ -57,7 +58,7 @@ class Builds:
 
     Attributes:
         at: the case's build, or why it has none, by commit hash.
-        builds: at how many commits the case was built; every other commit has the same files as one of them.
+        builds: at how many commits the case was built; every other commit has the same files as one of these commits.
         compiled: how many binaries were not in the cache.
     """
 
@@ -72,9 +73,9 @@ class CaseBuilder:
     Args:
         folder: the suite.
         case: the id of the case at the newest commit.
-        cache: its cache state; None for the first one at the newest commit.
-        device: where it will run.
-        metric: what will be measured.
+        cache: the cache state; None for the case's first cache state at the newest commit.
+        device: the device that will run the case.
+        metric: the metric that will be measured.
         progress: receives messages and the number of steps done.
     """
 
@@ -103,7 +104,7 @@ class CaseBuilder:
         """Build the case at each commit. The last commit is the newest; if its build fails, build no other commit.
 
         Raises:
-            UsageError: a commit cannot be checked out, or the newest one lacks the suite's folder.
+            UsageError: a commit cannot be checked out, or the newest commit lacks the suite's folder.
             InfrastructureError: no compiler, or a cache that cannot be written.
         """
         newest = commits[-1]
@@ -123,13 +124,13 @@ class CaseBuilder:
         return Builds(self._at, self._builds, self._compiled)
 
     def _follow(self, spec: CaseSpec) -> None:
-        """Let later look-ups accept the case's former names too, but only the cache state of ``spec``."""
+        """Look for the case under its former names too at older commits, but only in the cache state of ``spec``."""
         former = (replace(spec.case, variant=name).id for name in spec.case.formerly)
         self._names = (spec.case.id, *former)
         self._cache = spec.cache
 
     def _distinct(self, commits: Sequence[str], paths: tuple[str, ...]) -> list[str]:
-        """Return the oldest commit of each version of the files at ``paths``, at most one for each worktree."""
+        """Return the oldest commit of each version of the files at ``paths``; at most as many as are built at once."""
         versions = objects(self._folder, commits, paths)
         oldest = {versions.get(commit, (commit,)): commit for commit in reversed(commits)}
         return list(oldest.values())[: min(MOST_TREES, os.cpu_count() or 1)]
@@ -151,14 +152,14 @@ class CaseBuilder:
                 self._at |= dict.fromkeys(same, result)
 
     def _resolve(self, tree: Worktree) -> CaseSpec | BuildFailure:
-        """Return the resolved case of the suite in a worktree, or why the suite has no such case."""
+        """Return the resolved case of the suite in a worktree, or why the case cannot be resolved."""
         try:
             return self._find(suite.discover(tree.suite))
         except (SuiteError, UsageError) as error:
             return BuildFailure(error, _reason(error, tree), (self._inside,))
 
     def _find(self, discovered: suite.Suite) -> CaseSpec:
-        """Return the resolved case of a suite, under any of its names; raises ``SuiteError`` or ``UsageError``."""
+        """Return the resolved case, under its name or a former name; raise ``SuiteError`` or ``UsageError``."""
         listed = next((case for name in self._names for case in discovered.cases if case.case.id == name), None)
         if listed is None:
             raise self._missing(discovered)
@@ -187,7 +188,7 @@ class CaseBuilder:
         return UsageError(f"there is no case {self._names[0]}", cure="name a whole case id: perfsvc list")
 
     def _prepare(self, tree: Worktree, spec: CaseSpec, binaries: Binaries) -> CommitBuild | BuildFailure:
-        """Return the case at a worktree's commit with its compiled binaries, or why it has none."""
+        """Return the case at a worktree's commit with its compiled binaries, or why a binary is missing."""
         modules = modules_of(self._target, spec, binaries)
         if isinstance(modules, CaseError):
             return BuildFailure(modules, _reason(modules, tree))
@@ -205,7 +206,7 @@ def _reason(error: PerfsvcError, tree: Worktree) -> str:
 def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[str, ...]:
     """Return a benchmark's folder and the files that its sources include from elsewhere in the repository.
 
-    Empty if a source comes from a folder that only a compiler option names: then the deciding files are unknown.
+    Empty if a source comes from a folder that only a compiler option names: then not all files of the case are known.
     """
     bench_folder = spec.bench.parent
     sources = [

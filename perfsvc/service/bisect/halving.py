@@ -23,8 +23,8 @@ class Remaining:
         first: the oldest commit known to be bad so far.
         below: the newest good ancestor of ``first``; None for the good commit that the history began with.
         suspects: the commits that may be the first bad one, oldest first; ``first`` is among them.
-        ask: the suspect whose answer halves the suspects best; None if all but ``first`` are skipped, so that nothing
-            can be learned.
+        ask: the suspect to measure next: good or bad, it rules out about half of the suspects. None if all suspects
+            but ``first`` are skipped, so that no measurement helps.
     """
 
     first: str
@@ -44,7 +44,7 @@ def narrow(
     Args:
         history: the parents of each commit between a good one (not included) and a bad one, parents before children;
             parents outside the history are ignored.
-        states: the known commits; at least the last one, which is bad.
+        states: which commits are good, bad or skipped, as far as known; the last commit of the history is bad.
         unchanged: commits that cannot be the first bad one because a parent has the same code.
 
     Source:

@@ -27,7 +27,7 @@ class MeasureBuilds(Protocol):
 
 
 class Search:
-    """Finds the first commit at which a case is like the bad commit and unlike the good one.
+    """Finds the first commit at which a case is as slow or as fast as at the bad commit, not as at the good one.
 
     Each commit is measured in A/B pairs with the good one. Commits with the same code are measured once, and not at all
     if they have the code of the good or the bad commit.
@@ -79,7 +79,12 @@ class Search:
         return self._named(self._halved(boundary, threshold), threshold, total)
 
     def _halved(self, boundary: float, threshold: float) -> Remaining:
-        """Measure commit after commit until no measurement can narrow the suspects; return the suspects that remain."""
+        """Measure commit after commit until no measurement can narrow the suspects; return the suspects that remain.
+
+        Args:
+            boundary: a ratio to the good commit's time; a commit beyond it is bad.
+            threshold: the smallest relevant change, as a fraction.
+        """
         good, bad = self._asked.good, self._asked.bad
         self._states = {self._code(good): CommitState.GOOD, self._code(bad): CommitState.BAD}
         history = {name: commit.parents for name, commit in self._commits.items() if name != good.hash}
@@ -95,8 +100,9 @@ class Search:
     def _measure_commit(self, commit: Commit, boundary: float, threshold: float) -> None:
         """Measure a commit against the good one in A/B pairs, and note whether it is good, bad or skipped.
 
-        If a change came in two steps, a commit between them may be neither clearly beyond the boundary nor clearly
-        short of it. It counts as bad if it differs from the good commit.
+        If a change came in two steps, a commit between these steps may be neither clearly beyond the boundary nor
+        clearly short of it. Such a commit counts as bad if it moved from the good commit in the same direction as the
+        bad commit.
         """
         trial = self._trial(
             self._asked.good,
@@ -124,7 +130,7 @@ class Search:
         return self._builds[commit.hash].code
 
     def _trial(self, before: Commit, after: Commit, threshold: float, enough: Callable[[Comparison], bool]) -> Trial:
-        """Measure two commits in A/B pairs, unless the same two codes were measured before."""
+        """Return the trial of two commits; measure them in A/B pairs unless the same two codes were measured before."""
         codes = self._code(before), self._code(after)
         if codes not in self._trials:
             sides = self._builds[before.hash], self._builds[after.hash]
@@ -136,7 +142,7 @@ class Search:
     def _named(self, remaining: Remaining, threshold: float, total: Trial) -> Bisection:
         """Return the finished bisection, with the remaining suspects as culprits.
 
-        Its proof compares the oldest bad commit with the newest good commit before it.
+        The bisection's proof compares the oldest bad commit with the newest good commit before it.
         """
         first = self._commits[remaining.first]
         below = self._asked.good if remaining.below is None else self._commits[remaining.below]

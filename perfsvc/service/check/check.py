@@ -195,7 +195,7 @@ def _run(
 ) -> tuple[tuple[Measurement, ...], tuple[SuiteError, ...]]:
     """Run the checked cases on the CPU device; return the bad measurements, and the error if nothing could run.
 
-    The smoke points of all checked variants run, whichever points are selected. Their times are discarded.
+    The smoke points of all checked variants run, whichever points are selected. The measured times are discarded.
     """
     from perfsvc.service.run.run import run
 

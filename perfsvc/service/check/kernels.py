@@ -82,8 +82,8 @@ class KernelReader:
 
         Args:
             folder: the older suite.
-            selection: which cases.
-            points: which points.
+            selection: the cases to read.
+            points: the points of these cases to read.
             kernels: the kernels of today's suite.
 
         Raises:
@@ -144,7 +144,7 @@ class KernelReader:
 def _selection_in_older(
     discovered: suite.Suite, selection: Selection, points: str, kernels: Iterable[CheckedKernel]
 ) -> Selection:
-    """Adapt a selection to an older suite: drop patterns that match nothing there, and add former names."""
+    """Adapt a selection to an older suite: drop patterns that match nothing there, and add the cases' former names."""
     cases = [listed.case for listed in discovered.cases if listed.points == points]
     former = {replace(kernel.case, variant=name).id: None for kernel in kernels for name in kernel.case.formerly}
     exclude = tuple(glob for glob in selection.exclude if Selection((glob,)).filter(cases))
@@ -178,7 +178,7 @@ def _one_spec_per_case(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
 
 
 def _units(specs: Iterable[CaseSpec], device: DeviceInfo) -> tuple[Unit, ...]:
-    """Return the units to compile for a device, each once."""
+    """Return the units that nvcc compiles for a device, each once; PTX, which the driver compiles, is left out."""
     supported = (spec for spec in specs if not unmet(spec, device))
     return tuple(dict.fromkeys(unit for spec in supported for unit in spec.units if not is_ptx(unit)))
 
@@ -187,7 +187,7 @@ def _source_digest(unit: Unit) -> str:
     """Return the digest of a unit's source; empty if the source cannot be read."""
     try:
         return source_digest(unit)
-    except CompileError:  # compiling reports it
+    except CompileError:  # the compiler will report the same error
         return ""
 
 
@@ -250,7 +250,7 @@ def _launches(spec: CaseSpec, unit: Unit) -> dict[str, list[Launch]]:
 
 
 def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: int | None) -> CheckedKernel:
-    """Return a kernel with its launch of lowest occupancy; its status is failed if a launch has too many threads."""
+    """Return a kernel with its launch of lowest occupancy; mark the kernel failed if a launch has too many threads."""
     threads = max(prod(launch.block) for launch in launches)
     if most_threads is not None and threads > most_threads:
         reason = f"no block of it can run: it has {threads} threads, and __launch_bounds__ allow {most_threads}"

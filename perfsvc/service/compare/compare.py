@@ -70,7 +70,7 @@ def compare(
     selection: Selection = ALL,
     devices: Collection[str] = (),
 ) -> RunComparison:
-    """Judge the run ``new`` against the run ``base``, both named as ``perfsvc.service.revisions`` describes.
+    """Judge the run ``new`` against the run ``base``, each named by a number, a label, a git revision or the like.
 
     If a series was measured again in A/B pairs, it gets the cause that the pairs showed. The pairs may have been
     measured for other runs of the same two binaries.
@@ -152,11 +152,11 @@ def judge_run(
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
     The baseline of a series is its pin; else its level in the run ``against``; else its last accepted level; else the
-    levels of other devices of the model (``BaselineStore.get``).
+    levels of other devices of the same model.
 
-    A series is missing if the run lacks it and the previous run of the same scope (suite and selection) on the device
-    has it (``BaselineStore.expected``). A removed case is therefore reported as missing once. A run with a smaller
-    selection has another scope, so it misses nothing. A case over budget is not missing either.
+    A series is missing if the run lacks the series, and the previous run of the same scope (suite and selection) on the
+    device had it. A removed case is therefore reported as missing once. A run with a smaller selection has another
+    scope, so it misses nothing. A case over budget is not missing either.
     """
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
@@ -217,7 +217,7 @@ def thresholds(settings: Settings, asked: float | None = None) -> judge.Threshol
 
 
 def unmatched_rules(asked: judge.ThresholdOption, cases: Collection[Case]) -> list[str]:
-    """Return the threshold rules that match no case of a suite, as ``config show`` names them; probably mistyped."""
+    """Return the threshold rules that match no case of a suite, as ``thresholds[2]``: they are probably mistyped."""
     rules = enumerate(judge.without_override(asked).rules, start=1)
     return [f"thresholds[{number}]" for number, rule in rules if not any(map(rule.takes, cases))]
 
@@ -271,7 +271,8 @@ def _with_causes(
 def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, judge.Comparison]:
     """Compare the clock cycles of each case whose time moved. If the cycles did not move, the clock did.
 
-    A series is absent if either run has no cycles: its device counts none, or its level comes from another device.
+    A series is absent if one of the two runs has no cycles for it: the device counts none, or the baseline's level
+    comes from another device.
     """
     moved = [
         judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME
@@ -331,8 +332,8 @@ def _with_confirmations(
 def _is_answer(confirmation: Confirmation, threshold_of: Callable[[Series], float]) -> bool:
     """Return whether a confirmation decides about its series: it names a cause, or clears the change as noise.
 
-    A confirmation with a larger threshold than the series has now may have cleared a change that is relevant here. It
-    then decides nothing.
+    A confirmation that used a larger threshold than the series has now may have cleared a change that is relevant now.
+    Such a confirmation decides nothing.
     """
     if confirmation.cause is Cause.UNCONFIRMED:
         return False
@@ -392,7 +393,7 @@ def _by_steps(
 ) -> Judgement | None:
     """Explain a judgement by a chain of confirmed changes from its old binary to its new one; None without a chain.
 
-    The product of the changes' ratios must come within the threshold of the judgement's ratio.
+    The product of the changes' ratios may differ from the judgement's ratio by the threshold at most.
     """
     code, last = binaries[judgement]
     steps: list[Confirmation] = []
@@ -420,7 +421,7 @@ def _by_steps(
 def how_to_confirm(store: Store, judgements: Iterable[Judgement]) -> list[str]:
     """Return the commands that measure the unconfirmed changes again in A/B pairs.
 
-    ``perfsvc confirm`` measures a run against its baseline, so it cannot confirm a change between other binaries.
+    ``perfsvc confirm`` measures a run against its baseline, so a change between other binaries gets no command.
     """
     unconfirmed = [
         judgement

@@ -64,9 +64,9 @@ def called(record: ReplayRecord) -> frozenset[str]:
 
 
 def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
-    """Return which packages and variables differ: ``triton 3.4.0 → 3.5.0``; empty if none differs or a side is None.
+    """Return which packages and environment variables differ: ``triton 3.4.0 → 3.5.0``; empty if a side is None.
 
-    Only packages that both sides loaded are compared, because a process may have loaded more for another case.
+    Only packages that both sides loaded are compared, because a process may have loaded more packages for another case.
     """
     if before is None or after is None:
         return ""
@@ -131,9 +131,9 @@ class _Code:
 
 
 def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair, SameOnBothSides]:
-    """Return what is the same in the code of each pair; absent if the code of a side is unknown.
+    """Return what is the same in the code of both sides of each pair; a pair with unknown code is absent.
 
-    ``toolkit`` and ``device`` are always True: only the caller knows them.
+    The attributes ``toolkit`` and ``device`` are always True here: the caller compares them.
     """
     numbers = {number for pair in pairs for number, _ in pair if number is not None}
     rows = store.binaries.get(numbers) if numbers else {}
@@ -147,10 +147,10 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
 
 
 class _Comparer:
-    """Compares the code of pairs, for which it reads texts and modules once.
+    """Compares the code of the two sides of pairs; reads their texts and modules from the store once.
 
     Args:
-        store: holds them.
+        store: holds the texts and modules.
         pairs: all pairs that will be compared.
     """
 
@@ -170,11 +170,11 @@ class _Comparer:
         self._digests = self._code_digests(modules)
 
     def compare(self, old: _Code, new: _Code) -> SameOnBothSides:
-        """Return what is the same in two sides; see ``SameOnBothSides``.
+        """Return what is the same in the code of two sides.
 
         The code is the same if the replay records differ in nothing but the case's name, and the modules have equal
-        code (``elf.code_digest``). A record includes the text of the benchmark file. If the case calls Python,
-        the functions that it calls and the functions that make its inputs must be equal, with all that they use.
+        code sections. A record includes the text of the benchmark file. If the case calls Python, the functions that
+        the case calls and the functions that make its inputs must be equal, with all that these functions use.
         """
         same_launch = _without_text(old.record) == _without_text(new.record)
         same_text, same_kernels, same_options, packages = self._same_text(old, new), True, True, ""

@@ -128,12 +128,12 @@ class Confirmer:
         """Measure a suspect again until the answer is known or the budget ends.
 
         Raises:
-            NoDeviceError: its device cannot be opened, or is no longer here.
+            NoDeviceError: the suspect's device cannot be opened, or is no longer here.
         """
         began = time.monotonic()
         settings = self._settings
         device = settings.devices.get(suspect.series.device)
-        if device is None:  # a resumed night may find another GPU in its place
+        if device is None:  # a resumed night may find that the GPU was exchanged
             what = f"{suspect.series.device_model} ({suspect.series.device}) is no longer here"
             raise NoDeviceError(what, cure="see which GPUs there are: perfsvc doctor")
         unconfirmed = Confirmation(
@@ -329,7 +329,7 @@ def _overlap(answer: Confirmation, suspect: Suspect) -> bool:
 
 
 def _is_unchanged(store: Store, answer: Confirmation, suspect: Suspect) -> bool:
-    """Return whether tonight's two sides have the same code and environment as the two sides that were confirmed."""
+    """Return whether tonight's baseline and candidate have the code and environment of those that were confirmed."""
     then, now = answer.suspect.judgement, suspect.judgement
     runs = ((then.baseline_run, now.baseline_run), (then.candidate_run, now.candidate_run))
     for before, after in runs:

@@ -25,13 +25,13 @@ class ConfirmRequest:
 
     Attributes:
         case: the id of the case.
-        run: the run that made it a suspect, in any form that ``perfsvc.service.revisions`` accepts.
+        run: the run that made the case a suspect: its number, its label, a git revision or the like.
         folder: where git revisions are looked up.
-        devices: where it is measured again.
+        devices: the devices on which the case is measured again.
         budget_s: seconds for each device and cache state of the case.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         seed: decides the order of processes; None for a random one.
-        metric: what is measured again.
+        metric: the metric that is compared.
     """
 
     database: str
@@ -50,7 +50,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.
-        InfrastructureError: no device, no compiler for its helper kernels, or no database.
+        InfrastructureError: there is no device, no compiler for the device's helper kernels, or no database.
     """
     with Store.open(request.database, create=False) as store, worker_servers() as servers:
         run = resolve(request.run, store, request.folder).id
@@ -72,7 +72,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
 
 
 def exit_code(confirmations: Iterable[Confirmation]) -> int:
-    """Return 5 if stored code was refused, 4 if a side has no right result any more, 1 if a regression is confirmed."""
+    """Return 5 if stored code was refused, 4 if a side has no right result, 1 if a regression is confirmed, else 0."""
     confirmations = tuple(confirmations)
     if refusals(confirmations):
         return UntrustedError.exit_code

@@ -33,9 +33,9 @@ class PairSettings:
         helper_kernels: the helper kernels of the devices, by UUID.
         seed: decides the order of processes.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
-        budget_s: seconds for each answer.
+        budget_s: seconds for all pairs of one case.
         limit_s: seconds that a case may take in a process before the process is killed.
-        servers: where workers are forked; None to start some.
+        servers: the processes that fork the workers; None to start new ones.
         report: receives messages for the user who waits.
     """
 
@@ -52,7 +52,7 @@ class PairSettings:
 
 @dataclass(slots=True)
 class PairResults:
-    """The measurements of both sides so far, and the last comparison."""
+    """The measurements of both sides so far, how often they were compared (``looks``), and the last comparison."""
 
     baseline: list[Measurement] = field(default_factory=list)
     candidate: list[Measurement] = field(default_factory=list)
@@ -90,7 +90,7 @@ def measure_pairs(
         settings: how to measure.
         threshold: the smallest relevant change, as a fraction.
         enough: returns True if no further pair is needed.
-        metric: what is compared.
+        metric: the metric that is compared.
 
     Raises:
         NoDeviceError: the device cannot be opened.
@@ -144,9 +144,10 @@ class StoredCase:
     """A case as it ran in a run.
 
     Attributes:
-        modules: its binaries, in the order of ``record.modules``.
-        bench: the text of its benchmark file.
-        python_modules: names and texts of the modules that the file imports and that no package has installed.
+        modules: the case's binaries, in the order of ``record.modules``.
+        bench: the text of the case's benchmark file.
+        python_modules: the names and texts of the Python modules that the benchmark file imports, except modules of
+            installed packages.
     """
 
     record: ReplayRecord
@@ -156,13 +157,13 @@ class StoredCase:
 
 
 def stored_case(store: Store, series: Series, run: int, device: str | None) -> StoredCase:
-    """Return the case of a series as it ran in a run. Its Python functions will run with today's packages.
+    """Return the case of a series as it ran in a run. The case's Python functions will run with today's packages.
 
     Args:
         store: holds the run.
         series: names the case.
         run: the number of the run.
-        device: the UUID of the device that it ran on; None for any.
+        device: the UUID of the device on which the case ran; None for any device.
 
     Raises:
         NotMeasuredError: the run holds no binary of the case.

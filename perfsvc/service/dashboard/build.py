@@ -106,7 +106,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
     """Return the run that the first page shows.
 
-    It is the newest night's run, else the newest run without uncommitted changes, else the newest run. Excluded runs
+    This is the newest night's run, else the newest run without uncommitted changes, else the newest run. Excluded runs
     are passed over.
     """
     by_number = {row.id: row for row in rows if not row.why_excluded}
@@ -119,7 +119,7 @@ def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
 def _series(
     store: Store, rows: Sequence[RunRow], verdicts: Sequence[Judgement], findings: Sequence[Finding]
 ) -> tuple[SeriesView, ...]:
-    """Return the view of every series; a series of errors is left out unless a finding or an event reports it."""
+    """Return the view of every series; a series of errors only if a finding or an event reports this series."""
     runs = [row.id for row in rows]
     events = store.verdicts.events(runs)
     breaks: dict[Series, set[int]] = defaultdict(set)
@@ -145,7 +145,7 @@ def _series(
 def _findings(
     store: Store, findings: Sequence[Finding], tonight: RunRow | None, night: NightRow | None
 ) -> tuple[FindingView, ...]:
-    """Return each finding with its events. Its news is the kind of its last event in tonight's run or night."""
+    """Return each finding with its events, and as its news the kind of its last event in tonight's run or night."""
     is_news = {("run", tonight.id if tonight else 0), ("night", night.id if night else 0)}
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
@@ -224,7 +224,7 @@ def series_views(
 
     Args:
         histories: each series in each run, oldest first.
-        events: the verdicts that mark an event.
+        events: the verdicts to mark in the chart of each series.
         samples: the samples of the newest runs.
         tonight: the verdicts of tonight's run.
         dirty: the runs with uncommitted changes, which are shown but belong to no level.

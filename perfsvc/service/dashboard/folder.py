@@ -75,7 +75,7 @@ class SiteFolder:
                 opened.remove_abandoned()
 
     def listed_in_manifest(self) -> set[str]:
-        """Return the names in the manifest, the files that perfsvc wrote; none if it is missing, damaged or a link."""
+        """Return the files that the manifest lists as written by perfsvc; none if it is missing, damaged or a link."""
         try:
             names = json.loads(self._read(MANIFEST) or b"")["files"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -85,13 +85,13 @@ class SiteFolder:
         )
 
     def refuse_foreign(self, names: Iterable[str], ours: Collection[str]) -> None:
-        """Raise ``UsageError`` if a file exists that is not one of ours, and ``OSError`` if its folder is a link."""
+        """Raise ``UsageError`` if a file exists and is not in ``ours``, and ``OSError`` if its folder is a link."""
         foreign = sorted({name for name in names if self._folder.exists(name)} - set(ours))
         if foreign:
             more = f" and {len(foreign) - NAMED} more" if len(foreign) > NAMED else ""
             raise UsageError(
                 f"{self._folder.path} holds files that perfsvc did not write: {', '.join(foreign[:NAMED])}{more}",
-                cure="name an empty folder, or remove them",
+                cure="name an empty folder, or remove these files",
             )
 
     def _read(self, name: str) -> bytes | None:

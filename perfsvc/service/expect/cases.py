@@ -38,15 +38,15 @@ def compare_cases(
 ) -> Inventory:
     """Compare the cases that a night's run measured with those of earlier nights of its scope (suite and selection).
 
-    The first night of a scope expects those cases of the previous night that its scope selects, if the suite and the
-    points are the same. The note of the result names the other cases of the previous night: they are no longer
+    The first night of a scope expects those cases of the previous night that the new scope selects, if the suite and
+    the points are the same. The note of the result names the other cases of the previous night: they are no longer
     expected.
 
     A case is not reported as missing in these cases:
 
     - The GPUs that measured the case are lost, and all other GPUs skip it. Then only the lost GPUs are reported.
     - The case was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.
-    - A person has excluded all runs that measured the case, or another case has taken over its name.
+    - A person has excluded all runs that measured the case, or the case has another name now.
     """
     if night.run is None:
         return Inventory()
@@ -146,7 +146,7 @@ def _absences(
 ) -> list[Absence]:
     """Return the missing cases in few groups: whole benchmarks, variants and points before single cases.
 
-    Cases that one finding reports already stay one group.
+    Cases that are already reported by one finding stay one group.
     """
     gone = {row.name for row in missing}
     references = {name for row in missing if row.run is not None for name in cases_of(row.run).references}

@@ -23,9 +23,10 @@ def forget(
 
     Args:
         store: the database.
-        names: names of hosts, beginnings of GPU UUIDs, globs of cases. A host stands for all that is expected of it.
-        by: the person.
-        reason: why.
+        names: names of hosts, beginnings of GPU UUIDs, globs of cases. The name of a host also stands for its GPUs and
+            cases.
+        by: the person who forgets them.
+        reason: why they are gone.
         finding: also forget everything that this finding reports as missing; None for no finding.
 
     Raises:
@@ -54,7 +55,7 @@ def forget(
 
 
 def _left(rows: Sequence[Expected], expected: Collection[str]) -> Absence:
-    """Return the absence of ``rows``, which a finding still reports after a person forgot its other rows."""
+    """Return the absence of ``rows``: the rows that a finding still reports after a person forgot its other rows."""
     if rows[0].kind is not ExpectedKind.CASE:
         return gpus_gone(rows, rows[0].devices)
     evidence = "; ".join(case_evidence(rows, None, {}, name_suite=False))
@@ -78,7 +79,7 @@ def _named(expected: Sequence[Expected], name: str) -> list[Expected]:
 
 
 def _is_case(row: Expected, name: str) -> bool:
-    """Return whether a row is a case whose id is ``name``, or that matches the glob ``name``."""
+    """Return whether a row is a case whose id is ``name``, or whose id matches the glob ``name``."""
     if row.kind is not ExpectedKind.CASE:
         return False
     with contextlib.suppress(UsageError):

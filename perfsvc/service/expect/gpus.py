@@ -97,9 +97,9 @@ def _found_singly(specs: Iterable[str]) -> Iterator[DeviceInfo]:
 
 
 def _present_gpus(specs: Sequence[str]) -> dict[str, DeviceInfo]:
-    """Return the GPUs here that the settings name, by UUID.
+    """Return the GPUs of this machine that the settings name, by UUID.
 
-    If a specification fails and any specification names CUDA devices, return all GPUs here.
+    If a specification fails and any specification names CUDA devices, return all GPUs of this machine.
     """
     try:
         devices = find(specs)
@@ -149,7 +149,10 @@ def compare_gpus(
 
 
 def gpus_gone(rows: Sequence[Expected], asked: str, elsewhere: Iterable[Expected] = ()) -> Absence:
-    """Return the absence of GPUs that went missing together; the evidence names other hosts that have them now."""
+    """Return the absence of GPUs that went missing together; the evidence names other hosts that have them now.
+
+    ``asked`` are the specifications of devices in today's settings.
+    """
     newest = max(rows, key=lambda row: row.night)
     last = {row.text: row for row in sorted(rows, key=lambda row: row.night)}
     names = list(dict.fromkeys(row.text for row in rows))

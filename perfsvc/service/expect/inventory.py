@@ -15,8 +15,8 @@ class Inventory:
 
     Attributes:
         text: what is present, in words; empty if nothing was looked for.
-        renamed: cases that have a new name by now.
-        note: what earlier nights had and this one does not look for, in words; empty if there is nothing.
+        renamed: cases that have a new name now.
+        note: what earlier nights had and this night does not look for, in words; empty if there is nothing.
     """
 
     seen: Sequence[Expected] = ()

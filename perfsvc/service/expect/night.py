@@ -30,10 +30,10 @@ class Missed:
     """What a night or ``perfsvc watchdog`` found when it looked for what is expected.
 
     Attributes:
-        here: how much of it is present, in words.
+        here: how much of what is expected is present, in words.
         missing: the active findings about what is missing; ignored findings are absent.
         exit_code: the exit code of a command that only looks for what is expected.
-        note: what earlier nights had and this one does not look for, in words; empty if there is nothing.
+        note: what earlier nights had and this night does not look for, in words; empty if there is nothing.
     """
 
     here: str

@@ -25,12 +25,12 @@ def set_state(
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
-    ``step`` is the last step to act on; later steps stay in the finding. None means all. Accepting a finding about
-    something missing forgets all that it reports (``perfsvc expect forget``).
+    ``step`` is the last step to act on; later steps stay in the finding. None means all steps. If a finding about a
+    missing host, GPU or case is accepted, perfsvc no longer expects what the finding reports.
 
     Raises:
         NotMeasuredError: there is no such finding.
-        UsageError: nothing of the finding is selected, or the state is not allowed (``FindingStore.set_state``).
+        UsageError: nothing of the finding is selected, or the finding cannot get this state.
     """
     series = _selected(store, number, selection)
     if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):

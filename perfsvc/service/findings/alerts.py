@@ -35,8 +35,8 @@ def alerts(
     """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
 
     An alert is repeated in later runs until it is answered, but in at most ``UNANSWERED_RUNS`` runs. An alert is
-    answered if the series was measured again, if a finding holds the series or held it until it recovered, or if the
-    baseline of the series was taken after the change.
+    answered if the series was measured again, if a finding holds the series or held it until the series recovered, or
+    if the baseline of the series was taken after the change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
     threshold of errors is ignored, and so is any change below a rule of the settings.
@@ -148,8 +148,8 @@ def _is_answered(
 ) -> bool:
     """Return whether a confirmation or a finding has answered an alert since it was raised.
 
-    A slower series needs a conclusive confirmation. After an inconclusive one, the next night that shows the change
-    raises a finding.
+    A slower series needs a conclusive confirmation. After an inconclusive confirmation, the next night that shows the
+    change raises a finding.
 
     Args:
         store: holds the confirmations.
@@ -288,7 +288,7 @@ class SeriesChange:
 
     @property
     def is_still_there(self) -> bool:
-        """Whether the newest run shows the change. A mixture counts: each run has one of its two states."""
+        """Whether the newest run shows the change. A mixture always counts: each run shows one of its two levels."""
         raised_now = self.alert.raised == len(self.values) - 1
         return raised_now or self.alert.kind is ChangeKind.MIXTURE or self.is_after(float(self.values[-1]))
 

@@ -36,9 +36,10 @@ class Steps:
 
     Attributes:
         moved: the series that seem to have moved again, each with its cause as far as the stored facts show it.
-        together: those that moved at once on one GPU, and whose findings already name the environment as the cause.
-        rebased: the series whose next step is judged against this run, because it is faster than the last step left it,
-            or because the driver or the power limit changed.
+        together: the series of ``moved`` that moved at once on one GPU, and whose findings already name the environment
+            as the cause.
+        rebased: the series whose next step is judged against this run, because the series is faster than after its last
+            step, or because the driver or the power limit changed.
         current: the series whose last step is the second or a later one, judged against the level before that step.
     """
 
@@ -124,9 +125,9 @@ def agreed(
     """Return the suspects that the previous run shows too, each with the number of that run (``since``).
 
     The previous run is the newest earlier run of the scope (suite and selection), without uncommitted changes, that
-    measured the series. It shows a suspect too if the series moved there in the same direction from the same baseline,
-    significantly and by more than the threshold, and if no A/B pairs have cleared this change. If the suspect is an
-    alert, an earlier run must have raised the alert already.
+    measured the series. This run shows a suspect too if the series moved there in the same direction from the same
+    baseline, significantly and by more than the threshold, and if no A/B pairs have cleared this change. If the suspect
+    is an alert, an earlier run must have raised the alert already.
     """
     alerts = [suspect for suspect in suspects if suspect.since is not None]
     others = {suspect.series: suspect for suspect in suspects if suspect.since is None}

@@ -54,7 +54,7 @@ class RunChanges:
         to_confirm: suspects that may be due to the code, and have to be measured again.
         together: series that moved at once with unchanged code, by device and direction.
         unchanged_code: the other slower series with unchanged code, except those with an alert.
-        judgements: the verdicts of the run, replaced by its alerts if these report a change.
+        judgements: the verdicts of the run; an alert replaces the verdict on its series.
         alerted: the series with an alert.
     """
 

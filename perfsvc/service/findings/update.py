@@ -67,7 +67,7 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     series have recovered; the rules of the settings or the default thresholds decide this, not the threshold of a
     command. A run with uncommitted changes is an experiment: it changes no finding.
 
-    Everything is one transaction, and doing it again changes nothing.
+    All changes are one transaction. A second call with the same run changes nothing.
 
     Args:
         store: the database, with the run and its verdicts.

@@ -108,7 +108,7 @@ def resume(store: Store, host: str, request: NightRequest) -> NightRow:
     Raises:
         UsageError: this host has no stopped night, the suite changed before the night had measured it, or another
             version of perfsvc stored the settings.
-        UntrustedError: no trusted key has signed its suite and settings, or they were changed in the database.
+        UntrustedError: no trusted key has signed the night's suite and settings, or they were changed in the database.
     """
     night = store.nights.unfinished(host)
     if night is None:

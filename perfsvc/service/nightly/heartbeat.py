@@ -47,7 +47,7 @@ class Heartbeat:
         self._ping(FAIL if self.failed or error is not None else "")
 
     def _ping(self, event: str) -> None:
-        """Send an event to the monitor, in at most ``ATTEMPTS`` attempts; report it if all attempts fail."""
+        """Send an event to the monitor, in at most ``ATTEMPTS`` attempts; report a problem if all attempts fail."""
         if not self._url:
             return
         problem = ""

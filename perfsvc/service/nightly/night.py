@@ -211,7 +211,7 @@ def _with_result(row: StageRow, stage: Stage, night: Night) -> StageRow:
 
 
 def _exit_code(done: Mapping[str, StageRow]) -> int:
-    """Return the night's exit code: the most urgent exit code of its stages."""
+    """Return the night's exit code: the most urgent one of its stages, without stages that a later one supersedes."""
     superseded = {earlier for stage, earlier in SUPERSEDES.items() if done[stage].state is StageState.DONE}
     codes = {row.exit_code for row in done.values() if row.name not in superseded}
     return next((code for code in SEVEREST_FIRST if code in codes), 0)
@@ -256,7 +256,10 @@ def _take(
     report: Callable[[str], object],
     stopping: Stopping,
 ) -> str:
-    """Take all locks of a night, and return a sentence on how they were taken; raises as ``_locked`` does."""
+    """Take all locks of a night, and return a sentence on how they were taken.
+
+    Raises ``InfrastructureError`` if another night still holds a lock after ``wait_s`` seconds.
+    """
     began = time.monotonic()
     taken = all(lock.take() for lock in locks)
     if not taken and wait_s:
@@ -272,7 +275,7 @@ def _take(
 
 
 def _holder(store: Store, host: str, locks: Sequence[HostLock | ServerLock]) -> str:
-    """Return a sentence about the night that holds the lock; it names only a process if the night is not stored."""
+    """Return a sentence about the night that holds the lock; if the night is not stored, only its process is named."""
     night = store.nights.running(host)
     if night is None:
         pid = next((lock.holder() for lock in locks if isinstance(lock, HostLock) and not lock.held), None)

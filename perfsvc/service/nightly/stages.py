@@ -51,7 +51,7 @@ class StageResult:
 
     Attributes:
         text: the result in a line.
-        exit_code: the exit code of a command that does only this.
+        exit_code: the exit code of a command that does only this stage.
         skipped: there was nothing to do.
     """
 
@@ -372,7 +372,7 @@ def _measured(night: Night, resolved: ResolvedRun) -> StageResult:
 
 
 def _is_dirty_again(night: Night) -> bool:
-    """Return whether this host's night before measured the suite with uncommitted changes."""
+    """Return whether the previous night of this host measured the suite with uncommitted changes."""
     before = (
         other
         for other in night.store.nights.list()

@@ -28,10 +28,10 @@ class Background:
     """What is behind a finding.
 
     Attributes:
-        commits: the newest commits of its root cause; none if it names none, or if they are not here.
-        commit_count: how many commits there are.
-        series: the series of the levels.
-        levels: its level in each recent night, oldest first; None if the night has no correct result.
+        commits: the newest commits of the root cause; none if the root cause names none or the repository lacks them.
+        commit_count: how many commits the root cause has in all.
+        series: the worst series of the finding.
+        levels: the level of this series in each recent night, oldest first; None if the night has no correct result.
     """
 
     commits: tuple[Commit, ...] = ()
@@ -69,7 +69,7 @@ class Backgrounds:
         return tuple(commits[:COMMITS]), count
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:
-        """Return the levels of a series in the newest nights of ``_runs``, without excluded runs and cases."""
+        """Return the levels of a series in the suite's newest nights, without excluded runs and cases."""
         history = self._store.series.case_history(series.case.id, series.device)
         judged = {in_run.run for in_run in history if in_run.run in self._runs and not in_run.excluded}
         runs = tuple(sorted(judged)[-NIGHTS:])

@@ -45,10 +45,10 @@ class ExtendedFinding:
     """An active finding that got more cases or further steps, or of which a part is back.
 
     Attributes:
-        text: that of the event about more cases; empty without more cases.
-        steps: its series that moved again, if any.
+        text: the text of the event about more cases, or about the part that is back; empty without such an event.
+        steps: the series that moved again, if any.
         evidence: how the steps are known; empty without steps.
-        joined: its series that are new in it.
+        joined: the series that are new in the finding.
     """
 
     finding: Finding
@@ -72,7 +72,7 @@ class News:
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
         stages: failed stages that did not fail with the same message when people were last notified.
-        reminders: findings that no person has done anything with for long.
+        reminders: findings that no person has done anything with for a long time.
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
         event: the newest event of ``perfsvc watchdog`` among the news; None without one.
         judgements: all verdicts of the night's run.
@@ -283,7 +283,7 @@ def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) 
 
 
 def _stepped(finding: Finding, events: Mapping[EventKind, str], runs: Collection[int | None]) -> ExtendedFinding:
-    """Return a finding with the series that moved again in ``runs`` or joined it then, and a text on each kind."""
+    """Return a finding with the series that moved again or joined the finding in ``runs``, and a text about each."""
     begun = _begun_in(finding, runs)
     steps = tuple(moved for moved in begun if moved.step > 1)
     evidence = events.get(EventKind.STEP, "")
@@ -343,8 +343,8 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
 def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
-    People were last notified by the newest night of this host that did so; if there is none, by the newest such night
-    of any host. Stages of that night that failed after its notification count as new.
+    The last night that notified people is the newest such night of this host; without one, of any host. If a stage of
+    that night failed after the night had notified people, this failure is returned too.
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None

@@ -36,9 +36,9 @@ def notify(
 ) -> str:
     """Send what is new in a night, and earlier messages that have not arrived; return a sentence on what was sent.
 
-    Each target receives one message with the news that its routes take, or none if they take nothing. The messages are
-    stored before they are sent. A repeated call, after any interruption, therefore sends the same messages with the
-    same keys, and only to targets that have not received them.
+    Each target receives one message with the news that its routes take, or no message if its routes take nothing. The
+    messages are stored before they are sent. A repeated call, after any interruption, therefore sends the same messages
+    with the same keys, and only to targets that have not received them.
 
     Args:
         store: the database, with the night and its results.
@@ -180,8 +180,8 @@ class _Sender:
     def send(self, target: str, deliveries: Sequence[DeliveryRow]) -> list[DeliveryRow]:
         """Send a target its messages, oldest first, and return the messages to try again soon.
 
-        If a message may still be accepted later, the messages after it wait. They do not wait for a message that was
-        refused for good.
+        If a message may still be accepted later, the messages after it wait. Messages do not wait for a message that
+        was refused for good.
         """
         for position, delivery in enumerate(deliveries):
             error = self._attempt(target, delivery)

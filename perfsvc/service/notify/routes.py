@@ -24,7 +24,7 @@ def news_by_target(targets: Iterable[str], routes: Sequence[RouteSettings], news
 
 
 def news_for(routes: Sequence[RouteSettings], news: News, every: Sequence[RouteSettings] = ()) -> News:
-    """Return the part of the news that any of a target's routes takes; all of it without routes.
+    """Return the part of the news that any of a target's routes takes; all news if the target has no route.
 
     A finding is taken as a whole. A failed stage concerns every case, so it goes to every route that takes failures.
 

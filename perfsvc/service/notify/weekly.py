@@ -66,7 +66,7 @@ def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -
     """Return the open findings that are due for a reminder, the oldest first.
 
     A finding is due one period after the last message about it. It is not due if a person has acted on it since.
-    Findings of other suites are left out: their own nights remind of them.
+    Findings of other suites are left out: the nights of those suites send their reminders.
     """
     elsewhere = {other.run for other in store.nights.list() if other.suite != night.suite and other.run is not None}
     unseen = {

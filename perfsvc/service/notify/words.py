@@ -203,7 +203,7 @@ def _head(news: News, night: NightRow) -> Iterator[str]:
 
 
 def _own_failures(news: News) -> list[StageRow]:
-    """Return the failed stages, without those that failed only because of GPUs that the message reports as missing."""
+    """Return the failed stages, without stages that failed only because of GPUs that the message reports as missing."""
     is_reported = any(not finding.moved for finding in (*news.raised, *news.reopened))
     return [stage for stage in news.stages if not (is_reported and stage.message.startswith(NO_GPU))]
 
@@ -346,7 +346,7 @@ def _moved_again(stepped: ExtendedFinding) -> str:
 
 
 def _joined(extended: ExtendedFinding) -> str:
-    """Return how far the worst case that a finding got in addition moved, and the finding."""
+    """Return how far the worst new case of a finding moved, and the number of the finding."""
     moved = _moved(replace(extended.finding, moved=extended.joined or extended.finding.moved))
     return f"{moved}, in finding {extended.finding.id} too"
 
@@ -357,7 +357,7 @@ def _is(finding: Finding) -> str:
 
 
 def _badness(moved: MovedSeries) -> float:
-    """Return a sort key: the ratio of a slower series; for a faster series, the fraction by which it fell."""
+    """Return a sort key: for a slower series, its ratio; for a faster series, the fraction by which its value fell."""
     ratio = moved.ratio or 1.0
     return ratio if ratio >= 1 or moved.direction is Direction.SLOWER else 1 - ratio
 

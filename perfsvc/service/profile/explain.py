@@ -31,8 +31,8 @@ class ExplainRequest:
     """The options of ``perfsvc explain``.
 
     Attributes:
-        before: a report, or a run if ``case`` is given, or else a case.
-        after: likewise.
+        before: the first side: a file with a profiler's report; else a run if ``case`` is given; else a case.
+        after: the second side, in the same forms.
         case: the id of the case of both sides; None if the sides name cases themselves.
         run: the run of the cases, if the sides name cases.
         kernel: the kernel that both reports must have launched; None for any.
@@ -184,7 +184,7 @@ def _made_pair(
     before, after = sides
     same_case = before.case == after.case
     first, last = maker.stored_profile(before), maker.stored_profile(after)
-    if last is None or first:  # if both have stored profiles, these cannot be compared (``_stored_pair``)
+    if last is None or first:  # if both sides have stored profiles, the caller found that these cannot be compared
         last = maker.new_profile(after, first if same_case else None)
     if first is None or not _comparable(first, last, same_case=same_case):
         first = maker.new_profile(before, last if same_case else None)
@@ -206,7 +206,7 @@ class _Maker:
         return profiler.stored_profile(subject)
 
     def new_profile(self, side: RunCase, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a side: the launch that ``like`` profiled if the side has this launch, else its longest launch."""
+        """Profile a side: the launch that ``like`` profiled if the side has this launch, else the longest launch."""
         subject, profiler = self._ready(side)
         self._progress.begin("profiling", 1)
         return profiler.profile(subject, like)

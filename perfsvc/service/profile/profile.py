@@ -49,10 +49,10 @@ class ProfileRequest:
 
     Attributes:
         case: the id of the case.
-        run: the run whose binary is profiled, in any form that ``perfsvc.service.revisions`` accepts.
+        run: the run whose binary is profiled: its number, its label, a git revision or the like.
         folder: where git revisions are looked up.
-        devices: where the case may be launched; the device that the run measured it on comes first.
-        tool: ``ncu`` counts, ``nsys`` records a timeline.
+        devices: where the case may be launched; the device on which the run measured the case comes first.
+        tool: ``ncu`` reads counters, ``nsys`` records a timeline.
         sections: the set of sections that ncu counts.
         output: the file for the tool's own report. None writes no file for ncu, and a file named after the case for
             nsys.
@@ -90,9 +90,9 @@ class Subject:
     """A case of a run, and the device to profile it on.
 
     Attributes:
-        binary: the number of its binary in the store.
-        ran_on: the UUID of the device that it ran on.
-        device: the device to launch it on now: the same one, or another of the same kind.
+        binary: the number of the case's binary in the store.
+        ran_on: the UUID of the device on which the case ran.
+        device: the device that launches the case now: the same device, or another one that runs the same binary.
     """
 
     case: Case
@@ -200,7 +200,7 @@ class CaseProfiler:
             PerfsvcError: profiling failed for another reason, which is stored.
         """
         profiler = profiler_for(subject.device, self._settings.sections)
-        self._store.devices.put(subject.device)  # this device may never have measured
+        self._store.devices.put(subject.device)  # no run may have stored this device yet
         began = time.monotonic()
         pending = ProfileResult(
             subject.case,

@@ -33,7 +33,7 @@ def explain_confirmed(
     skipped_devices: set[str] = set()
     explanations: list[CaseExplanation] = []
     for (uuid, case), judgement in judgements.items():
-        if uuid not in settings.devices:  # a resumed night may find another GPU in its place
+        if uuid not in settings.devices:  # a resumed night may find that the GPU was exchanged
             settings.report(f"nothing is profiled on {uuid}: this GPU is no longer here")
         elif uuid not in skipped_devices:
             device = settings.devices[uuid]
@@ -112,7 +112,7 @@ class RegressionExplainer:
         return before, after
 
     def _new_profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a subject, unless the profiler already refused its device for a reason that holds for all cases."""
+        """Profile a subject; raise the earlier error again if its device was refused for every case."""
         if refusal := self._refusals.get(subject.device.uuid):
             raise refusal
         try:

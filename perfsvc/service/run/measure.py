@@ -117,7 +117,7 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
 def _prepared(
     resolved: ResolvedRun, target: Target, binaries: Binaries, recorder: Recorder
 ) -> list[tuple[CaseSpec, tuple[Binary, ...], Task]]:
-    """Return the cases that can run on a device, with binaries and tasks; record why each other case cannot."""
+    """Return the cases that can run on a device, with binaries and tasks; record why each other case cannot run."""
     how = sampling(resolved.request, target.device)
     prepared, failed = [], []
     for spec in target.specs:
@@ -187,7 +187,7 @@ def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
 
 
 def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
-    """Return the tasks that measure each device whose peak is unknown; report a peak kernel that cannot be built."""
+    """Return the tasks that measure the peaks that are still unknown; report a peak kernel that cannot be built."""
     tasks = []
     for target in targets:
         if target.device.uuid in recorder.peaks.peaks:

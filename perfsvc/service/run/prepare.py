@@ -74,7 +74,7 @@ class Target:
 
     Attributes:
         peaks: perfsvc's own cases, which measure the peak of the device.
-        helper_kernels: the unit with the device's helper kernels; None if it needs none.
+        helper_kernels: the unit with the device's helper kernels; None if the device needs none.
     """
 
     device: DeviceInfo
@@ -139,7 +139,7 @@ def _targets(
 ) -> tuple[tuple[Target, ...], tuple[SuiteError, ...]]:
     """Return each device with its selected cases, and the problems of benchmarks that cannot be resolved.
 
-    The default is full points on a GPU, and smoke points elsewhere.
+    If ``points`` is None, a GPU gets the full points, and any other device the smoke points.
     """
     points_of = {device.uuid: points or ("full" if device.kind == "cuda" else "smoke") for device in devices}
     resolved = {at: discovered.resolve(selection, at, build.known_shapes()) for at in set(points_of.values())}
@@ -212,7 +212,7 @@ def helper_kernels_of(targets: Sequence[Target], binaries: Binaries) -> dict[str
 
 
 def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
-    """Compile the helper kernels of some devices and return them by UUID; raises like ``helper_kernels_of``."""
+    """Compile the helper kernels of some devices; return them by UUID, or raise ``InfrastructureError``."""
     targets = [
         Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
         for device in devices

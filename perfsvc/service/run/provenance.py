@@ -32,8 +32,8 @@ class OpenRun:
     """A run in the store that is being measured.
 
     Attributes:
-        run: its number.
-        seed: decides the order of its cases.
+        run: the number of the run.
+        seed: decides the order of the run's cases.
         started: when the run was begun for the first time.
         measurements: the measurements that a resumed run already has.
         peaks: the measured peaks that a resumed run already has, by device UUID.
@@ -119,7 +119,7 @@ def collect(suite: Path, *, command_line: str, label: str, scope: str, seed: int
 def scope_of(suite: Path, selection: Selection, points: str | None) -> str:
     """Return the scope of a run: the name of its suite's folder, and the sorted options that select cases.
 
-    Two runs of equal scope select the same cases of an unchanged suite. The folder's path is left out, because it
+    Two runs of equal scope select the same cases of an unchanged suite. The folder's path is left out, because the path
     differs between checkouts.
     """
     selected = [f"--select={glob}" for glob in sorted(selection.select)]

@@ -35,7 +35,7 @@ class Recorder:
     Attributes:
         opened: the run as it was when the recorder was made.
         measurements: all measurements of the run's cases.
-        peaks: the measured peaks of its devices.
+        peaks: the measured peaks of the run's devices.
         over_budget: the cases that the budget has no time for.
         doubts: declared work that cannot be right.
     """

@@ -52,7 +52,7 @@ class RunOutcome:
     """What the store does not hold about a run that has just ended, and its exit code.
 
     Attributes:
-        run: its number.
+        run: the number of the run.
         over_budget: cases that the budget had no time for, with the reasons.
         doubts: declared work that cannot be right.
         problems: what is wrong with selected benchmarks.

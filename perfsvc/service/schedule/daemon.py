@@ -56,7 +56,7 @@ def due_before(at: time, zone: tzinfo | None, now: datetime) -> datetime:
 
     Args:
         at: the time of day.
-        zone: its time zone; None for this machine's.
+        zone: the time zone of ``at``; None for this machine's zone.
         now: the current time, with its zone.
     """
     return max(due for due in _due_around(at, zone, now) if due <= now)
@@ -102,7 +102,7 @@ class CatchUp(StrEnum):
 def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None, stopped: NightRow | None) -> CatchUp:
     """Return whether a starting daemon starts a missed night at once, resumes a stopped one, or does nothing.
 
-    If there is no earlier night, none was missed: the first night begins when it is next due.
+    If there is no earlier night, no night was missed: the first night begins when it is next due.
 
     Args:
         due: when the last night was due.
@@ -119,7 +119,10 @@ def catch_up(due: datetime, now: datetime, late_s: float, last: NightRow | None,
 
 
 def missed(database: str, host: str, due: datetime, now: datetime, late_s: float) -> CatchUp:
-    """Read the nights of a host from a database, and return what ``catch_up`` decides; raises ``DatabaseError``."""
+    """Return whether a daemon that starts on ``host`` starts a missed night, resumes a stopped one, or does nothing.
+
+    Raises ``DatabaseError`` if the nights of the host cannot be read.
+    """
     with Store.open(database) as store:
         last = next((night for night in store.nights.list() if night.host == host), None)
         return catch_up(due, now, late_s, last, store.nights.unfinished(host))
@@ -133,7 +136,7 @@ class NightRunner:
 
     Args:
         command: the command of a night.
-        folder: its working directory.
+        folder: the working directory of a night.
         limit_s: seconds after which a night is terminated.
         report: receives a sentence about each event.
     """
@@ -236,9 +239,10 @@ def serve(
 
     Args:
         nights: starts the nights.
-        at: the time of day.
-        zone: its time zone; None for this machine's.
-        look_back: takes the time at which a night was due and the current time; returns whether to start or resume one.
+        at: the time of day at which a night begins.
+        zone: the time zone of ``at``; None for this machine's zone.
+        look_back: takes the time at which the last night was due and the current time; returns whether to start or
+            resume this night.
         late_s: how late a night may begin.
         stopping: returns whether to stop.
         report: receives a sentence about each event.

@@ -35,7 +35,7 @@ def printed(kind: str, night: ScheduledNight, *, image: str = "", claim: str = "
     """Return the text of each file that a scheduler needs, by the name of the file.
 
     Args:
-        kind: the scheduler, a key of ``FILES``.
+        kind: the scheduler, such as ``cron``; a key of ``FILES``.
         night: what to start.
         image: for Kubernetes, the container image.
         claim: for Kubernetes, the volume claim that holds the folder of perfsvc.toml, the suite, the database and all

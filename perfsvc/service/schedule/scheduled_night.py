@@ -35,17 +35,17 @@ class ScheduledNight:
     """A night as a scheduler starts it.
 
     Attributes:
-        at: the time of day.
-        zone: its time zone; None for the scheduler's own.
+        at: the time of day at which the night begins.
+        zone: the time zone of ``at``; None for the scheduler's own zone.
         command: the interpreter and its arguments, with absolute paths.
-        folder: the working directory, that of perfsvc.toml.
+        folder: the working directory: the folder of perfsvc.toml.
         path: ``PATH``, for compilers, Nsight Compute and git.
         plain: variables that are not secret, with their values.
         secret: the names of variables whose values are not printed.
         gpus: how many GPUs to request.
         limit_s: seconds after which the night is terminated.
-        user: who runs it.
-        writable: the folders outside ``folder`` that the night writes to, besides the user's own.
+        user: the user who runs the night.
+        writable: the folders outside ``folder`` that the night writes to, besides the default folders of this user.
     """
 
     at: time
@@ -76,11 +76,11 @@ def scheduled_night(
 
     Args:
         loaded: the settings, and where each came from.
-        at: the time of day.
-        zone: its time zone.
+        at: the time of day at which the night begins.
+        zone: the time zone of ``at``; None for the scheduler's own zone.
         gpus: how many GPUs to request; None to count the GPUs that the settings name.
-        limit_s: how long a night may take.
-        user: who runs it.
+        limit_s: how many seconds the night may take.
+        user: the user who runs the night.
 
     Raises:
         UsageError: a path holds a control character, which no scheduler accepts.

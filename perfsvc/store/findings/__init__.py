@@ -117,8 +117,8 @@ class FindingStore:
         Args:
             number: the finding.
             state: its new state.
-            reason: why.
-            by: the person.
+            reason: why the finding gets this state.
+            by: the person who sets the state.
             until: when an ignored finding is reopened; None for never.
             series: the series to act on; if the finding has more, these series are split off first. None for all.
             step: the last step to act on; later steps stay in the finding. None for all steps.
@@ -137,7 +137,11 @@ class FindingStore:
     def assign(self, number: int, owner: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
         """Set the owner of a finding, or of some of its series; an empty name removes the owner.
 
-        Splits the finding and raises errors as ``set_state`` does.
+        If the finding has other series too, the given series are split off first; the result is the new finding.
+
+        Raises:
+            NotMeasuredError: the finding does not exist.
+            UsageError: the finding has none of the series.
         """
         with self._changing() as connection:
             return actions.assign(connection, number, owner, Action(by, series))
@@ -145,7 +149,11 @@ class FindingStore:
     def comment(self, number: int, text: str, *, by: str = "", series: Collection[Series] | None = None) -> Finding:
         """Record a person's comment on a finding, or on some of its series.
 
-        Splits the finding and raises errors as ``set_state`` does.
+        If the finding has other series too, the given series are split off first; the result is the new finding.
+
+        Raises:
+            NotMeasuredError: the finding does not exist.
+            UsageError: the finding has none of the series.
         """
         with self._changing() as connection:
             return actions.comment(connection, number, text, Action(by, series))
