@@ -84,7 +84,7 @@ def most_threads(code: bytes) -> dict[str, int]:
 def kernel_parameters(code: bytes, kernel: str) -> tuple[tuple[int, int], ...] | None:
     """Return the (offset, size) in bytes of each launch parameter of a kernel of a cubin, in order.
 
-    Return None if the file does not list them, as for kernels with more than 4 KiB of parameters.
+    Return None if the file does not list the parameters. A cubin does not list them if they exceed 4 KiB.
 
     Raises ``ValueError`` unless the file is 64-bit little-endian ELF.
     """
@@ -111,7 +111,7 @@ def exported_sizes(code: bytes) -> dict[str, int]:
 
 
 def code_digest(code: bytes) -> str:
-    """Return the SHA-256 hex digest of what a binary does, without debug strings, line tables and compiler versions.
+    """Return the SHA-256 hex digest of a binary without its debug strings, line tables and compiler versions.
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
     covers what its kernels need (``.nv.info``), with symbols by name, because debug sections change the numbers of

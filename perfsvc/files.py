@@ -140,7 +140,7 @@ class Folder:
     def write(
         self, name: str, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False
     ) -> None:
-        """Write a file in a single step; its folders are made. The other arguments are those of ``writing``.
+        """Write a file in a single step, after making its folders; ``writing`` explains the arguments.
 
         A text is written as UTF-8, with escapes for the characters that UTF-8 lacks.
         """
@@ -197,7 +197,7 @@ class Folder:
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise
-        with contextlib.suppress(OSError):  # the folder is not empty, missing or a link
+        with contextlib.suppress(OSError):  # the folder has other content, is missing, or is a link
             while above != ".":
                 above, last = _split(above)
                 with self.subfolder(above) as folder:
@@ -218,7 +218,7 @@ class Folder:
 
 
 def is_inside(name: str) -> bool:
-    """Return whether a name is that of a file inside a folder, in its shortest form: no ``/a``, ``a/../b``, ``./a``."""
+    """Return whether a name is a relative path in its shortest form: ``a/b``, but not ``/a``, ``a/../b`` or ``./a``."""
     try:
         return bool(name) and "/".join(_parts(name)) == name
     except OSError:
@@ -228,7 +228,7 @@ def is_inside(name: str) -> bool:
 def write(path: Path, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False) -> None:
     """Write a file in a single step into a folder that exists; raise ``OSError`` if that fails.
 
-    A link with the name of the file is replaced, not followed. The other arguments are those of ``Folder.writing``.
+    A link with the name of the file is replaced, not followed. ``Folder.writing`` explains the other arguments.
     """
     with Folder.open(path.parent) as folder:
         folder.remove_abandoned()
@@ -236,7 +236,7 @@ def write(path: Path, content: bytes | str, *, mode: int = EVERYONE, replace: bo
 
 
 def write_output(destination: Path, content: bytes | str) -> None:
-    """Write a file that the user named, such as with ``--output``.
+    """Write a file that the user named, for example with ``--output``.
 
     A link is followed, and its target replaced in a single step. These are written directly: a device, a FIFO, the file
     that standard output goes to, and a file in a folder that may not be changed.
@@ -251,7 +251,10 @@ def write_output(destination: Path, content: bytes | str) -> None:
 
 @contextlib.contextmanager
 def reporting(destination: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of a block that writes a file into the error that ``write_output`` raises."""
+    """Turn an ``OSError`` of a block that writes a file into ``UsageError``; a ``BrokenPipeError`` stays as it is.
+
+    If the disk is full, the block's error becomes ``InfrastructureError``.
+    """
     try:
         yield
     except BrokenPipeError:  # the reader of a pipe has ended, which is no error of the user
@@ -307,7 +310,11 @@ def _encoded(content: bytes | str) -> bytes:
 
 
 def _own_stream(state: os.stat_result) -> int | None:
-    """Return the descriptor of standard output or standard error if it is this file; None if neither is."""
+    """Return the descriptor of standard output or standard error if that stream writes to a file; else None.
+
+    Args:
+        state: the state of the file.
+    """
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # the stream is closed
             if os.path.samestat(state, os.fstat(descriptor)):

@@ -57,7 +57,7 @@ def default_file() -> Path:
         folder = platformdirs.user_data_path("perfsvc")
     except RuntimeError:
         folder = Path()
-    if not folder.is_absolute():  # older versions of platformdirs leave the tilde of a user without a home folder
+    if not folder.is_absolute():  # without a home folder, older versions of platformdirs return ~/…
         raise InfrastructureError(
             "there is no place for your keys: this user has no home folder",
             cure=f"set {VARIABLE} to a file that only you can read",
@@ -173,7 +173,7 @@ def _code(secret: bytes, kind: Signed, text: str) -> str:
 
 
 def _has(secret: bytes, kind: Signed, text: str, signatures: str) -> bool:
-    """Return whether one of the signatures is by this secret; a forged one beside it does no harm."""
+    """Return whether one of the signatures is by this secret; forged signatures beside it do not matter."""
     name, code = fingerprint(secret), _code(secret, kind, text)
     return any(signer == name and hmac.compare_digest(by, code) for signer, by in _SIGNATURE.findall(signatures))
 
@@ -182,7 +182,10 @@ def _has(secret: bytes, kind: Signed, text: str, signatures: str) -> bool:
 
 
 def _read(file: Path) -> tuple[bytes, ...]:
-    """Return the secrets in a file; none if it is missing. Raises ``InfrastructureError`` as ``Keys.secrets`` does."""
+    """Return the secrets in a file; none if it is missing.
+
+    Raises ``InfrastructureError`` if the file cannot be read, is damaged, or may be read or changed by other users.
+    """
     try:
         with file.open("rb") as opened:
             _require_private(file, os.fstat(opened.fileno()))

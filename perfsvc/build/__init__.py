@@ -11,10 +11,10 @@ __all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "kno
 
 
 def known_shapes() -> Path:
-    """Return the folder of the cache that holds the shapes of inputs (``perfsvc.suite.arrays.KnownShapes``).
+    """Return the folder in the build cache for the known shapes of input arrays, after making it if it is missing.
 
     Raises:
-        InfrastructureError: as ``Cache`` does.
+        InfrastructureError: the folder cannot be made, or a user other than root and the current user may change it.
     """
     return private_folder(private_folder(default_folder()) / "shapes")
 

@@ -26,7 +26,7 @@ def default_folder() -> Path:
     """Return ``PERFSVC_CACHE`` if it is set, else the user's cache folder.
 
     Raises:
-        InfrastructureError: the user has no home folder, such as a user of a container that has no account.
+        InfrastructureError: the user has no home folder, for example in a container without an account for the user.
     """
     chosen = os.environ.get("PERFSVC_CACHE")
     if chosen:
@@ -35,7 +35,7 @@ def default_folder() -> Path:
         folder = platformdirs.user_cache_path("perfsvc")
     except RuntimeError:
         folder = Path()
-    if not folder.is_absolute():  # older versions of platformdirs leave the tilde of a user without a home folder
+    if not folder.is_absolute():  # without a home folder, older versions of platformdirs return ~/…
         raise InfrastructureError(
             "there is no folder for the build cache: this user has no home folder",
             cure="set PERFSVC_CACHE or HOME to a folder that you can write to",
@@ -47,7 +47,7 @@ def private_folder(folder: Path) -> Path:
     """Return a folder of the cache, after making it if it is missing.
 
     Raises:
-        InfrastructureError: the folder cannot be made, or users other than this one and root may change it.
+        InfrastructureError: the folder cannot be made, or a user other than root and the current user may change it.
     """
     try:
         folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -79,7 +79,10 @@ class Cache:
             raise _unwritable(self.folder, error) from error
 
     def get(self, key: str) -> bytes | None:
-        """Return the code stored under a key; None if there is none, or if its entry is damaged."""
+        """Return the code stored under a key; None if the cache has no entry, or one that is damaged or unreadable.
+
+        Raises ``InfrastructureError`` if other users may change the entry.
+        """
         try:
             with self._opened(key[:2]) as folder, os.fdopen(folder.open_file(key, os.O_RDONLY), "rb") as file:
                 _require_private(folder.path / key, os.fstat(file.fileno()))
@@ -99,7 +102,10 @@ class Cache:
 
     @contextlib.contextmanager
     def _opened(self, name: str, *, make: bool = False) -> Iterator[Folder]:
-        """Open a folder in the cache; raise ``OSError`` if that fails."""
+        """Open a subfolder of the cache, after making it if ``make`` is True.
+
+        Raises ``OSError`` if the subfolder cannot be opened, and ``InfrastructureError`` if other users may change it.
+        """
         with Folder.open(self.folder) as cache:
             _require_private(cache.path, os.fstat(cache.descriptor))
             if make:
@@ -111,7 +117,12 @@ class Cache:
 
 
 def _require_private(path: Path, state: os.stat_result) -> None:
-    """Raise ``InfrastructureError`` if users other than this one and root may change a folder or file of the cache."""
+    """Raise ``InfrastructureError`` if a user other than root and the current user may change a file or folder.
+
+    Args:
+        path: a file or folder of the build cache.
+        state: the result of ``os.stat`` for the path.
+    """
     if state.st_uid not in {os.geteuid(), 0}:
         raise InfrastructureError(
             f"the build cache holds code that you run, but {path} belongs to {user_name(state.st_uid)}",

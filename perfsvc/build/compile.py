@@ -27,13 +27,13 @@ def compile_all(
     workers: int | None = None,
     on_done: Callable[[Unit, Built], None] | None = None,
 ) -> dict[Unit, Built]:
-    """Compile every distinct unit that the cache does not have; as many compilers run at once as there are cores.
+    """Return the binary of every unit: compile the units that the cache does not have, several at once.
 
     Args:
         units: what to compile; equal units are compiled once.
         toolchain: the compiler, for one target.
         cache: where binaries are looked up and kept.
-        workers: how many at once; by default one for each core that this process may use.
+        workers: how many compilers run at once; by default one for each core that this process may use.
         on_done: called in the calling thread with each unit and its outcome, as soon as the unit is done.
 
     Returns:
@@ -46,7 +46,7 @@ def compile_all(
     """
     distinct = tuple(dict.fromkeys(units))
     built: dict[Unit, Built] = {}
-    done: SimpleQueue[Future[Built]] = SimpleQueue()  # a signal in ``futures.wait`` would leave futures locked
+    done: SimpleQueue[Future[Built]] = SimpleQueue()  # not ``futures.wait``, where a signal leaves futures locked
     builder = _Builder(toolchain, cache)
     try:
         with ThreadPoolExecutor(workers or _usable_cores(), thread_name_prefix="build") as pool:
@@ -67,7 +67,7 @@ def compile_all(
                 programs.kill_all()
                 raise
     except Exception:
-        programs.allow_again()  # not after a signal: a starting thread could then still start a compiler
+        programs.allow_again()  # after a signal no thread may start another compiler
         raise
     return {unit: built[unit] for unit in distinct}
 
@@ -81,7 +81,7 @@ class _Builder:
         self._texts: dict[bytes, bytes] = {}  # one copy of a header that many units include
 
     def build(self, unit: Unit) -> Built:
-        """Return the unit's binary from the cache, or else compile it."""
+        """Return the unit's binary, from the cache if possible; return the ``CaseError`` if it does not compile."""
         start = time.perf_counter()
         try:
             files = sources.local_files(unit)
@@ -96,7 +96,7 @@ class _Builder:
     def _compile(self, unit: Unit, files: Mapping[str, bytes], key: str) -> bytes:
         """Compile a unit and store its binary under the key; raise ``CompileError`` if its files changed meanwhile."""
         code = self._toolchain.compile(unit)
-        sources.require_same(unit, files)  # the compiler has read the files again since the key was computed
+        sources.require_same(unit, files)  # ``key`` was computed from ``files``, but the compiler has read them again
         self._cache.put(key, code)
         return code
 

@@ -61,7 +61,7 @@ _FILLER = "NOP"
 
 
 def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Return (class, number of instructions) for each class that occurs, in the order of ``CLASSES``.
+    """Return (class of work, number of instructions) for each class that occurs, in the order of ``CLASSES``.
 
     ``NOP`` does not count: it fills a kernel up to the next multiple of 128 bytes.
 
@@ -76,7 +76,7 @@ def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _class_of(opcode: str) -> str:
-    """Return the class of an opcode with its modifiers; ``other`` for an unknown opcode."""
+    """Return the class of work of an opcode such as ``LDG.E.128``; ``other`` for an unknown opcode."""
     if opcode.startswith(_MOVE):
         return "move"
     bare = opcode.partition(".")[0]
@@ -109,11 +109,11 @@ class Disassembler:
         self._architectures = frozenset(re.findall(r"'(SM\w+)'", self._run("--help")))
 
     def opcodes(self, architecture: str, kernels: Mapping[str, bytes]) -> dict[str, dict[str, int]]:
-        """Return how many instructions of each opcode (``LDG.E.128``) each kernel has.
+        """Return how many instructions of each opcode (``LDG.E.128``) each kernel has, by the kernel's digest.
 
         Args:
             architecture: the architecture's name, such as ``sm_90``.
-            kernels: the instructions of each kernel, by digest.
+            kernels: the instructions of each kernel, by their digest.
         """
         cached = {name: self._cache.get(self._key(architecture, name)) for name in kernels}
         counts: dict[str, dict[str, int]] = {
@@ -132,7 +132,7 @@ class Disassembler:
 
     def _disassemble(self, architecture: str, instructions: bytes) -> Iterator[str]:
         """Return the opcode of each instruction, in order; raise ``NoDisassemblerError`` if one is missing."""
-        # nvdisasm decodes the features of SM90a only under that name, which covers SM90 too.
+        # nvdisasm decodes the extra instructions of SM90a only if the name is SM90a, and SM90a includes SM90.
         name = architecture.replace("sm_", "SM")
         name = f"{name}a" if f"{name}a" in self._architectures else name
         with temporary_folder() as folder:

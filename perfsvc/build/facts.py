@@ -71,7 +71,7 @@ def facts_of_all(
         toolchain: the compiler.
         cache: where binaries and counts of instructions are looked up and kept.
         disassembler: counts instructions; None if there is no disassembler.
-        on_done: called with each unit once it is compiled.
+        on_done: called with each unit after it has compiled or failed.
 
     Raises:
         InfrastructureError: there is no compiler, the disassembler does not work, or the cache cannot be written.
@@ -100,9 +100,10 @@ def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Map
     """Return the facts of a binary's kernels.
 
     Args:
-        binary: the binary, after what the assembler printed.
+        binary: what ``VerboseNvcc`` compiled: the text that the assembler printed, followed by the machine code.
         kernels: the digest of each kernel's instructions, by symbol.
-        opcodes: the number of instructions of each opcode, by that digest; without an entry, they are not counted.
+        opcodes: the number of instructions of each opcode, by the digest of a kernel's instructions; if a kernel has no
+            entry, its facts have no counts.
     """
     printed, _, code = binary.code.partition(_END)
     reports = read_ptxas(printed.decode())

@@ -97,8 +97,8 @@ class NvccToolchain:
     def compile_verbosely(self, unit: Unit) -> tuple[bytes, str]:
         """Compile a unit; return the binary and what the assembler prints about each kernel (``-Xptxas=-v``).
 
-        The binary's bytes differ from those of ``compile`` because they contain the assembler's options; the machine
-        code is equal. Raises as ``compile`` does.
+        The machine code equals that of ``compile``. The other bytes differ, because a binary contains the assembler's
+        options. Raises ``CompileError`` and ``NoCompilerError``.
         """
         return self._compile(unit, "-Xptxas=-v")
 
@@ -106,7 +106,7 @@ class NvccToolchain:
         """Compile a unit with further options; return the binary and all that nvcc printed."""
         if not unit.source.is_file():
             raise CompileError(f"there is no {unit.source}", cure="correct the source's name")
-        # nvcc's temporary files go into this folder too: a killed nvcc deletes none, and its children may write more.
+        # nvcc's temporary files go into this folder too, and are deleted with it: a killed nvcc deletes none of them.
         with temporary_folder() as folder:
             output = folder / "code.cubin"
             arguments = [*further, *self._arguments(unit, output)]
@@ -158,7 +158,7 @@ def _require_entries(unit: Unit, code: bytes) -> None:
 
 
 def entries(code: bytes) -> tuple[str, ...]:
-    """Return the kernels of a cubin or of PTX by symbol name, sorted; raises ``ValueError`` for any other bytes."""
+    """Return the sorted symbol names of the kernels in a cubin or in PTX; raises ``ValueError`` for other bytes."""
     if code.startswith(_PTX_START):
         return tuple(sorted(_PTX_ENTRY.findall(code.decode())))
     return tuple(sorted(elf.kernel_texts(code)))

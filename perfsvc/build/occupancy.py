@@ -90,7 +90,7 @@ def _by_registers(registers: int, warps: int) -> int:
     """Return how many blocks fit into a multiprocessor's registers, which are in four equal parts; 0 if none fits."""
     registers_of_warp = _round_up(registers * WARP, REGISTER_UNIT)
     if registers_of_warp == 0:
-        return REGISTERS
+        return REGISTERS  # registers limit nothing
     if registers_of_warp * _round_up(warps, PARTITIONS) > REGISTERS:
         return 0
     return REGISTERS // PARTITIONS // registers_of_warp * PARTITIONS // warps

@@ -69,7 +69,7 @@ def read_options(words: Sequence[str]) -> CompileOptions:
 
 @lru_cache  # called several times for each unit, and most units have equal options
 def _read_options(words: tuple[str, ...]) -> CompileOptions:
-    """Return what ``read_options`` returns, from the cache if possible."""
+    """Sort the words of an nvcc command line by their purpose; raise ``CompileError`` if options are in a file."""
     options = tuple(_sorted_options(words))
 
     def values(kind: str) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class _HeaderFolder:
     path: Path
 
     def find(self, included: str) -> tuple[str, Path] | None:
-        """Return the name and the path of an included file in this folder; None if the folder does not have it."""
+        """Return an included file's name for the cache key and its path; None if this folder does not have the file."""
         path = self.path / included
         if not path.is_file():
             return None
@@ -159,7 +159,7 @@ def preimage(
 
     Args:
         unit: the unit that is compiled.
-        files: the unit's ``local_files``.
+        files: the texts of the unit's source and of the user's files that it includes, by name.
         target: the target that the unit is compiled for.
         version: name and version of the compiler.
         settings: what the toolchain adds to the unit's own options.
@@ -207,7 +207,12 @@ def local_files(unit: Unit) -> dict[str, bytes]:
 
 
 def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
-    """Raise ``CompileError`` if a unit's files differ from ``before``: its binary may come from the old or new text."""
+    """Raise ``CompileError`` if a unit's files are no longer as in ``before``: the compiler may have read either text.
+
+    Args:
+        unit: the unit that was compiled.
+        before: the texts of the unit's files before the compilation, by name.
+    """
     now = local_files(unit)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise CompileError(

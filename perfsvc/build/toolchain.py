@@ -53,14 +53,14 @@ class Toolchain(Protocol):
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Return everything that decides the binary: source, includes, parameters, options, target and version.
 
-        The result contains no path of this machine. ``files`` are the unit's ``sources.local_files``. Raises
-        ``CompileError`` if the compiler cannot preprocess the files, if they have changed meanwhile, or if options are
-        in a file.
+        The result contains no path of this machine. ``files`` has the texts of the unit's source and of the user's
+        files that it includes, by name. Raises ``CompileError`` if the compiler cannot preprocess the files, if they
+        have changed since ``files`` was read, or if the unit reads options from a file.
         """
         ...
 
     def compile(self, unit: Unit) -> bytes:
-        """Compile one unit.
+        """Compile one unit, and return the bytes of its binary.
 
         Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` if the target cannot run the unit.
         """
@@ -68,7 +68,13 @@ class Toolchain(Protocol):
 
 
 def compile_failure(unit: Unit, message: str) -> CompileError:
-    """Return the error for a unit that does not compile, with ``LINES_SHOWN`` lines from the first error on."""
+    """Return the error for a unit that does not compile.
+
+    Args:
+        unit: the unit.
+        message: what the compiler printed. Of a longer text, the error shows ``LINES_SHOWN`` lines around the first
+            line with an error.
+    """
     lines = message.strip().splitlines()
     if len(lines) > LINES_SHOWN:
         first = next((number for number, line in enumerate(lines) if _ERROR.search(line)), 0)

@@ -73,7 +73,7 @@ def show(database: str, output_format: str) -> None:
 @options.database
 @options.formats
 def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
-    """Remove pins; the last accepted level counts again."""
+    """Remove pins: each of these series is compared with its last accepted level again."""
     from perfsvc import units
     from perfsvc.service import baseline
     from perfsvc.store import Store

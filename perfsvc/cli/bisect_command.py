@@ -36,7 +36,9 @@ from perfsvc.cli import configuration, options, output
     show_default=True,
     help="The time for each comparison of two commits: 90s, 20m, 1h30m.",
 )
-@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side starts.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which commit starts."
+)
 @options.suite
 @options.threshold
 @options.formats
@@ -53,7 +55,7 @@ def command(
     threshold: float | None,
     output_format: str,
 ) -> None:
-    """Find the commit that made CASE slower, or faster, between a good and a bad one.
+    """Find the commit that made CASE slower, or faster, between a good and a bad commit.
 
     The case is built at every commit between them, in temporary worktrees: your checkout is not touched. Each
     commit that changed the code of the case may be measured in A/B pairs with the good commit, in fresh processes.

@@ -101,7 +101,7 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     if written is None or chosen["file"]:
         _show_table(outcome, chosen)
     else:
-        github = chosen["output_format"] == "github"  # its lines are commands on purpose
+        github = chosen["output_format"] == "github"  # GitHub reads its lines as commands
         click.echo(written, file=own_stream(sys.stdout) if github else None, nl=False)
     sys.exit(outcome.exit_code(strict=chosen["strict"]))
 
@@ -129,7 +129,7 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
 
 
 def _written(check: "StaticCheck", output_format: Format) -> str | None:
-    """Return the output for programs; None for the table."""
+    """Return the check in a format for programs; None if the format is ``table``."""
     from perfsvc.report.export import check_formats
     from perfsvc.report.export.objects import check_json
 

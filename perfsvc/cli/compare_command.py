@@ -47,9 +47,9 @@ def command(
 ) -> None:
     """Judge the run NEW against the run BASE.
 
-    Each is a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE may be
-    @baseline: each series is then compared with its own baseline. A series that NEW should have and does not have is
-    missing, and the exit code is 4: --select, --exclude and --device limit what is compared.
+    NEW and BASE are each a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE
+    may be @baseline: each series is then compared with its own baseline. If NEW lacks a series that it should have, the
+    series is missing and the exit code is 4. With --select, --exclude and --device, other series are not compared.
     """
     from perfsvc.service.compare.compare import compare, how_to_confirm
     from perfsvc.store import Store
@@ -92,7 +92,7 @@ def _show(comparison: "RunComparison", commands: Sequence[str], output_format: F
 
 
 def _show_commands(commands: Sequence[str]) -> None:
-    """Print the first of some commands below a table."""
+    """Print the first ``MOST_COMMANDS`` commands that confirm changes, and how many more there are."""
     from perfsvc.report.wording import HOW_TO_CONFIRM, MOST_COMMANDS
 
     if commands:

@@ -90,7 +90,7 @@ class Configuration:
     def defaults(self, name: str, command: click.Command | None, arguments: Collection[str]) -> dict[str, Any]:
         """Return a command's ``default_map`` for click: the settings that the user made, by option.
 
-        It is empty under ``--help``, which shows the built-in defaults.
+        The map is empty under ``--help``, which shows the built-in defaults.
 
         Args:
             name: the command's name.
@@ -131,7 +131,9 @@ def current() -> Configuration:
 
 
 def thresholds(asked: float | None) -> "Thresholds | float | None":
-    """Return the thresholds to judge with: ``--threshold``, else the rules in the settings; None for the defaults.
+    """Return the thresholds to judge with: the rules in the settings, which ``--threshold`` overrides.
+
+    Without rules, the result is the value of ``--threshold``; None stands for the default thresholds.
 
     Args:
         asked: the value of ``--threshold``; None without the option.

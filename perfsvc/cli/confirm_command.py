@@ -31,7 +31,9 @@ from perfsvc.cli import configuration, options, output
     show_default=True,
     help="The time on each device: 90s, 20m, 1h30m.",
 )
-@click.option("--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which side starts.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which binary starts."
+)
 @options.suite
 @options.threshold
 @options.database
@@ -50,8 +52,8 @@ def command(
 ) -> None:
     """Measure CASE again in A/B pairs: its baseline's stored binary and the run's binary.
 
-    Each side runs in a fresh process. Measuring ends as soon as the answer is known: the code is the cause, or the GPU,
-    or the change does not last.
+    Each side runs in a fresh process. Measuring ends as soon as the answer is known: either the code is the cause, or
+    the GPU is, or the change does not last.
     """
     from perfsvc.report.export.objects import confirmation_json
     from perfsvc.report.tables.confirmations import confirmations_table

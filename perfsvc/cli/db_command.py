@@ -82,8 +82,8 @@ def prune(
 ) -> None:
     """Remove data that is too old and no longer needed.
 
-    Levels, pins, unresolved findings, the newest runs and their baselines keep everything they need: no future verdict,
-    alert or finding changes.
+    Everything that levels, pins, unresolved findings, the newest runs and their baselines need is kept: no future
+    verdict, alert or finding changes.
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain

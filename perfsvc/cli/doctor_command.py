@@ -15,8 +15,8 @@ from perfsvc.errors import InfrastructureError
 def command(database: str, output_format: str) -> None:
     """Check the environment and print a cure for what is missing.
 
-    With a perfsvc.toml it also checks what its nights need: the addresses of message targets. The exit code is 5 if
-    something that every run or a night needs is missing.
+    If there is a perfsvc.toml, the command also checks what the nights need: the addresses of message targets. The exit
+    code is 5 if something is missing that every run or a night needs.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import doctor_table

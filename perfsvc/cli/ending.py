@@ -67,8 +67,9 @@ def open_streams() -> None:
     """Open each standard stream that the shell closed (``>&-``) on the null device.
 
     Otherwise printing would fail with Python's own exit code, 1, and a socket could get the stream's file descriptor.
+    Standard output and standard error then show control characters in texts instead of writing them.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # in this order: open takes the lowest number
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # open takes the lowest number
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - lives as long as the process
     sys.stdout, sys.stderr = InertStream(sys.stdout), InertStream(sys.stderr)
@@ -135,7 +136,10 @@ def own_stream(stream: TextIO) -> TextIO:
 
 
 def permit_many_files() -> None:
-    """Raise the soft limit of open files, which shells often set to 256, as far as the hard limit permits."""
+    """Raise the soft limit of open files to ``MANY_FILES``, or to the hard limit if that is lower.
+
+    Shells often set the soft limit to 256.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -145,7 +149,7 @@ def permit_many_files() -> None:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Raise ``Stopped`` in the block on SIGTERM or SIGHUP, so that the block can end workers and mark the run.
+    """Raise ``Stopped`` in the block on SIGTERM or SIGHUP, so that the block can clean up.
 
     A signal that is already ignored stays ignored (``nohup``). A second signal is ignored during the clean-up.
     """

@@ -7,9 +7,10 @@ from perfsvc.cli import options, output
 
 @click.group("expect", cls=options.ListByDefault, invoke_without_command=True)
 def command() -> None:
-    """List the hosts, GPUs and benchmarks that perfsvc misses if a night does not have them, or forget some.
+    """List the hosts, GPUs and benchmarks that nights are expected to have, or forget some of them.
 
-    Each night adds what it has to the list. If a later night lacks something on the list, a finding reports it once.
+    Each night adds its host, its GPUs and its cases to the list. If a later night lacks something on the list, one
+    finding reports it.
     """
 
 
@@ -33,17 +34,18 @@ def list_(every: bool, database: str, output_format: str) -> None:
         click.echo("nothing is expected: no night has ended yet")
 
 
-@command.command("forget", short_help="Do not miss NAMES any more.")
+@command.command("forget", short_help="Take each NAME off the list.")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("--finding", type=int, default=None, metavar="ID", help="All that finding ID reports as missing.")
-@click.option("--reason", default="", metavar="TEXT", help="Why it is gone on purpose.")
+@click.option("--finding", type=int, default=None, metavar="ID", help="Everything that finding ID reports as missing.")
+@click.option("--reason", default="", metavar="TEXT", help="Why the forgotten are gone on purpose.")
 @options.database
 @options.formats
 def forget(names: tuple[str, ...], finding: int | None, reason: str, database: str, output_format: str) -> None:
-    """Take each NAME off the list: a host (with all that is on it), a GPU (how its UUID begins) or cases (a glob).
+    """Take each NAME off the list of what nights are expected to have, because it is gone on purpose.
 
-    For what is gone on purpose. A finding is accepted when all that it reports is forgotten. A later night that has a
-    thing adds it to the list again.
+    NAME is a host, the beginning of a GPU's UUID, or a glob of cases. With a host, its GPUs and cases are forgotten
+    too. When everything that a finding reports as missing is forgotten, the finding is accepted. If a later night has
+    a forgotten host, GPU or case, the list has it again.
     """
     from perfsvc.errors import UsageError
     from perfsvc.report.export.objects import plain
@@ -53,7 +55,7 @@ def forget(names: tuple[str, ...], finding: int | None, reason: str, database: s
     from perfsvc.store import Store
 
     if not names and finding is None:
-        raise UsageError("nothing to forget is named", cure="name it, or a finding: --finding ID; see perfsvc expect")
+        raise UsageError("nothing to forget is named", cure="give a NAME of perfsvc expect list, or --finding ID")
     with Store.open(database, create=False) as store:
         forgotten, accepted = forget(store, names, by=user_name(), reason=reason, finding=finding)
     if output_format == "json":

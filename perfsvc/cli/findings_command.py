@@ -27,7 +27,7 @@ class Until(_ToMoment):
     name = "date"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the moment that a date, or a duration such as ``14d`` from now, names, in UTC."""
+        """Return a moment in UTC: the start of a day such as ``2026-12-24``, or now plus a duration such as ``14d``."""
         text, now = str(value), datetime.now(UTC)
         if duration := re.fullmatch(r"(\d{1,4})([dw])", text):
             return now + timedelta(days=int(duration[1]) * _DAYS[duration[2]])
@@ -56,10 +56,10 @@ def why(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @click.group("findings", cls=options.ListByDefault, invoke_without_command=True)
 def command() -> None:
-    """List what needs attention, each cause with the cases that it moved, and accept, resolve or ignore it.
+    """List the findings, each with its root cause and its cases, and accept, resolve or ignore them.
 
-    A finding is open, acknowledged, accepted, resolved or ignored. A run resolves a finding if its cases are back at
-    their old levels.
+    A finding is open, acknowledged, accepted, resolved or ignored. perfsvc resolves a finding when a run shows the
+    finding's cases at their old levels again.
     """
 
 
@@ -88,7 +88,7 @@ def list_(every: bool, database: str, output_format: str) -> None:
 @options.database
 @options.formats
 def show(number: int, database: str, output_format: str) -> None:
-    """Show finding ID: all cases that it moved, and its history."""
+    """Show finding ID: its root cause, its cases, and its history."""
     from perfsvc.report.export.objects import finding_json
     from perfsvc.report.tables.findings import finding_table
     from perfsvc.store import Store
@@ -110,7 +110,7 @@ def show(number: int, database: str, output_format: str) -> None:
 def ack(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
     """Acknowledge finding ID: you are looking at it."""
     finding = _set_state(database, number, "acknowledged", select, reason=reason)
-    _report(finding, number, "acknowledged until its cases are back", output_format)
+    _report(finding, number, "acknowledged until its cases are back at their old levels", output_format)
 
 
 @command.command("accept", short_help="Accept the new levels of finding ID.")
@@ -130,8 +130,8 @@ def accept(
 ) -> None:
     """Accept finding ID: its cases' present levels become the levels that later runs are compared with.
 
-    A pinned case is still compared with its pin. With --step 1, the level that the first step left becomes that level.
-    What the finding reports as missing is no longer expected.
+    A pinned case is still compared with its pin. With --step 1, the level between the first and the second step is
+    accepted instead of the present level. What the finding reports as missing is no longer expected.
     """
     from perfsvc.report.wording import names_on_devices, some
 
@@ -156,9 +156,9 @@ def accept(
 @options.database
 @options.formats
 def resolve(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Resolve finding ID; the next run that still shows it reopens it."""
+    """Resolve finding ID; the next run that still shows its change reopens the finding."""
     finding = _set_state(database, number, "resolved", select, reason=reason)
-    _report(finding, number, "resolved; a run that still shows it reopens it", output_format)
+    _report(finding, number, "resolved; a run that still shows its change reopens it", output_format)
 
 
 @command.command("ignore", short_help="Ignore finding ID, for good or for a while.")
@@ -171,7 +171,7 @@ def resolve(number: int, select: tuple[str, ...], reason: str, database: str, ou
 def ignore(
     number: int, until: datetime | None, select: tuple[str, ...], reason: str, database: str, output_format: str
 ) -> None:
-    """Ignore finding ID: its cases are neither measured again nor reported."""
+    """Ignore finding ID: its changes are neither confirmed in A/B pairs nor reported."""
     finding = _set_state(database, number, "ignored", select, reason=reason, until=until)
     _report(finding, number, f"ignored {f'until {until:%Y-%m-%d}' if until else 'until you reopen it'}", output_format)
 
@@ -183,7 +183,7 @@ def ignore(
 @options.database
 @options.formats
 def reopen(number: int, select: tuple[str, ...], reason: str, database: str, output_format: str) -> None:
-    """Reopen finding ID; an accepted level no longer counts."""
+    """Reopen finding ID; later runs are no longer compared with a level that was accepted with it."""
     finding = _set_state(database, number, "open", select, reason=reason)
     _report(finding, number, "open again", output_format)
 
@@ -238,7 +238,7 @@ def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Sel
 
 
 def _report(finding: "Finding", number: int, what: str, output_format: str, *, up_to_step: int | None = None) -> None:
-    """Print the new state of a finding; before it, the number and the series of a finding that was split off.
+    """Print the new state of a finding; if it was split off from another finding, first print its number and series.
 
     Args:
         finding: the changed finding; a new one if the user selected only some cases of the finding ``number``.

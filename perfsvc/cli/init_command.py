@@ -30,5 +30,5 @@ def command(suite: Path | None, *, force: bool, output_format: str) -> None:
     if output_format == "json":
         output.show_json({"path": NAME, "suite": str(folder) if folder else None})
         return
-    named = f"the suite {folder}" if folder else "the built-in suite, since there is none here"
+    named = f"the suite {folder}" if folder else "the built-in suite, because this folder has no suite"
     click.echo(f"{NAME} is written, for {named}; perfsvc config show prints the settings in force")

@@ -9,11 +9,11 @@ from perfsvc.cli import options, output
 
 @click.group("key")
 def command() -> None:
-    """Show and choose the keys whose code runs here.
+    """List, add and remove the keys that may sign code for this host.
 
     perfsvc signs the code that it stores, and runs code from a database only if a key of yours has signed it. Your
-    first run makes a key. Hosts that share a database need one key in common: show it on one host, and add it on the
-    others.
+    first run makes a key. Hosts that share a database need one key in common: show the key of one host, and add it on
+    the others.
     """
 
 
@@ -37,7 +37,7 @@ def list_(output_format: str) -> None:
 @command.command("show")
 @options.formats
 def show(output_format: str) -> None:
-    """Print your signing key, to add it on another host. Whoever has it can let code run on your hosts."""
+    """Print your signing key, to add it on another host. A person who has this key can run code on your hosts."""
     from perfsvc.keys import Keys
 
     key = Keys().signing().hex()

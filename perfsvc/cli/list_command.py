@@ -23,11 +23,11 @@ def command(
 ) -> None:
     """List the cases of the suite.
 
-    Without --points these are the full points, as a run on a GPU measures them.
+    Without --points, the list has the full points, which a run on a GPU measures.
     """
     from perfsvc.process import fork_servers
 
-    fork_servers.shared(fork_servers.SUITE)  # it imports while this process imports the modules below
+    fork_servers.shared(fork_servers.SUITE)  # start the server: it imports while this process imports too
     from perfsvc.report.tables.lists import cases_table
     from perfsvc.suite import Selection, discover
 

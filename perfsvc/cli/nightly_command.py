@@ -21,13 +21,13 @@ from perfsvc.cli import configuration, ending, options, output
 def command(*, resume: bool, wait_s: float | None, output_format: str) -> None:
     """Run one unattended night: check, measure, judge, confirm, and notify people of news.
 
-    perfsvc.toml configures it. Its log and its report lie in a folder of its own. A stage that fails does not stop the
-    others.
+    perfsvc.toml configures the night. Each night has a folder of its own with its log and its report. A stage that
+    fails does not stop the other stages.
     """
     from perfsvc.measure.host.servers import worker_servers
     from perfsvc.process import fork_servers
 
-    fork_servers.shared(fork_servers.SUITE)  # it imports while this process imports the modules below
+    fork_servers.shared(fork_servers.SUITE)  # start the server: it imports while this process imports too
     settings = configuration.current().loaded.settings
     with worker_servers() as servers, ending.gently() as stopping:
         from perfsvc.report.export.objects import plain

@@ -29,9 +29,9 @@ def console() -> "Console":
 
 @cache
 def _inert_console() -> "type[Console]":
-    """Return a class of rich consoles that make escape sequences in texts visible, and keep only rich's own.
+    """Return a class of rich consoles that make escape sequences in texts visible; rich's own sequences stay.
 
-    A text without a style of rich, such as the name of a column, is no markup of rich either: ``[/]``, ``:boom:``.
+    A console prints texts such as ``[/]`` and ``:boom:`` as they are, although rich has a meaning for them.
     """
     from rich.console import Console
     from rich.segment import Segment

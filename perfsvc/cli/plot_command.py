@@ -34,7 +34,7 @@ def command(
     """Draw the rate of each variant of RUN, in the suite's order.
 
     RUN is a number, a label, latest~1 or a git revision; the default is the latest run. Each benchmark has a panel for
-    each point, with lines at its reference variant and at the GPU's measured peak.
+    each point. Lines mark the variant that the others are compared with, and the GPU's measured peak.
     """
     from perfsvc.service.plot import draw
     from perfsvc.store import Store

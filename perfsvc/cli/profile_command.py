@@ -30,7 +30,7 @@ from perfsvc.cli import options, output
     default="full",
     show_default=True,
     metavar="SET",
-    help="The sections of Nsight Compute: a set (ncu --list-sets), or perfsvc for the sections of our metrics.",
+    help="The sections of Nsight Compute: a set of ncu --list-sets, or perfsvc: only what perfsvc reads.",
 )
 @click.option(
     "--output",

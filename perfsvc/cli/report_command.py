@@ -15,14 +15,14 @@ ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm
 @click.command("report")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "every_run", is_flag=True, help="Every run in the database.")
-@click.option("--summary", is_flag=True, help="Export one row a case, device and run instead of one a measurement.")
+@click.option("--summary", is_flag=True, help="Export a row for each case, device and run.")
 @click.option(
     "--format",
     "output_format",
     type=click.Choice(FORMATS),
     default=None,
     show_default="by the suffix of --output, else table",
-    help="A table for people, or what to export.",
+    help="A table for people, or the format of the export.",
 )
 @click.option(
     "--output",
@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Show or export the measurements of each RUN: a number, a label, latest~1 or a git revision (default: latest).
 
-    The table has a row a case, over its replicas, with its verdict. An export has a row a measurement, with a column
-    for each axis; times are in seconds.
+    The table has a row for each case, with the result of all its replicas and the verdict. An export has a row for each
+    measurement, or with --summary for each case, device and run. It has a column for each axis; times are in seconds.
     """
     from perfsvc.report.export import files, frames
     from perfsvc.report.tables.run import run_tables
@@ -73,6 +73,6 @@ def _format(option: str | None, destination: Path | None) -> str:
         return option or "table"
     output_format = option or ENDINGS.get(destination.suffix.lower(), "table")
     if output_format == "table":
-        what = "a table is for the terminal" if option else f"{destination.name!r} does not say what to write"
-        raise UsageError(what, cure=f"name it like report.csv, or say which: --format {'|'.join(FORMATS[1:])}")
+        what = "a table is for the terminal" if option else f"{destination.name!r} has no suffix of a known format"
+        raise UsageError(what, cure=f"write to a file such as report.csv, or give --format {'|'.join(FORMATS[1:])}")
     return output_format

@@ -79,14 +79,14 @@ class RunOptions(TypedDict):
 @click.option(
     "--energy/--no-energy",
     default=False,
-    help="Also measure the energy of a launch: a second or more for each case.",
+    help="Also measure the energy of a launch; this takes a second or more for each case.",
 )
 @click.option(
     "--spread",
     type=click.Choice(get_args(Spread)),
     default="each-device",
     show_default=True,
-    help="Measure every case on each GPU, or on one GPU of each model, the same one every night.",
+    help="Measure every case on each GPU, or on one GPU of each model, every night on the same one.",
 )
 @click.option(
     "--budget",
@@ -126,7 +126,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
     from perfsvc.measure.host.servers import worker_servers
     from perfsvc.process import fork_servers
 
-    fork_servers.shared(fork_servers.SUITE)  # the servers import while this process imports the modules below
+    fork_servers.shared(fork_servers.SUITE)  # start the servers: they import while this process imports too
     with worker_servers() as servers:
         from perfsvc.report.export.objects import run_json
         from perfsvc.report.tables.run import doubt_text, run_table

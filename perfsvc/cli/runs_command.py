@@ -130,7 +130,7 @@ def history(database: str, output_format: str) -> None:
 
 
 def _require_consent(run: int, question: str) -> None:
-    """Ask the question, and raise ``UsageError`` unless the answer is yes; no terminal counts as a no."""
+    """Ask the question, and raise ``UsageError`` unless the answer is yes; without a terminal it is no."""
     try:
         if click.confirm(question, err=True):
             return
@@ -140,7 +140,7 @@ def _require_consent(run: int, question: str) -> None:
 
 
 def _chosen(store: "Store", text: str, suite: Path) -> tuple[int, str]:
-    """Return the number of the run that the user names, and how it was named unless by its number."""
+    """Return the number of the run that the user names, and the user's name for it; empty if that is the number."""
     from perfsvc.service.revisions import choose
 
     run, why = choose(text, store, suite)
@@ -154,7 +154,7 @@ def _report(changed: "Changed", what: str, output_format: str, named: str = "") 
         changed: the result of the command.
         what: what happened to the cases, in words, such as ``excluded from judging``.
         output_format: ``table`` or ``json``.
-        named: how the user named the run, unless by its number.
+        named: the user's name for the run, such as ``latest``; empty if the user gave the number.
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain

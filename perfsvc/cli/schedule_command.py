@@ -42,7 +42,7 @@ class Zone(_ToZone):
         if isinstance(value, ZoneInfo):
             return value
         if value not in available_timezones():
-            self.fail(f"{value!r} is no time zone; write one as Europe/Berlin or Etc/UTC", param, ctx)
+            self.fail(f"{value!r} is no time zone; write a zone such as Europe/Berlin or Etc/UTC", param, ctx)
         return ZoneInfo(value)
 
 
@@ -57,7 +57,7 @@ limit = click.option(
 
 
 def _zone(default: str) -> options.Decorator:
-    """Return the option ``--timezone``; help shows ``default`` as the zone used without it."""
+    """Return the option ``--timezone``; the help describes the zone that is used without the option by ``default``."""
     return click.option(
         "--timezone",
         type=Zone(),
@@ -113,7 +113,7 @@ def print_(
 ) -> None:
     """Print the configuration that makes a scheduler start nights, with the settings in force here.
 
-    It names the environment variables that the settings need, without their values.
+    The configuration names the environment variables that the settings need, without their values.
     """
     from perfsvc.files import Folder, reporting
     from perfsvc.service.findings.actions import user_name
@@ -132,7 +132,7 @@ def print_(
             click.echo((f"# {name}\n" if len(files) > 1 else "") + text, nl=len(files) > 1)
     if night.secret and kind != "kubernetes" and not night.variables_file.exists():
         secret = ", ".join(night.secret)
-        missing = f"there is no {night.variables_file} yet, and no night begins without it: it sets {secret}"
+        missing = f"there is no {night.variables_file} yet, and no night begins without it: it must set {secret}"
         click.echo(missing, err=True)
 
 
@@ -151,8 +151,8 @@ def print_(
 def run(at: time, timezone: ZoneInfo | None, limit: float, late: float, database: str) -> None:
     """Run a night every day, until you stop it.
 
-    Each night is a process of its own: `perfsvc nightly`. SIGTERM lets the current night finish its case and exit; a
-    second SIGTERM ends it at once.
+    Each night is a process of its own: `perfsvc nightly`. After SIGTERM, the current night finishes its case and exits;
+    a second SIGTERM ends the night at once.
     """
     import platform
     from functools import partial

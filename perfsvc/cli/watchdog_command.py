@@ -22,8 +22,8 @@ from perfsvc.cli import configuration, options, output
 def command(*, every_s: float | None, database: str, output_format: str) -> None:
     """Look for hosts whose night is overdue, and notify people. Exits with 5 if any night is overdue.
 
-    For a cron job on a machine that runs no nights: it needs the database and perfsvc.toml, and neither the suite nor a
-    GPU.
+    Run this command as a cron job on a machine that runs no nights. It needs the database and perfsvc.toml, but neither
+    the suite nor a GPU.
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.service.expect.night import check_hosts

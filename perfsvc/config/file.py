@@ -33,11 +33,11 @@ class ConfigFile:
 def find(requested: Path | None = None) -> Path | None:
     """Return the path of the configuration file to use; None if there is no file.
 
-    It is the requested file, else the file that ``PERFSVC_CONFIG`` names, else ``perfsvc.toml`` in the current folder
-    or in the nearest parent. ``/dev/null`` means no file. The search ends at the top of a git repository.
+    The order is: the requested file, the file that ``PERFSVC_CONFIG`` names, ``perfsvc.toml`` in the current folder or
+    in the nearest parent. ``/dev/null`` means no file. The search ends at the top of a git repository.
 
     Raises:
-        ConfigError: the nearest file belongs to another user, who would decide whose code runs here.
+        ConfigError: the nearest file belongs to another user, who could choose the code that perfsvc runs here.
     """
     named = requested or Path(os.environ.get(VARIABLE, ""))
     if named != Path():
@@ -58,7 +58,7 @@ def find(requested: Path | None = None) -> Path | None:
 def _require_own(path: Path) -> Path:
     """Return the path of a file that this user or root owns; raise ``ConfigError`` for another user's file or link.
 
-    Root, too, uses no file of another user: in a folder such as /tmp, anyone could choose the suite that root executes.
+    This also holds for root: in a folder such as /tmp, every user could choose the suite that root executes.
     """
     if {path.stat().st_uid, path.lstat().st_uid} <= {os.getuid(), 0}:
         return path
@@ -99,7 +99,7 @@ def _text(path: Path) -> str:
 
 
 def _not_toml(message: str, text: str, path: Path) -> ConfigError:
-    """Return a ``ConfigError`` for a message of ``tomllib``; for a duplicate key, it names the first line of the key.
+    """Return a ``ConfigError`` for a message of ``tomllib``; for a duplicate key, with the line of the first key.
 
     Args:
         message: the message, which may end with a position.

@@ -140,7 +140,7 @@ def nearest(name: str, table: str) -> str:
 
 
 def _allowed_in(table: str) -> dict[str, str]:
-    """Return what a table may hold: its keys, and at the top level also the tables."""
+    """Return how to write each name that a table may hold: its keys, and at the top level also the tables."""
     if table in ARRAYS:
         return {name: name for name in ARRAYS[table]}
     keys = {key.name: key.name for key in KEYS.values() if key.table == table}

@@ -145,7 +145,7 @@ def _home(file: ConfigFile) -> Path:
 
 
 def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
-    """Return the values of the file, with relative and default paths taken from the file's folder."""
+    """Return the values of the file, with the file's folder put before relative paths and default paths."""
     values, home = dict(file.values), _home(file)
     if home == Path():
         return values
@@ -162,7 +162,7 @@ def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
 
 
 def _from_home(home: Path, written: str) -> str:
-    """Return a path, or the URL of a SQLite file, with a relative path taken from the folder ``home``."""
+    """Return a path, or the URL of a SQLite file, with the folder ``home`` put before a relative path."""
     if sqlite := _SQLITE.fullmatch(written):
         return f"sqlite:///{home / sqlite[1]}"
     if "://" in written or written == ":memory:":
@@ -180,7 +180,7 @@ class _Variables(EnvSettingsSource):
     """pydantic's reader of the environment, with arrays as words between blanks or as TOML."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002
-        """Decode an array. Text that is not TOML stays text, so that the later error can name the key."""
+        """Decode an array: words between blanks, or TOML. Invalid TOML stays text; a later error names its key."""
         if not isinstance(value, str):
             return value
         if not value.lstrip().startswith(("[", "{")):
@@ -245,7 +245,7 @@ def _variable_that_sets(key_path: KeyPath, environment: Mapping[str, Any]) -> st
 
 
 def shown(loaded: Loaded) -> Iterator[ShownSetting]:
-    """Yield every setting in the order of the file; of a variable with a secret, only whether it is set."""
+    """Yield every setting in the order of the file; for a secret, the name of its variable and whether that is set."""
     public = loaded.settings.public()
     for key in KEYS.values():
         origin = loaded.origins[key.dotted]

@@ -40,7 +40,7 @@ Source = Callable[[KeyPath], tuple[str, int]]
 
 
 def config_error(error: ValidationError, source: Source) -> ConfigError:
-    """Return pydantic's error as a ``ConfigError`` for the first line with a problem; ``others`` holds the rest."""
+    """Return a ``ConfigError`` for the first of pydantic's problems, by line; its ``others`` are the other problems."""
     problems = error.errors(include_url=False)
     # A mistyped key is reported once: as unknown, and not also as missing under its right name.
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
@@ -98,7 +98,10 @@ def _shown(value: object) -> str:
 
 
 def _how_to_write(key_path: KeyPath, path: str, problem: Any) -> str:
-    """Return how to write a key, as a line of the file or as a variable; a single word is shown as an array of one."""
+    """Return how to write a key, as a line of the file or as a variable: with an example, or the user's own word.
+
+    If the user wrote a word for an array, the array with this word is shown.
+    """
     names = [part for part in key_path if isinstance(part, str)]
     key = KEYS.get(names[0]) or KEYS.get(".".join(names[:2]))
     array = next((dotted for dotted in ARRAYS if ".".join(names).startswith(dotted)), "")

@@ -58,7 +58,7 @@ def _number(value: object, *, unit: str) -> float:
 
 
 def _seconds(value: object, *, zero: bool) -> float:
-    """Return a duration, written as ``1h30m`` or as a number, in seconds; raise ``ValueError`` if it is none.
+    """Return the seconds of a duration such as ``1h30m`` or 90; raise ``ValueError`` for any other value.
 
     Args:
         value: the setting as the user wrote it.
@@ -151,7 +151,7 @@ def _variable(name: str) -> str:
 
 
 def _run(value: object) -> object:
-    """Return the name of a run; a run number may be written as a number."""
+    """Return the name of a run as text, also for a number; raise ``ValueError`` for ``latest``."""
     if isinstance(value, str) and value.startswith("latest"):
         raise ValueError(
             f"{value!r} moves every night, so a regression would become the next baseline; write @baseline"

@@ -25,7 +25,7 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
     if len(args) != len(sizes):
         raise LaunchError(
             f"kernel {kernel} takes {len(sizes)} arguments, and the launch has {len(args)}",
-            cure="give the variant's launch the arguments of the kernel, in its order",
+            cure="give the variant's launch the arguments of the kernel, in the kernel's order",
         )
     for number, (size, arg) in enumerate(zip(sizes, args, strict=True), start=1):
         if arg.nbytes != size:
@@ -37,7 +37,7 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
 
 
 def parameter_layout(code: bytes, kernel: str) -> ParameterLayout | None:
-    """Return the layout of a kernel's parameters; None if the binary does not contain it, as PTX never does."""
+    """Return the layout of a kernel's parameters; None if the binary does not contain the layout, for example PTX."""
     try:
         return elf.kernel_parameters(code, kernel)
     except ValueError:

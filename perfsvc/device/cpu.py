@@ -245,10 +245,10 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
     ) -> Batch:
-        """Time samples in processor time, divided by the workers of each launch; with clock ``"host"`` in elapsed time.
+        """Time samples: in elapsed time with the clock ``"host"``, else in processor time.
 
-        By default processor time is used, because elapsed time includes the time of other programs on this machine.
-        Eviction writes 64 MiB at most; data in the private caches of other cores stays there.
+        The processor time of a launch is divided by the number of its workers. Other programs on this machine do not
+        change it. ``evict_bytes`` counts up to 64 MiB; data in the private caches of other cores stays there.
         """
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time
@@ -302,7 +302,7 @@ def _check_configuration(launch: Launch) -> None:
     if too_large:
         raise LaunchError(
             f"invalid configuration: kernel {launch.entry} with grid {launch.grid} and block {launch.block}",
-            cure=f"use 1 to {MAX_THREADS_PER_BLOCK} threads a block, at most {MAX_BLOCK}, and a grid up to {MAX_GRID}",
+            cure=f"use 1 to {MAX_THREADS_PER_BLOCK} threads, a block up to {MAX_BLOCK} and a grid up to {MAX_GRID}",
         )
     if not 0 <= launch.shared_bytes <= MAX_SHARED_BYTES:
         raise LaunchError(
@@ -312,7 +312,7 @@ def _check_configuration(launch: Launch) -> None:
 
 
 def _find_entry(module: CpuModule, name: str) -> _NativeEntry:
-    """Return the entry of a kernel; raises ``LaunchError`` if the module has no such name, or another format."""
+    """Return a kernel's entry; raises ``LaunchError`` if the module has none, or one of another format."""
     symbol = f"perfsvc_entry_{name}"
     if symbol not in module.symbols:
         raise LaunchError(

@@ -148,7 +148,7 @@ class DeviceScript:
     profiler: Mapping[str, Any] | None = None
 
     def entry(self, case: Case, files: Sequence[str] = ()) -> ScriptedCase:
-        """Return the most specific entry of a case whose binaries and benchmark file have these digests."""
+        """Return the most specific entry for a case; ``files`` are the digests of its binaries or benchmark file."""
         for key in (*files, case.id, f"{case.benchmark}/{case.variant}", case.benchmark, "*"):
             if key in self.cases:
                 return self.cases[key]

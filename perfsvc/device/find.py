@@ -56,11 +56,15 @@ def why_no_gpu() -> str:
 
 
 def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
-    """Open the one device that a specification names; raises as ``find`` does, and ``UsageError`` if it names several.
+    """Open the device that a specification names.
 
     Args:
-        spec: as ``find`` takes it.
-        helper_kernels: ``perfsvc.device.helper_kernels.unit`` compiled for the device; empty if the device needs none.
+        spec: ``auto``, ``cpu``, ``cuda``, ``fake:PATH``, or ``cuda:`` followed by a number or a UUID.
+        helper_kernels: the binary of perfsvc's helper kernels for the device; empty if the device needs none.
+
+    Raises:
+        UsageError: the specification has no known form, or does not name exactly one device.
+        NoDeviceError: the device is missing, or cannot be opened.
     """
     visible = os.environ.get(VISIBLE, "")
     if spec == f"cuda:{visible}" and _UUID.fullmatch(visible):
@@ -169,8 +173,9 @@ def _listed(infos: Sequence[DeviceInfo]) -> str:
 def add_hidden_devices(shown: Sequence[DeviceInfo]) -> list[DeviceInfo]:
     """Return every CUDA device that this process may use; a GPU in MIG mode is replaced by its instances.
 
-    They have the order of the GPUs on the PCI bus, or of the variable ``CUDA_VISIBLE_DEVICES`` if it is set. In that
-    variable, the number or UUID of a GPU stands for all of its instances. A device that cannot be described is omitted.
+    The devices have the order of the GPUs on the PCI bus, or of the variable ``CUDA_VISIBLE_DEVICES`` if it is set. In
+    this variable, the number or UUID of a GPU stands for all of the GPU's instances. A device that cannot be described
+    is omitted.
 
     Args:
         shown: the devices that CUDA shows to this process.
@@ -211,7 +216,7 @@ def _names(entry: str, gpu: "InstalledGpu") -> bool:
 
 
 def _describe_in_processes(uuids: Iterable[str]) -> Iterator[DeviceInfo]:
-    """Yield the description of each device, from processes that see only that device and run at the same time."""
+    """Start a process for each device, which sees only this device, and yield the description that it prints."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "perfsvc.device.find"],

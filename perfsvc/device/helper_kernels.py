@@ -14,7 +14,7 @@ INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
 def error_entry(dtype: str, reference_dtype: str) -> str:
-    """Return the kernel that computes the error of a result against a reference; empty if none fits these dtypes."""
+    """Return the name of the kernel that computes the error of a result; empty if no kernel fits these dtypes."""
     floats = dtype in FLOATS and reference_dtype == "float64"
     integers = dtype in INTEGERS and reference_dtype in {dtype, "int64"}
     return f"perfsvc_error_{dtype}_{reference_dtype}" if floats or integers else ""
@@ -26,7 +26,7 @@ def squares_entry(reference_dtype: str) -> str:
 
 
 def unit(kind: str) -> Unit | None:
-    """Return the unit to compile before a device of this kind is opened; None if the kind needs no helper kernels."""
+    """Return the unit of perfsvc's helper kernels for a kind of device; None if the kind needs no helper kernels."""
     if kind != "cuda":
         return None
     pairs = [(dtype, "float64") for dtype in FLOATS] + [(dtype, dtype) for dtype in INTEGERS]

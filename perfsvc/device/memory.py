@@ -146,7 +146,7 @@ class Arena:
         self._ends: dict[int, int] = {}  # the end of each allocated piece, by its address
 
     def allocate(self, nbytes: int) -> int | None:
-        """Allocate a piece after all allocated ones and return its address; None if there is no room left."""
+        """Allocate a piece behind all allocated pieces and return its address; None if there is no room left."""
         alignment = PAGE_BYTES if nbytes >= PAGE_BYTES else ARENA_ALIGNMENT
         address = -(-max(self._ends.values(), default=self._start) // alignment) * alignment
         end = address + max(nbytes, 1)

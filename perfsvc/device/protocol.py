@@ -47,7 +47,7 @@ class Device(Protocol):
     def allocate(self, nbytes: int) -> int:
         """Allocate device memory for timed work, aligned to 256 bytes, and return its address.
 
-        On a device where the address of an array changes its times, equal requests get equal addresses.
+        On a device where the address of an array changes the time of a kernel, equal requests get equal addresses.
         """
         ...
 
@@ -106,8 +106,8 @@ class Device(Protocol):
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
         """Return the error of ``count`` elements in device memory against a reference in device memory.
 
-        The device computes the error as ``perfsvc.measure.worker.check.error_of`` defines it. Returns None if only the
-        host can compute the error of these numbers.
+        The error of an element is |out − ref| / max(|ref|, rms(ref)); the result has the maximum and the mean. Returns
+        None if only the host can compute the error of these numbers.
         """
         ...
 
@@ -164,7 +164,7 @@ class Device(Protocol):
         ...
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
-        """Return seconds per sample of ``count`` samples with nothing between, queued behind a kernel that blocks them.
+        """Return seconds per sample of ``count`` samples without pauses, queued behind a kernel that blocks the stream.
 
         Returns None if the host did not queue them in time, so that the blocking kernel ended by itself.
         """

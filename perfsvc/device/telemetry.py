@@ -232,10 +232,11 @@ class OtherProcesses:
         self._unlisted: frozenset[int] = frozenset()
 
     def recognise_own(self) -> None:
-        """Find this process on the driver's list of processes, after its context was made; forget all work so far.
+        """Find this process on the driver's list of processes, and ignore what other processes have done so far.
 
-        This process is the listed process with our id, else the listed process that was not there before. Another
-        process that appeared at the same moment counts as this process.
+        Call this method after the context of this process was created. This process is the listed process with our id,
+        else the process that was not listed before. Another process that appeared at the same moment counts as this
+        process.
         """
         self._seen = self._listed() or frozenset()
         own = frozenset({os.getpid()})
@@ -314,7 +315,7 @@ class GpuTelemetry:
         return None if consumed is None else consumed * _JOULES_PER_MILLIJOULE
 
     def available_readings(self) -> dict[str, bool]:
-        """Return what can be read, and whether this GPU, driver and container provide it."""
+        """Return the names of all readings, and whether this GPU, driver and container provide each."""
         self.recognise_own_process()
         now = self.read()
         return {

@@ -230,8 +230,7 @@ def is_beyond(low: float | None, high: float | None, limit: float) -> bool | Non
     """Return True if the whole interval of a ratio lies beyond a limit, False if it lies before the limit.
 
     Return None if the interval contains the limit, or if there is no interval. So the answer is wrong only if the
-    interval misses the true ratio, with a probability of at most ``alpha`` over all looks together. The ratio compares
-    a level with the good level of a bisection.
+    interval misses the true ratio. The ratio is a level divided by the good level of a bisection.
 
     Args:
         low: the low end of the interval.

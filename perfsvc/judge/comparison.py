@@ -134,7 +134,7 @@ def compare_at_look(
         baseline: for each replica so far its times in seconds, shape (n,).
         candidate: the same for the candidate.
         look: which look this is, from 1.
-        looks: how many there are at most.
+        looks: how many looks there are at most.
         threshold: the smallest relative change that matters.
 
     Raises:
@@ -155,7 +155,7 @@ def compare_with_devices(
     """Compare a level with the levels of other devices of its model; each device counts once.
 
     Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
-    between the devices. A single wild replica decides nothing here either. Half the width of the interval is at least
+    between the devices. A single wild replica decides nothing: half the width of the interval is at least
     ``MIN_ERRORS`` times the standard error of the candidate's own replicas. A candidate with one replica is never
     called changed.
 
@@ -273,7 +273,11 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
 
 
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
-    """Return the verdict on a ratio with the ends of its interval, as ``compare`` defines it."""
+    """Return the verdict on a ratio with the ends of its interval.
+
+    It is a regression or an improvement if the ratio lies beyond the threshold and the interval excludes 1, unchanged
+    if the interval lies within the threshold, else inconclusive. Differences up to ``RESOLUTION`` are rounding.
+    """
     limit = (1 + threshold) * (1 + RESOLUTION)
     if ratio > limit and low > 1 + RESOLUTION:
         return Verdict.REGRESSION
@@ -289,7 +293,7 @@ def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshol
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
-    if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # the limit is a ratio, the same either way
+    if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # its limit is 1 / (1 + threshold)
         return f"beyond {limit}: for an improvement, {_percent(threshold / (1 + threshold))} less"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"

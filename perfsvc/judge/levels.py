@@ -116,7 +116,7 @@ def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:
     """Return the median of each replica's times, shape (replicas,).
 
     Raises:
-        ValueError: no replicas, or times that ``sorted_samples`` refuses.
+        ValueError: there are no replicas, a replica has no samples, or a sample is not finite or not above zero.
     """
     if not len(replicas):
         raise ValueError("no replicas: a level needs the samples of at least one")

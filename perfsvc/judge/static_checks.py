@@ -51,9 +51,9 @@ def check_verdicts(
 ) -> list[CheckVerdict]:
     """Return the verdict on every kernel of either side, the worst first; a kernel that both sides skip has no verdict.
 
-    Kernels are matched by name. If exactly one kernel of each side then has no partner in a case, it counts as renamed.
-    If more have none, the new kernels are inconclusive, because each may be a renamed old kernel. A benchmark whose
-    ``version`` was raised starts anew: none of its old kernels is missing.
+    The kernels of a case are matched by name. If exactly one kernel of each side has no partner, the new kernel counts
+    as the old kernel renamed. If more kernels have no partner, the new kernels are inconclusive, because each may be a
+    renamed old kernel. If the ``version`` of a benchmark was raised, none of its old kernels is missing.
 
     Args:
         baseline: the facts to compare with, under the present names of the cases.
@@ -103,7 +103,7 @@ def _judge_target(
             gone |= {held.checked.kernel: held} if held else {}
         elif held is None and gone and _can_run(checked):
             names = " or ".join(sorted(gone))
-            reason = f"it may be {names} under a new name: accept it if it is right as it is"
+            reason = f"it may be {names} under a new name: accept the check if its facts are right"
             yield CheckVerdict(checked, Verdict.INCONCLUSIVE, reason=reason)
         else:
             yield _judge(held, checked, toolkit)

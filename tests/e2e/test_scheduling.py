@@ -179,7 +179,7 @@ def test_the_line_for_cron_runs_a_night_in_any_folder_without_an_environment(nig
     ended = perfsvc(*wanted, code=0)
     printed = ended.out
     assert "perfsvc.env" in printed  # PERFSVC_DB is set here
-    assert "perfsvc.env yet, and no night begins without it: it sets PERFSVC_DB" in ended.err
+    assert "perfsvc.env yet, and no night begins without it: it must set PERFSVC_DB" in ended.err
     (perfsvc.folder / "perfsvc.env").write_text(f"PERFSVC_DB='{perfsvc.database}'\n")
     assert perfsvc(*wanted, code=0).err == ""
     when, _, command = printed.splitlines()[-1].partition("  ")
@@ -215,7 +215,7 @@ def test_the_printed_files_can_be_written_to_a_folder(nights, kind, files):
     ("option", "value", "message"),
     [
         ("--at", "25:00", "'25:00' is no time of day; write hours and minutes, such as 02:00"),
-        ("--timezone", "Berlin", "'Berlin' is no time zone; write one as Europe/Berlin or Etc/UTC"),
+        ("--timezone", "Berlin", "'Berlin' is no time zone; write a zone such as Europe/Berlin or Etc/UTC"),
         ("--limit", "forever", "'forever' is no duration"),
     ],
 )

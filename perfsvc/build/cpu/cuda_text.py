@@ -28,7 +28,11 @@ class Folders:
     header: Path  # of cuda_on_cpu.h
 
     def name(self, path: str) -> str:
-        """Return a file's name that is equal on every machine: relative to one of the two folders, or the bare name."""
+        """Return a file's name that is equal on every machine: relative to ``source`` or ``header``, or without folder.
+
+        Args:
+            path: the path of a file in a line marker, absolute or relative to ``source``.
+        """
         if path.startswith("<"):
             return path
         absolute = os.path.normpath(self.source / path)
@@ -50,7 +54,7 @@ def users_part(text: str) -> str:
 
 
 def _users_pieces(text: str) -> Iterator[str]:
-    """Yield the pieces of a preprocessed text between two line markers that come from the user's files."""
+    """Split a preprocessed text at its line markers, and yield the pieces that come from the user's files."""
     start, is_users = 0, False
     for marker in _MARKER.finditer(text):
         if is_users:
@@ -129,7 +133,7 @@ def with_dynamic_shared(text: str) -> str:
 
 
 def _bind(declaration: re.Match[str]) -> str:
-    """Return the C++ that replaces one ``extern __shared__`` declaration, on as many lines as the declaration."""
+    """Return the C++ code that replaces an ``extern __shared__`` declaration, with as many lines as the declaration."""
     kind = re.sub(rf"{_ATTRIBUTE}|\b(?:static|thread_local)\b", " ", declaration[1] + declaration[2])
     kind = " ".join(_MARKER.sub(" ", kind).split())
     name, dimensions = declaration[3], declaration[4]

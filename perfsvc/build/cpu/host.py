@@ -77,7 +77,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
     if chosen:
         if version := _version((*chosen, "--version")):
             return _compiler(tuple(chosen), version)
-        raise NoCompilerError(f"$CXX names {chosen[0]}, which does not answer", cure="correct CXX, or unset it")
+        raise NoCompilerError(f"$CXX names {chosen[0]}, which prints no version", cure="correct CXX, or unset it")
     for name in ("c++", "g++", "clang++"):
         path = shutil.which(name, path=environment.get("PATH"))
         if path and (version := _version((path, "--version"))):
@@ -105,7 +105,7 @@ def _compiler(command: tuple[str, ...], version: str) -> Compiler:
 
 
 def _version(command: Sequence[str]) -> str:
-    """Return the first line that a compiler prints; empty if it fails."""
+    """Run the command with which a compiler prints its version; return the first line, empty if the command fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -134,14 +134,20 @@ class HostToolchain:
         return self._compiler.version
 
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
-        """Return the target, the compiler's version, its options and the whole preprocessed text."""
+        """Return everything that decides the binary: target, compiler version, options and preprocessed text.
+
+        Raises ``CompileError`` if the unit cannot be preprocessed, or if its files differ from ``files``.
+        """
         arguments = (*self._code_options(unit), *self._link_options)
         text = self._text(unit)
         sources.require_same(unit, files)
         return "\n".join([self.target, self.version, *arguments, text]).encode()
 
     def compile(self, unit: Unit) -> bytes:
-        """Return a shared object that exports ``unit.entries``; see ``Toolchain.compile`` for the errors."""
+        """Compile a unit, and return the bytes of a shared object that exports ``unit.entries``.
+
+        Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` for code that only a GPU can run.
+        """
         with temporary_folder() as folder:
             text, output = folder / "unit.cc", folder / "unit.so"
             text.write_text(self._text(unit), encoding="utf-8")
@@ -158,7 +164,7 @@ class HostToolchain:
         return (*_LANGUAGE, _standard(unit), *_CODE, *atomics, *self._compiler.options)
 
     def _text(self, unit: Unit) -> str:
-        """Return the text that is compiled: preprocessed, without paths, with shared memory and entries bound."""
+        """Return the C++ text to compile: the preprocessed source without paths, and code that exports its entries."""
         source = unit.source.absolute()
         if not source.is_file():
             raise CompileError(f"{unit.source}: there is no such file", cure="correct the variant's source")
@@ -191,7 +197,7 @@ class HostToolchain:
 
 
 def _environment() -> Iterator[str]:
-    """Yield variables for English messages, and for a zig cache in perfsvc's cache folder."""
+    """Yield environment variables for the compiler: English messages, and zig's own cache in perfsvc's cache folder."""
     yield "LC_ALL=C"
     if "ZIG_GLOBAL_CACHE_DIR" not in os.environ:
         yield f"ZIG_GLOBAL_CACHE_DIR={default_folder().absolute() / 'zig'}"
@@ -233,7 +239,7 @@ def _includes(unit: Unit, parameters: Path) -> Iterator[str]:
 
 
 def _standard(unit: Unit) -> str:
-    """Return the option for the language standard: the unit's, but at least what ``cuda_on_cpu.h`` needs."""
+    """Return the option for the language standard: the unit's standard, but at least C++17."""
     digits = re.search(r"(\d\d)$", sources.read_options(unit.options).standard)
     requested = int(digits[1]) if digits else _OLDEST_STANDARD
     return f"-std=gnu++{max(_OLDEST_STANDARD, requested) if requested < _CPP98 else _OLDEST_STANDARD}"

@@ -115,7 +115,7 @@ class CudaDevice:
     """
 
     def __init__(self, uuid: str, helper_kernels: bytes) -> None:
-        # This lists the GPU's processes before this process has a context, to recognise the new one afterwards.
+        # This lists the GPU's processes before this process has a context: later it finds itself as the new process.
         self._telemetry = telemetry.GpuTelemetry(uuid)
         self._open = False
         self._context: Any = None
@@ -365,7 +365,7 @@ class CudaDevice:
         return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise a ``LaunchError`` for a PyCUDA error; it is fatal if the context is lost and CUDA is unusable."""
+        """Raise a ``LaunchError`` for a PyCUDA error; the ``LaunchError`` is fatal if the context is lost."""
         try:
             drv.Context.synchronize()
         except drv.Error:

@@ -72,7 +72,12 @@ class Results:
     def _run(
         self, launches: Sequence[tuple[str, Sequence[np.generic]]], dtype: type[np.generic]
     ) -> np.ndarray[Any, Any]:
-        """Set three words to zero, run kernels that get their address as last argument, and return the words."""
+        """Set three words of device memory to zero, run kernels that write to these words, and return the words.
+
+        Args:
+            launches: the name and the arguments of each kernel, without its last argument, the address of the words.
+            dtype: the type of the words.
+        """
         sums = np.empty(3, dtype)
         address = int(self._sums)
         drv.memset_d8_async(address, 0, sums.nbytes, self._stream)

@@ -88,7 +88,7 @@ class Eviction:
         _DRIVER.cuCtxResetPersistingL2Cache()  # does not wait and cannot be queued, so it runs once per batch
 
     def queue(self, nbytes: int) -> None:
-        """Queue a write of ``nbytes`` to the buffer."""
+        """Queue a write of ``nbytes`` to the buffer; if ``thorough``, first a write that evicts kept lines too."""
         address = int(self._buffer)
         if self.thorough:
             count = nbytes // 2 // _LINE_BYTES

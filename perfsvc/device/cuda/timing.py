@@ -179,7 +179,7 @@ class SampleTimer:
         self._thread.shutdown()
 
     def host_batch(self, sample: Sample, count: int, *, evict_bytes: int) -> Batch:
-        """Time ``count`` samples end to end by the host's clock, with the device idle before each."""
+        """Time ``count`` samples end to end by the host's clock; before each sample, the device is idle."""
         samples_s = []
         self._stamps[:] = 0
         started = time.perf_counter()
@@ -216,8 +216,8 @@ class SampleTimer:
     def check_while_blocked(self, sample: Sample, seconds: float, check: Callable[[], bool]) -> bool:
         """Queue a sample behind the blocking kernel, and return what ``check`` returns while the stream is blocked.
 
-        Returns False if the blocking kernel ended by itself: then the sample runs on this stream, because it waited for
-        the kernel.
+        Returns False if the blocking kernel ended by itself: then the sample waited for the blocking kernel, so it runs
+        on this stream.
         """
         with self.blocking_kernel:
             sample()
@@ -227,7 +227,7 @@ class SampleTimer:
         return checked and self.blocking_kernel.held
 
     def energy(self, sample: Sample, counter: Callable[[], float | None], seconds: float) -> float | None:
-        """Return joules per sample, from one step of the energy counter to another at least ``seconds`` later.
+        """Return joules per sample, measured between two increases of the energy counter at least ``seconds`` apart.
 
         Launching a kernel takes the host some ten microseconds. If kernels are shorter, the result includes the energy
         of the waiting GPU.
@@ -265,7 +265,7 @@ class SampleTimer:
         return _seconds(*self._pairs[0]) / count
 
     def _stamp(self, which: int) -> None:
-        """Queue a clock stamp of every multiprocessor: 0 before a batch, 1 after it."""
+        """Queue a clock stamp of every multiprocessor; ``which`` is 0 before a batch and 1 after it."""
         address = np.uint64(int(self._stamps_address) + which * self._stamps.nbytes // 2)
         blocks = self._helper_kernels.multiprocessors
         self._helper_kernels.launch(self._stream, STAMP, address, np.uint32(_SLOTS), blocks=blocks)

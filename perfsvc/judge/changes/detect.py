@@ -160,7 +160,10 @@ class Detector:
             levels.begin_levels(drifting, levels.filled[drifting] - TREND_END, None)
 
     def _fit(self, rows: Ints, first: Ints, *, sure: bool = False) -> list[tuple[int, FittedChange]]:
-        """Fit the likeliest change of each series since position ``first``, all series of equal length at once."""
+        """Fit the likeliest change of each series since its position ``first``; return (row, change) for each series.
+
+        Series with equally many positions since ``first`` are fitted together, which is faster.
+        """
         levels = self._levels
         fitted: list[tuple[int, FittedChange]] = []
         counts = levels.filled[rows] - first
@@ -248,7 +251,7 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list
 
 
 def detect_changes_in_each(matrix: ArrayLike, segments: ArrayLike | None = None) -> list[list[Alert]]:
-    """Return what ``detect_changes`` returns for each of many series, a hundred times as fast.
+    """Return what ``detect_changes`` returns for each of many series, a hundred times as fast as one by one.
 
     Args:
         matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
@@ -345,7 +348,7 @@ def earliest_start(values: Floats, start: int) -> int:
 
     A detected start is an estimate; for a small step it may be some runs off. Each run divides the history into two
     levels of normal noise. An earlier division is possible if it is at most ``START_SLACK`` less likely than the
-    division at ``start``. A drift, which has no second level, may have begun long before.
+    division at ``start``. A drift has no second level, so it may have begun long before the result.
 
     Args:
         values: the values of the level before the change and of the level after it, one a run, positive, shape (runs,).

@@ -92,7 +92,8 @@ def _in_units(measured: Floats) -> Floats:
 def _cheapest_division(units: Floats) -> list[int]:
     """Return the positions at which the second and later levels begin, in the division of least cost.
 
-    The cost of a level is the sum of squares around its mean; each further level costs ``PRICE`` logarithms.
+    The cost of a level is the sum of squares around its mean. Each further level costs ``PRICE`` times the logarithm of
+    the number of runs.
     """
     count = units.size
     price = PRICE * np.log(count)

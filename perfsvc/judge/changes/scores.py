@@ -72,8 +72,8 @@ _BONUS: Floats = LENGTH_BONUS * np.log(_LENGTHS)
 def may_reach(sums: LevelSums, min_score: float) -> Bools:
     """Return which series may have a score of at least ``min_score``, shape (series,).
 
-    A cheap upper bound of the score decides, so False is always right. The bound takes Student's t for the deviate, and
-    keeps the farthest run of each window.
+    A cheap upper bound of the score decides, so False is always right, and True may be wrong. The bound leaves out the
+    corrections of ``window_scores`` that only lower a score.
     """
     _, _, explained, variance = _differences(sums)
     needed = 2 * (min_score - _BONUS) / _HEADROOM**2

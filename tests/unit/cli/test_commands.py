@@ -163,7 +163,7 @@ def test_the_suffix_of_a_file_chooses_the_format_without_an_option(chosen, name,
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"), [(None, "'a' does not say what to write"), ("table", "for the terminal")]
+    ("chosen", "message"), [(None, "'a' has no suffix of a known format"), ("table", "for the terminal")]
 )
 def test_a_file_without_a_format_is_refused(chosen, message):
     with pytest.raises(UsageError, match=message) as refused:

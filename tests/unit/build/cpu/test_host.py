@@ -282,7 +282,7 @@ def test_without_a_system_compiler_zig_is_used():
 def test_cxx_is_used_or_refused():
     zig = find_zig()
     assert find_compiler({"CXX": " ".join(zig.command)}).command == zig.command
-    with pytest.raises(NoCompilerError, match=r"\$CXX names /nowhere/c\+\+, which does not answer"):
+    with pytest.raises(NoCompilerError, match=r"\$CXX names /nowhere/c\+\+, which prints no version"):
         find_compiler({"CXX": "/nowhere/c++ -m64"})
 
 
