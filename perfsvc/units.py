@@ -54,7 +54,7 @@ def parse_share(text: str, *, below: float, example: str = "1%") -> float:
 
 
 def parse_path(text: str) -> Path:
-    """Return the path that a text names, with ``~`` and ``~user`` replaced; ``ValueError`` if no path can be that."""
+    """Return the path that a text names, with ``~`` and ``~user`` replaced; ``ValueError`` if it can name no path."""
     if not text:
         raise ValueError("it is empty; write a path")
     if "\0" in text:

@@ -135,9 +135,10 @@ class MeasurementStore:
         return dict(counts)
 
     def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
-        """Return the cost and the noise of cases by device (UUID), case id and cache state; former names count too.
+        """Return the cost and the noise of cases by device (UUID), case id and cache state.
 
-        A case is absent for a device that did not measure it in any run before ``before``.
+        Measurements under former names of a case count too. A case is absent for a device that did not measure it in
+        any run before ``before``.
         """
         with self._database.reading() as connection:
             lineages = lineages_of(connection, cases)
@@ -297,8 +298,9 @@ def _listed(items: Iterable[object]) -> str:
 def _costs(connection: Connection, lineages: set[int], before: int | None) -> Select[Any]:
     """Return a query of the costs of cases.
 
-    Its columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended, and time
-    of the last measurement. A measurement that took no time is ignored: its case did not compile or was skipped.
+    The query's columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended,
+    and time of the last measurement. A measurement that took no time is ignored: its case did not compile or was
+    skipped.
     """
     ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     earlier = () if before is None else (Measurements.run_id < before,)
@@ -434,7 +436,7 @@ _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measur
 
 
 def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
-    """Return all columns of the measurements of some runs, or of all; see ``MeasurementStore.columns``."""
+    """Return all columns of the measurements of some runs, or of all runs (None), as lists by column name."""
     of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
     query = (
         select(Measurements.id, *_COLUMNS.values(), Runs.id.label("run"), Measurements.case_id)

@@ -25,7 +25,7 @@ class ServerLock:
 
     Args:
         database: the database.
-        name: what is locked.
+        name: the name of the lock; two locks of one name exclude each other.
     """
 
     def __init__(self, database: Database, name: str) -> None:
@@ -161,7 +161,8 @@ class NightStore:
     def unfinished(self, host: str) -> NightRow | None:
         """Return the newest night of the machine ``host`` if the night was interrupted and not resumed.
 
-        The caller holds ``lock``. A night that is stored as running without a process on this machine has died.
+        The caller holds the lock of the host's nights. A night that is stored as running without a process on this
+        machine has died.
         """
         with self._database.reading() as connection:
             nights = _load(connection, Nights.host == host, limit=1)

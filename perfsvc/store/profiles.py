@@ -28,7 +28,7 @@ class ProfileStore:
     def put(self, result: ProfileResult, report: bytes | None = None) -> int:
         """Store the result of profiling a binary, with the profiler's report, and return the number of the profile.
 
-        The run and the device of the result must be stored.
+        The run and the device of the result are in the database already.
         """
         profile = result.profile
         with self._database.writing() as connection:
@@ -85,7 +85,7 @@ class ProfileStore:
         return zlib.decompress(content)
 
     def put_explanation(self, explanation: CaseExplanation) -> None:
-        """Add an explanation of a slower case; earlier explanations stay. The runs and the device must be stored."""
+        """Add an explanation of a slower case; earlier explanations of the case stay."""
         baseline, candidate = explanation.profiles
         with self._database.writing() as connection:
             row = {

@@ -66,7 +66,7 @@ class Needed:
 
     Attributes:
         runs: everything that these runs measured.
-        levels: pairs of a run and a lineage: what the run measured of the lineage.
+        levels: pairs of a run and a lineage (a case with all its names): what the run measured of the lineage.
     """
 
     runs: frozenset[int] = frozenset()
@@ -79,7 +79,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """How much the database has of each kind that pruning removes.
+    """How much the database has of each kind of data that pruning removes.
 
     Attributes:
         samples: measurements that have samples.
@@ -115,7 +115,7 @@ class Retention:
         return now if newest is None else min(now, newest + SLACK)
 
     def prunable(self) -> Prunable:
-        """Return how much the database has of each kind that pruning removes."""
+        """Return how much the database has of each kind of data that pruning removes."""
         with self._database.reading() as connection:
             return Prunable(
                 samples=connection.scalar(select(func.count()).where(Measurements.samples.is_not(None))) or 0,
@@ -132,7 +132,7 @@ class Retention:
 
         Args:
             before: the moment.
-            keep: runs that keep everything, besides the data that ``needed`` returns.
+            keep: runs that keep everything. Data that the function ``needed`` finds stays too.
             dry_run: whether to change nothing.
         """
         query = (
@@ -224,8 +224,8 @@ class Retention:
 def needed(connection: Connection, keep: Collection[int]) -> Needed:
     """Return the runs and levels that later commands may still need.
 
-    - the runs of ``keep``;
-    - levels that later runs may be compared with (``levels_to_keep``);
+    - the runs in ``keep``;
+    - levels that later runs may be compared with;
     - the baseline and the candidate of every finding that is not resolved;
     - the last run of each scope on each device, which shows the next run what is missing; and for each case that was
       over budget in the last run, the last run that measured the case;

@@ -35,10 +35,10 @@ class MeasurementEntry:
     """A measurement with everything that is stored with it.
 
     Attributes:
-        measurement: its device must have been stored.
-        environment: the environment it was measured in.
+        measurement: the measurement, on a device that is in the database.
+        environment: the environment of the measurement.
         work: the work of one launch, from which bandwidth is derived.
-        estimate: the median of its samples; None if it has no samples.
+        estimate: the median of the samples; None if there are no samples.
         binary: an id that ``store.binaries.put`` returned; None if there is no binary.
         variant_index: the position of the variant in its benchmark, from 0; None if unknown.
         relative_to: the reference variant; empty if there is none.
@@ -113,7 +113,7 @@ class CaseInRun:
         replicas: the number of replicas that were ok.
         times: the median of each timed replica; empty if any replica is not ok.
         metrics: the values of each named metric, one a replica; empty if any replica is not ok.
-        excluded: why it is excluded from judging; empty if it is judged.
+        excluded: why the case is excluded from judging in this run; empty if the case is judged.
     """
 
     run: int
@@ -138,14 +138,14 @@ class SeriesInRun:
     """A series in one run.
 
     Attributes:
-        segment: the id of the environment in which it was measured.
+        segment: the id of the environment in which the run measured the series.
         status: the status of the worst replica.
         reason: why the worst replica is not ok; empty if it is.
         values: one value a replica (of the time: the median in seconds); empty if any replica is not ok.
         low: the lower end of the interval of the first replica's median, the only interval of a run of one replica;
             None if the metric has one value a replica.
         high: the upper end of the same interval.
-        excluded: why it is excluded from judging; empty if it is judged.
+        excluded: why the series is excluded from judging in this run; empty if the series is judged.
     """
 
     run: int
@@ -208,9 +208,9 @@ class CaseBinary:
     """What a case used in a run.
 
     Attributes:
-        binary: the id of its binary; None without one.
+        binary: the id of the case's binary; None without a binary.
         environment: the environment of the measurement.
-        python: what its Python functions ran with; None if it has none, or if that is unknown.
+        python: what the case's Python functions ran with; None if the case has no such function, or if this is unknown.
     """
 
     binary: int | None

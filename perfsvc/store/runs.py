@@ -42,7 +42,7 @@ class RunStore:
         Other running runs of the host are marked as interrupted if their process has died.
 
         Args:
-            provenance: where the run comes from; an empty host means this machine.
+            provenance: the suite, commit, host and versions of the run; an empty host means this machine.
             night: the night to which the run belongs, if any.
         """
         host = provenance.host or platform.node()
@@ -166,7 +166,7 @@ class RunStore:
     def put_over_budget(self, run: int, keys: Iterable[CaseKey]) -> None:
         """Store the cases that a run did not measure because its budget was used up.
 
-        They replace the cases stored before.
+        These cases replace the cases that were stored for the run before.
         """
         with self._database.writing() as connection:
             connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))

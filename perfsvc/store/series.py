@@ -61,7 +61,7 @@ class SeriesStore:
             return levels
 
     def levels_of(self, runs: Mapping[Series, int]) -> dict[Series, Level]:
-        """Return the level of each series in its run, as ``levels`` does; absent if the run has none."""
+        """Return the level of each series in its run; a series is absent if the run has no level of it."""
         wanted: dict[int, set[Series]] = defaultdict(set)
         for series, run in runs.items():
             wanted[run].add(series)
@@ -88,7 +88,7 @@ class SeriesStore:
     def case_history(self, case_id: str, device: str | None = None) -> list[CaseInRun]:
         """Return the medians and metrics of a case in each run, oldest first, on one device or all.
 
-        ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if it is unknown.
+        ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if the case is unknown.
         """
         with self._database.reading() as connection:
             lineage = lineage_of(connection, case_id)
@@ -301,7 +301,11 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
 
 
 def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -> dict[Series, list[SeriesInRun]]:
-    """Return the histories of all judged series of some runs; see ``SeriesStore.histories``."""
+    """Return the histories of all judged series over some runs, oldest run first.
+
+    If a replica of a case is not ok in a run, only the time of this case is present, without values. The errors of
+    results are left out unless ``errors`` is set.
+    """
     columns = (
         Measurements.status,
         Measurements.reason,

@@ -32,8 +32,8 @@ from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
 class Store:
     """Everything that perfsvc remembers, in SQLite or PostgreSQL, as one object for each kind of data.
 
-    A context manager. Each method of the objects is one transaction, committed when it returns; any error
-    of the database is raised as a ``DatabaseError`` with its cure. Timestamps are UTC, times are seconds.
+    A context manager. Each method of the objects is one transaction, committed when the method returns; any error
+    of the database is raised as a ``DatabaseError`` with a cure. Timestamps are UTC, times are seconds.
 
     Attributes:
         database: the engine and its transactions.

@@ -88,9 +88,9 @@ class VerdictStore:
             ]
 
     def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
-        """Return the verdicts of some runs except ``QUIET`` ones, oldest first, under the present names of their cases.
+        """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 
-        Excluded runs and cases are left out.
+        Cases have their present names. Excluded runs and cases are left out.
         """
         query = (
             with_series(Verdicts, Verdicts.run_id)

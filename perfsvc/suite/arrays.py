@@ -120,7 +120,7 @@ def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...],
 
     Args:
         name: the name of the output.
-        made: what the author's reference returned for it.
+        made: what the author's reference returned for this output.
         declared: the declaration of the output.
         shape: the declared shape at the point.
         line: the line of the reference, for the problem.
@@ -287,7 +287,7 @@ def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) 
     host need not compute a large reference, and the check only requires every output to change.
 
     Both results are empty if the benchmark has no outputs to check, if the fresh inputs equal the first inputs, or if
-    they do not fit the buffers.
+    the fresh inputs have other names, dtypes or shapes.
 
     Args:
         spec: the case.

@@ -252,11 +252,11 @@ def call(function: Function, *, source: str = "", timed: bool = True) -> CallSte
 class Variant:
     """One implementation of a benchmark.
 
-    It is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``), or
-    ``steps``, or a Python function to ``run``.
+    A variant is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``), or
+    several ``steps``, or a Python function to ``run``.
 
     Args:
-        name: its name in case ids; the values of tuples in ``params`` are appended: ``tiled-TILE32-PAD1``.
+        name: the variant's name in case ids; the values of tuples in ``params`` are appended: ``tiled-TILE32-PAD1``.
         kind: ``kernel`` (one stream, timed launch by launch), ``pipeline`` (timed end to end by the host) or ``host``
             (its functions return metrics).
         steps: the steps, if the variant is more than one launch.
@@ -264,8 +264,8 @@ class Variant:
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further nvcc options, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays that the steps share, by name.
-        requires: what it needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (exactly that), ``n % 4 == 0``,
-            ``import cupy``.
+        requires: what the variant needs: ``cuda``, ``sm_90`` (or newer), ``sm_90a`` (no other architecture),
+            ``n % 4 == 0``, ``import cupy``.
         only: a function of axes and parameters that returns whether the variant runs at a point.
         cache: the L2 cache before each sample: ``cold``, ``warm``, or ``both``, which times each case twice.
         reference: a function for this variant's expected results, if the variant computes something else than the
@@ -313,8 +313,8 @@ class Benchmark:
         tolerance: the largest error of a right result, or a function of the axes.
         work: the work of one run of a variant, or a function of the axes.
         variants: the implementations.
-        name: its name in case ids; by default the folder's name.
-        version: raise it when the problem changes so much that its history should end.
+        name: the benchmark's name in case ids; by default the folder's name.
+        version: raise this number when the problem changes so much that the history of its cases should end.
         relative_to: the full name of the variant that the other variants are compared with at the same point.
     """
 

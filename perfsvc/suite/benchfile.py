@@ -122,7 +122,7 @@ def _load(text: str, path: Path, name: str) -> BenchFile:
 
 
 def _run(text: str, path: Path) -> dict[str, Any]:
-    """Run a text and return the names that it defines; raises ``SuiteError``."""
+    """Run a text and return the names that it defines; raise ``SuiteError`` if the text fails."""
     filename = str(path)
     module = ModuleType(_MODULE)
     module.__file__ = filename
@@ -148,7 +148,7 @@ def _compiled(text: str, filename: str) -> CodeType:
 
 
 class StoredModules(MetaPathFinder, InspectLoader):
-    """Imports modules from their stored texts instead of from files; goes first in ``sys.meta_path``.
+    """Imports modules from their stored texts instead of from files, if it is the first entry of ``sys.meta_path``.
 
     Args:
         texts: the stored texts, by the full names of the modules.

@@ -21,12 +21,12 @@ class CaseSpec:
         units: the units to compile, each once; ``Launch.module`` is an index into them.
         buffers: the buffers that the steps use.
         bench: the path of the benchmark file.
-        bench_text: its text when it was read. Inputs, reference and Python steps come from this text, even if the file
-            changes later.
+        bench_text: the text of the file when it was read. Inputs, reference and Python steps come from this text, even
+            if the file changes later.
         seed: the seed of the inputs.
         reference: a number that is equal for variants with the same reference; 0 for the benchmark's own reference.
         variant_index: the variant's position in its benchmark.
-        relative_to: the full name of the variant that this one is compared with; empty if there is none.
+        relative_to: the full name of the variant with which this variant is compared; empty if there is none.
     """
 
     case: Case

@@ -25,7 +25,7 @@ def same_source(old: str, new: str, functions: Collection[str], *, outline: bool
         old: the first text.
         new: the second text.
         functions: the names of the functions.
-        outline: ignore the options and numbers of launches (``_Outliner``).
+        outline: ignore the options and numbers of launches.
     """
     names = frozenset(functions)
     return old == new or source_digest(old, names, outline=outline) == source_digest(new, names, outline=outline)
@@ -217,8 +217,8 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 class _Outliner(ast.NodeTransformer):
     """Removes what a launch may choose without changing the code: ``LAUNCH_OPTIONS``, and all numbers.
 
-    A launch is ``kernel[grid](...)``, as Triton and Numba write it, or the configurations of Triton's autotuner. It
-    also removes the numbers of a name that only launches read (``TILE = 4096``).
+    A launch is ``kernel[grid](...)``, as Triton and Numba write it, or the configurations of Triton's autotuner. If
+    only launches read a name, the numbers that are assigned to the name are removed too (``TILE = 4096``).
     """
 
     def __init__(self, module: ast.Module) -> None:

@@ -40,7 +40,7 @@ def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) 
 
     Args:
         path: the benchmark file.
-        text: its text, from which the cases were listed.
+        text: the text of the file, from which the cases were listed.
         cases: the cases.
         inputs: makes the inputs of the cases' points, to know their shapes.
 

@@ -31,7 +31,7 @@ _KERNEL = re.compile(r"\b__global__\b[^;{}()]*?\b(\w+)\s*\(")
 def array_dtypes(source: Path, entry: str) -> list[str]:
     """Return the dtype of each array that a kernel takes, by the position of the argument; empty where it is unknown.
 
-    The list is empty if the source cannot be read, lacks the kernel, or declares it in different ways.
+    The list is empty if the source cannot be read, lacks the kernel, or declares the kernel in different ways.
     """
     try:
         changed = source.stat().st_mtime_ns

@@ -41,8 +41,8 @@ class Action:
 
     Attributes:
         by: the person.
-        series: the series of the finding to act on; None for all.
-        step: the last step to act on; None for all.
+        series: the series of the finding to act on; None for all series.
+        step: the last step to act on; None for all steps.
         at: the time of the action.
     """
 
@@ -55,7 +55,10 @@ class Action:
 def set_state(
     connection: Connection, number: int, state: FindingState, action: Action, *, reason: str, until: datetime | None
 ) -> Finding:
-    """Set the state of a finding, or of some of its series; see ``FindingStore.set_state``."""
+    """Set the state of a finding, or of some of its series, which are first split off into a finding of their own.
+
+    Raises ``UsageError`` if a person cannot change the finding from its present state to ``state``.
+    """
     finding = get(connection, number)
     if finding.state not in _FROM[state]:
         why = f": {finding.reason}" if finding.reason else ""
@@ -74,7 +77,7 @@ def set_state(
 
 
 def assign(connection: Connection, number: int, owner: str, action: Action) -> Finding:
-    """Set the owner of a finding, or of some of its series; see ``FindingStore.assign``."""
+    """Set the owner of a finding, or of some of its series, which are first split off into a finding of their own."""
     finding = _split(connection, get(connection, number), action)
     connection.execute(update(Findings).where(Findings.id == finding.id).values(owner=owner))
     _record(connection, finding.id, EventKind.ASSIGNED, owner or "no owner", action)
@@ -82,7 +85,7 @@ def assign(connection: Connection, number: int, owner: str, action: Action) -> F
 
 
 def comment(connection: Connection, number: int, text: str, action: Action) -> Finding:
-    """Record a comment on a finding, or on some of its series; see ``FindingStore.comment``."""
+    """Record a comment on a finding, or on some of its series, which are first split off into their own finding."""
     finding = _split(connection, get(connection, number), action)
     _record(connection, finding.id, EventKind.COMMENTED, text, action)
     return finding

@@ -42,8 +42,8 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
     """Take data that has just been excluded out of the active findings, and return which findings this changes.
 
     - If the newest run that shows the change of a series was excluded, the newest earlier run that shows this change
-      counts instead. If there is none, or if the baseline was excluded, the series leaves the finding: it is marked as
-      recovered in the excluded run.
+      counts instead. If there is no such run, or if the baseline was excluded, the series leaves the finding: the
+      series is marked as recovered in the excluded run.
     - A finding that all series have left is resolved with the reason of the exclusion.
     - A series that recovered in the excluded run is marked as not recovered, and its finding is reopened if resolved.
     - If the excluded run had brought a series into its finding, the series begins with the next run that shows it. A
@@ -84,8 +84,8 @@ def restore(connection: Connection, act: Act, since: datetime) -> FindingUpdates
 
     Args:
         connection: a transaction.
-        act: what is included again.
-        since: when it was excluded.
+        act: the data that is included again, and by whom.
+        since: when this data was excluded.
     """
     reopened = _unrecover(connection, act, f"run {act.run} is included again", since)
     _begin_again(connection, act)
@@ -96,7 +96,8 @@ def forget(connection: Connection, run: int) -> tuple[int, ...]:
     """Remove a run from the findings that do not need it, and return the findings that this deletes.
 
     A series that only this run showed is removed, and a finding without any series left is deleted. If a series of an
-    accepted finding had recovered in this run, it counts as recovered in the next run: its level was not accepted.
+    accepted finding had recovered in this run, the series counts as recovered in the next run, because a person accepts
+    only the levels of series that have not recovered.
     """
     following = select(func.min(Runs.id)).where(Runs.id > run).scalar_subquery()
     accepted = select(Findings.id).where(Findings.state == FindingState.ACCEPTED)
@@ -159,7 +160,7 @@ def _begin_later(connection: Connection, act: Act, reason: str, touched: Collect
 
 
 def _begin_again(connection: Connection, act: Act) -> None:
-    """Make a run, no longer excluded, the first run again of the series and findings that it was the first to show."""
+    """Make a run that is included again the first run of the series and findings that it had been the first to show."""
     events = connection.execute(select(FindingEvents).where(FindingEvents.run_id == act.run)).all()
     brought = {event.finding_id for event in events if event.kind in BEGINNINGS}
     later = (FindingCases.first_run_id > act.run, FindingCases.recovered_run_id.is_(None))
@@ -187,7 +188,7 @@ def _first_showing(connection: Connection, row: Any, after: int) -> int:
 
 
 def _ending_with(connection: Connection, root_cause: str, old: int, new: int) -> str:
-    """Replace run ``old`` in a root cause, named by commit or number, by run ``new``."""
+    """Return a root cause that names run ``new``, by its commit or number, where it named run ``old``."""
     rows = connection.execute(select(Runs.id, Runs.git_commit).where(Runs.id.in_([old, new])))
     commits: dict[int, str] = {row.id: row.git_commit for row in rows}
     before, after = commits.get(old, "")[:9], commits.get(new, "")[:9]
@@ -273,7 +274,7 @@ def _unrecover(connection: Connection, act: Act, text: str, since: datetime | No
     """Mark the series that recovered in a run as not recovered; return the resolved findings that this reopens.
 
     A series stays recovered if another finding holds it now, or if a person has resolved or accepted its finding.
-    ``since`` is when the data was excluded that is now included again; None if it is excluded now.
+    ``since`` is when the data was excluded, if the data is now included again; None if the data is now excluded.
     """
     reopened: set[int] = set()
     stays: dict[tuple[int, str, int], None] = {}
@@ -298,7 +299,7 @@ def _unrecover(connection: Connection, act: Act, text: str, since: datetime | No
 def _by_run_or_exclusion(connection: Connection, row: Any, run: int) -> bool:
     """Return whether the finding of a row is resolved because its series recovered or because ``run`` was excluded.
 
-    Return False if a person resolved it.
+    Return False if a person resolved the finding.
     """
     if row.state is not FindingState.RESOLVED:
         return False
@@ -357,8 +358,8 @@ def _set_state(connection: Connection, finding: int, state: FindingState, text: 
 def needing(connection: Connection, run: int, cases: Iterable[int] | None, *states: FindingState) -> list[Any]:
     """Return a row for each series whose baseline or newest evidence is ``run``, if its finding has one of ``states``.
 
-    The columns are the number and the state of the finding, the name of the case, and the last run that shows its
-    change.
+    The columns are the number and the state of the finding, the name of the case, and the last run that shows the
+    change of the series.
     """
     on_a_side = (FindingCases.last_run_id == run) | (FindingCases.baseline_run_id == run)
     query = (

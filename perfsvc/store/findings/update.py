@@ -37,7 +37,7 @@ JOINABLE = (FindingState.OPEN, FindingState.ACKNOWLEDGED)
 
 
 def update_findings(connection: Connection, shown: "RunFindings") -> FindingUpdates:
-    """Apply everything that a run shows to the findings; see ``FindingStore.update``."""
+    """Apply everything that a run shows to the findings; return the changed findings by kind of change."""
     updates: dict[str, set[int]] = defaultdict(set)
     updates["resolved"] = _resolve_recovered(connection, shown)
     for cause in shown.causes:
@@ -50,7 +50,17 @@ def update_findings(connection: Connection, shown: "RunFindings") -> FindingUpda
 
 @dataclass(frozen=True, slots=True)
 class RunFindings:
-    """What a run shows about findings; the arguments of ``FindingStore.update``."""
+    """What a run shows about findings.
+
+    Attributes:
+        run: the number of the run.
+        now: the time of the update.
+        recovered: the steps from which series have recovered.
+        causes: the suspects of the run, by root cause.
+        steps: the series of active findings that moved again, by root cause.
+        moved_again: all series of active findings that seem to have moved again, whatever the reason.
+        rebased: the series whose next step is judged against this run.
+    """
 
     run: int
     now: datetime
@@ -86,7 +96,7 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
 def _add_suspects(
     connection: Connection, shown: RunFindings, cause: RootCause, updates: Mapping[str, set[int]]
 ) -> None:
-    """Put the suspects of one root cause into findings, and the findings' numbers into ``updates``."""
+    """Put the suspects of one root cause into findings; add the findings' numbers to ``updates`` by kind of change."""
     run, now = shown.run, shown.now
     keys = series_keys(connection, [suspect.series for suspect in cause.suspects], run)
     rows = _rows_by_series(connection, {key.lineage for key in keys.values()})
@@ -158,7 +168,7 @@ def _row_to_update(rows: Iterable[Any], judgement: Judgement, root_cause: str, r
     - The row's finding was resolved, and has the same cause, baseline run and root cause. The root cause may differ if
       a person resolved the finding while the series was still slower.
 
-    If other commits slow a series after its recovery, no row is returned: they get a finding of their own.
+    If other commits slow a series after its recovery, no row is returned: these commits get a finding of their own.
     """
     for row in rows:
         same_root_cause = row.root_cause == root_cause or row.recovered_run_id is None
@@ -293,7 +303,7 @@ def _join_or_raise(
 ) -> None:
     """Put suspects that no finding holds into the finding of their root cause, or into a new finding.
 
-    ``steps`` has the number of each suspect's step; empty if each is the first.
+    ``steps`` has the number of each suspect's step; empty if each step is a first step.
     """
     run, now = shown.run, shown.now
     numbered = zip(cause.suspects, steps or [1] * len(cause.suspects), strict=True)

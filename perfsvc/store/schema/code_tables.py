@@ -44,7 +44,7 @@ class ProfileMetrics(Base):
 
 
 class ProfileRules(Base):
-    """The result of a profiler rule; ``speedup`` is its estimate of the share of the time that could be saved."""
+    """The result of a profiler rule; ``speedup`` is the share of the time that the rule estimates to be saveable."""
 
     __tablename__ = "profile_rules"
 
@@ -76,7 +76,7 @@ class Explanations(Base):
 
 
 class Checks(Base):
-    """One execution of ``perfsvc check``; ``accepted`` is why a person made it a baseline, empty otherwise."""
+    """One execution of ``perfsvc check``; ``accepted`` is why a person made this check the baseline, else empty."""
 
     __tablename__ = "checks"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again

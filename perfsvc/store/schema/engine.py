@@ -115,7 +115,7 @@ def file_of(url: URL) -> Path | None:
 
 
 def connect(url: URL) -> Engine:
-    """Return an engine with our connection settings.
+    """Return an engine with perfsvc's connection settings.
 
     Raises:
         DatabaseError: the folder of the file is missing, the path is a folder, or the URL is unusable.
@@ -151,8 +151,8 @@ def _open_as_permitted(
 ) -> None:
     """Let SQLite open a file only for reading if this user may not write in its folder.
 
-    With write-ahead logging, a reader too makes files beside the database, unless it opens the database as immutable.
-    If a writer has the database open, these files exist already.
+    With write-ahead logging, even a reader makes files beside the database, unless the reader opens the database as
+    immutable. If a writer has the database open, these files exist already.
     """
     if not path.exists() or os.access(path.parent, os.W_OK):
         return
@@ -178,7 +178,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
-    """Run one transaction and commit it at the end; SQLAlchemy's errors become ours (``translated``)."""
+    """Run one transaction and commit it at the end; SQLAlchemy's errors become errors of perfsvc with a cure."""
     with translated(engine.url), engine.connect().execution_options(writes=writes) as connection, connection.begin():
         yield connection
 

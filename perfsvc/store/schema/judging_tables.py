@@ -70,8 +70,8 @@ class Pins(Base):
 class Exclusions(Base):
     """What a person did to a run: excluded it, or one case of it, from judging; took that back; or deleted the run.
 
-    It counts while ``included_at`` is NULL. ``case_id`` is NULL for a whole run. ``run_id`` refers to no row, because
-    the record of a deleted run stays.
+    An exclusion counts while ``included_at`` is NULL. ``case_id`` is NULL for a whole run. ``run_id`` is no foreign
+    key, because the record of a deleted run stays.
     """
 
     __tablename__ = "exclusions"
@@ -147,7 +147,7 @@ class ConfirmationRuns(Base):
 class Findings(Base):
     """One cause that a person should look at; ``reason``, ``set_by`` and ``set_at`` belong to its state.
 
-    A finding about something missing has neither run.
+    A finding about a missing host, GPU or case has neither a first nor a last run.
     """
 
     __tablename__ = "findings"
@@ -170,8 +170,8 @@ class Findings(Base):
 class FindingCases(Base):
     """A step of a series of a finding.
 
-    ``last_run_id`` is the newest run that shows the step and no later one, and the level once accepted;
-    ``level_run_id`` is the run whose level the next step has to exceed.
+    ``last_run_id`` is the newest run that shows this step but no later step; if the finding is accepted, the level of
+    this run is the baseline. ``level_run_id`` is the run whose level the next step has to exceed.
     """
 
     __tablename__ = "finding_cases"
@@ -202,7 +202,7 @@ class FindingEvents(Base):
     """A change of a finding; ``run_id`` is NULL if a person made it, ``done_by`` is empty if perfsvc made it.
 
     ``night`` is the number of the night that noticed that something is missing or back; NULL if ``perfsvc watchdog``
-    did. It is no foreign key, because people read it when the night itself has been removed.
+    noticed it. ``night`` is no foreign key, because people read the number when the night itself has been removed.
     """
 
     __tablename__ = "finding_events"
@@ -220,8 +220,8 @@ class FindingEvents(Base):
 class Expectations(Base):
     """A host, GPU or case that later nights of the host are expected to have; the unique columns identify it.
 
-    ``finding_id`` is the finding about its absence; NULL while it is there. ``night`` is a number and no foreign key,
-    because people read it when the night itself has been removed.
+    ``finding_id`` is the finding that reports the host, GPU or case as missing; NULL while it is there. ``night`` is no
+    foreign key, because people read the number when the night itself has been removed.
     """
 
     __tablename__ = "expectations"

@@ -57,7 +57,8 @@ class Stages(Base):
 class Messages(Base):
     """A message about a night or of ``perfsvc watchdog``; a target that receives it twice recognizes the ``key``.
 
-    ``event_id`` is the newest event of the watchdog that it reports. ``night_id`` is NULL if the watchdog sends it.
+    ``event_id`` is the newest event of the watchdog that the message reports. ``night_id`` is NULL if the watchdog
+    sends the message.
     """
 
     __tablename__ = "messages"
@@ -72,7 +73,7 @@ class Messages(Base):
 
 
 class Deliveries(Base):
-    """The delivery of a message to a target; ``sent_at`` is NULL until it succeeds, ``error`` is of the last attempt.
+    """The delivery of a message to a target; ``sent_at`` is NULL until it succeeds; ``error`` is the latest error.
 
     ``target`` is the name in the settings, never the address, which is a secret.
     """

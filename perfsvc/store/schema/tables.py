@@ -204,7 +204,7 @@ class BinaryFiles(Base):
 
 
 class PythonCodes(Base):
-    """What Python functions ran with, as JSON (``perfsvc.model.PythonCode``); ``digest`` is the SHA-256 of that.
+    """What Python functions ran with: ``record`` is JSON (``PythonCode``), ``digest`` is the SHA-256 of the record.
 
     ``signatures`` holds signatures of the record, as in ``binaries``.
     """

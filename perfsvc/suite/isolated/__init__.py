@@ -66,7 +66,7 @@ def read(path: Path) -> BenchRead:
 def resolve_cases(
     path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None
 ) -> tuple[CaseSpec, ...]:
-    """Return a spec for each case in each of its cache states; see ``reading.resolve_cases``."""
+    """Return a spec for each case in each of its cache states; raise ``SuiteError`` if a case cannot be resolved."""
     specs, _ = _ask(ResolveCases(path, text, tuple(cases), known_shapes), Specs, str(path), DEFAULT_LIMIT_S)
     return specs.specs
 
@@ -85,7 +85,7 @@ def make_fresh(spec: CaseSpec, first: Callable[[], SharedArrays], *, limit_s: fl
 def replay_arrays(
     bench: StoredBench, point: Point, seed: int, variant: str = "", limit_s: float = DEFAULT_LIMIT_S
 ) -> SharedArrays:
-    """Return the inputs and the expected results that a stored benchmark makes at a point; see ``arrays``."""
+    """Return the inputs and the expected results of a variant, as a stored benchmark makes them at a point."""
     return _made(ReplayArrays(bench, point, seed, variant), f"{bench.name}/bench.py", limit_s)
 
 

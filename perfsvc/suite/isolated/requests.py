@@ -118,12 +118,12 @@ Body = ReadBench | ResolveCases | MakeArrays | MakeFresh | ReplayArrays | Replay
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """Any request, with what perfsvc's own process has at that moment.
+    """A request of any kind, with what the process that runs the benchmark file takes over from perfsvc's own process.
 
     Attributes:
-        folder: its working directory, by ``as_text``; None if it was deleted.
-        environment: its environment variables, by ``as_text``.
-        import_path: where it looks for modules (``sys.path``), by ``as_text``.
+        folder: the working directory, in the form that ``as_text`` returns; None if the directory was deleted.
+        environment: the environment variables, in the same form.
+        import_path: where Python looks for modules (``sys.path``), in the same form.
     """
 
     body: Body
@@ -179,7 +179,7 @@ class Specs:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Arrays; the descriptor of their memory follows."""
+    """The layout of arrays; the descriptor of their memory comes with the message."""
 
     layout: ArrayLayout
     message: Literal["made"] = "made"
