@@ -128,5 +128,5 @@ class Bisection:
 
     @property
     def proven(self) -> bool:
-        """True if there is one culprit, and its verdict against the commit below it is that of the bad commit."""
+        """True if there is one culprit, and measuring it against a good commit gave the verdict of the bad commit."""
         return len(self.culprits) == 1 and self.proof is not None and self.proof.verdict is self.verdict

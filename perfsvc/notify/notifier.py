@@ -63,7 +63,7 @@ class Notifier(Protocol):
         """Send a message, with its key as a header if the target supports headers, else as the last line of the body.
 
         Args:
-            message: the message. If a target gets it twice, the key is the same.
+            message: the message. If a target receives a message twice, both have the same key.
             address: the URL of the target; a secret, which no error and no log contains.
 
         Raises:
@@ -99,7 +99,7 @@ class AppriseNotifier:
             apprise.Apprise.instantiate("json://localhost")  # loads all plugins, about 1 s, before any limit counts
 
     def send(self, message: Message, address: str) -> None:
-        """Send a message (``Notifier.send``)."""
+        """Send a message; raise ``NotSentError`` if the attempt fails or exceeds the time limit."""
         failure = _within(self._limit_s, lambda: self._attempt(message, address))
         if failure is not None:
             raise failure
@@ -119,7 +119,7 @@ class AppriseNotifier:
         return _failure(log)
 
     def _service(self, key: str, address: str) -> Any | None:
-        """Return Apprise's service for an address, with the key as a header if it supports headers; None if unknown."""
+        """Return Apprise's service for an address, with the key as a header if possible; None if there is none."""
         service = self._apprise.Apprise.instantiate(address, asset=self._asset)
         if service is None or not _has_headers(service):
             return service
@@ -137,7 +137,7 @@ def _with_key(message: Message, service: Any) -> str:
     """Return the body with the key as its last line, cut to the length that this kind of target accepts.
 
     Many chats refuse longer messages for good (Discord above 2000 characters), so that the message would never arrive.
-    An address that says what to do (``?overflow=split``) gets the whole body.
+    If the address itself sets what happens to long messages (``?overflow=split``), the body is not cut.
     """
     key = f"\n\nkey: {message.key}"
     room = service.body_maxlen - len(message.title) - len(key) - SPARE

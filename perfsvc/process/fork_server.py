@@ -182,7 +182,7 @@ def _adopt_orphans() -> None:
 
 
 def _kill_orphans(known: Container[int]) -> None:
-    """Kill the children that this process has adopted (all except ``known``), and theirs, until none is left."""
+    """Kill all children of this process except ``known``, then the children that it adopts from these, and so on."""
     while orphans := [pid for pid in _children() if pid not in known]:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -192,7 +192,7 @@ def _kill_orphans(known: Container[int]) -> None:
 
 
 def _children() -> list[int]:
-    """Return the process ids of this process's children; none where the system does not list them."""
+    """Return the process ids of this process's children; empty if the system does not list them."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     except OSError:

@@ -63,7 +63,7 @@ def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
 
     Args:
         device: the device to profile on.
-        sections: the set of sections to count, as ``NcuProfiler`` takes it.
+        sections: the set of sections to count: a set of ``ncu --list-sets``, or ``perfsvc`` for what perfsvc reads.
 
     Raises:
         NoProfilerError: there is no profiler on this machine, or none for this kind of device.

@@ -172,7 +172,7 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
     """Return the profile in a report of one launch, read in a process of its own.
 
     Raises:
-        ReportError: for the same reasons as in ``read``.
+        ReportError: the file is missing, damaged or not a report, or does not hold one launch of the kernel.
         MissingPackageError: ``ncu_report`` is not installed.
         ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
     """

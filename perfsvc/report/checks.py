@@ -143,7 +143,7 @@ def verdict_text(verdict: CheckVerdict) -> str:
 
 
 def change_text(change: FactChange) -> str:
-    """Return ``registers 32 → 64``."""
+    """Return a change of a static fact as text, such as ``registers 32 → 64``."""
     word = FACT_WORDS.get(change.fact, change.fact)
     if change.fact == "occupancy":
         return f"{word} {100 * change.before:.0f} % → {100 * change.after:.0f} %"

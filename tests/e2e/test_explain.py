@@ -40,7 +40,7 @@ def test_the_suffix_of_the_file_decides_how_a_roofline_is_drawn(explain, reports
 
 def test_another_kind_of_picture_is_refused_before_anything_is_read(explain):
     done = explain("none.ncu-rep", "none.ncu-rep", "--roofline", "roofline.gif", code=2)
-    assert "name it like roofline.svg" in done.err
+    assert "write to a file such as roofline.svg" in done.err
 
 
 def test_an_invalid_report_is_refused_with_a_cure(explain, reports, tmp_path):

@@ -133,7 +133,7 @@ def test_the_suffix_chooses_the_picture_format(scripted, name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-o", "ladders.txt"), "'ladders.txt' does not say what to draw"),
+        (("-o", "ladders.txt"), "'ladders.txt' has no suffix of a picture"),
         (("-o", "x.svg", "--select", "other"), "has no rate of a selected case"),
         (("-o", "x.svg", "--select", "*/absent"), "has no rate of a selected case"),
         (("-o", "x.svg", "--device", "GPU-1"), "has no rate of a selected case on GPU-1"),

@@ -167,7 +167,7 @@ class DeviceQueue:
                 yield self._note(measurement)
 
     def enforce_limits(self) -> Iterator[Measurement]:
-        """Kill the worker if it has exceeded its time limit, or ``GRACE_S`` after a stop."""
+        """Kill the worker if it has exceeded its time limit, or is still busy ``GRACE_S`` after the run had to stop."""
         active = self._active
         if active and not active.left_s:
             yield from self._exceed_limit(active)
@@ -270,7 +270,7 @@ class DeviceQueue:
 
         If a worker is spoilt by its first task, that task fails. So no task is put back twice.
         """
-        if self._order:  # the order is for a task that now comes later
+        if self._order:  # these arrays are for a task that now comes later
             self._prefetcher.cancel(self._order)
             self._order = None
         self._waiting.appendleft((replica, task))
@@ -373,7 +373,7 @@ class DeviceQueue:
         return without_samples(task.record.case, self.device.uuid, replica, task.cache, error, wall_s=wall_s)
 
     def _note(self, measurement: Measurement) -> Measurement:
-        """Note that a case was measured, and return its measurement. If it failed, drop the case's later replicas."""
+        """Note that a case was measured, and return its measurement. If the case failed, drop its later replicas."""
         key = measurement.case, measurement.cache
         self._measured.add(key)
         if measurement.status is not Status.OK:

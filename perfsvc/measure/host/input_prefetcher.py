@@ -89,7 +89,10 @@ class InputPrefetcher:
             self._discard(key)
 
     def order(self, task: Task, replica: int) -> ArrayOrder:
-        """Request the arrays of a task, in replica 0 the fresh arrays too. The caller must take or cancel the order."""
+        """Request the arrays of a task. The caller must take or cancel the order.
+
+        In replica 0, the fresh arrays are requested too: other inputs, for the check after timing.
+        """
         for entries in self._upcoming:
             entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
             if entry is not None:
@@ -108,7 +111,7 @@ class InputPrefetcher:
 
     @contextlib.contextmanager
     def take(self, order: ArrayOrder) -> Iterator[JobArrays]:
-        """Wait for the arrays and keep them until the block ends; raise the error if they cannot be made."""
+        """Wait for the arrays and keep them until the block ends; raise the recipe's error if they were not made."""
         try:
             first, *fresh = (arrays.result() for arrays in order.arrays)
             yield JobArrays(order.task.arrays.name, first, *(arrays for arrays in fresh if arrays.layout.inputs))

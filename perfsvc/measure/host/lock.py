@@ -184,7 +184,10 @@ def _open(name: str, folder: Folder) -> int:
 
 
 def _open_existing(name: str, folder: Folder) -> int:
-    """Open a lock file that exists, for reading alone if this user may not write; raises as ``_open`` does."""
+    """Open a lock file that exists, for reading alone if this user may not write.
+
+    Raises ``_RefusedError`` for a link, a file with a second name, or a file that is not regular.
+    """
     try:
         try:
             descriptor = folder.open_file(name, os.O_RDWR)

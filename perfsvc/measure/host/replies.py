@@ -51,7 +51,7 @@ def problem(reply: Ready | Refused | Measured, files: Collection[str], asked: De
 
 
 def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> str:
-    """Return why a measurement is not of the case that was asked, or cannot be right; empty if neither."""
+    """Return why a measurement answers another request, or cannot be right; empty if there is no problem."""
     measurement = reply.measurement
     answered = (measurement.case, measurement.device, measurement.replica, measurement.cache)
     if answered != (asked.case, asked.device, asked.replica, asked.cache):
@@ -81,7 +81,7 @@ def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedRes
 
 
 def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None) -> str:
-    """Return the first impossible number of a measurement."""
+    """Return the first impossible number of a measurement; empty if all numbers are possible."""
     for seconds in (*measurement.samples_s, *(time for batch in measurement.batches for time in batch.samples_s)):
         if not SHORTEST_S <= seconds <= LONGEST_S:
             return f"a sample of {seconds} s"
@@ -115,7 +115,12 @@ def _numbers(value: object) -> Iterator[float]:
 
 
 def _problem_of_files(python: PythonCode | None, files: set[str]) -> str:
-    """Return how the files that came with a measurement differ from the files that the measurement names."""
+    """Return how the files that came with a measurement differ from the files that it names; empty if they are equal.
+
+    Args:
+        python: the part of the measurement that names files by digest.
+        files: the digests of the files that came.
+    """
     named: set[str] = set()
     if python:
         named = {sha256 for _, sha256 in python.modules} | {kernel.cubin for kernel in python.kernels} - {""}

@@ -154,7 +154,7 @@ def _cure(death: Death) -> str:
     if death.closed:
         return "see why the case, or a library that it calls, closes files that it did not open, or stops answering"
     if status is None:
-        return "see dmesg: the driver holds it; the machine may need a restart"
+        return "see dmesg: the driver keeps the process from ending; the machine may need a restart"
     if status >= 0:
         return "see why the case, or a library that it calls, ended the process"
     if -status == signal.SIGKILL:

@@ -110,9 +110,9 @@ class AlternatingPlan(Plan):
     """
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return (replica, task) pairs in the order A B B A or B A A B, drawn anew for each four.
+        """Return the task of each process, in the order A B B A or B A A B, drawn anew for every four processes.
 
-        Each entry runs in a process of its own, which is a replica, numbered from 0.
+        Each process is a replica; the result is a list of (replica, task), with replicas numbered from 0.
         """
         if not tasks:
             return []

@@ -196,7 +196,7 @@ def _larger(error: Error | None, other: Error) -> Error:
 
 
 def error_of(out: NDArray[Any], ref: NDArray[Any]) -> Error:
-    """Return the error of ``out`` against ``ref``, two arrays of one shape with at least one element.
+    """Return the maximum and the mean of ``|out - ref| / max(|ref|, rms(ref))``, for arrays of one shape, not empty.
 
     If an element's reference is not finite, the error is 0 for an equal element (NaN equals NaN) and infinite for any
     other. If only the element is not finite, the error is infinite. Two different integers never have error 0, even if
@@ -223,7 +223,10 @@ def worst_of(out: NDArray[Any], ref: NDArray[Any]) -> int:
 
 
 def _errors(out: NDArray[Any], ref: NDArray[Any], rms: float) -> NDArray[np.float64]:
-    """Return the error of each element, as ``error_of`` defines it; ``rms`` is that of the whole reference."""
+    """Return the error of each element of a part of a result; ``rms`` is the root mean square of the whole reference.
+
+    If a value is not finite, the error is 0 for equal elements (NaN equals NaN), else infinite.
+    """
     actual, expected = _precise(out), _precise(ref)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         error = np.asarray(np.abs(actual - expected) / np.maximum(np.abs(expected), rms), np.float64)

@@ -46,7 +46,7 @@ def _launch(loaded: LoadedLaunch) -> LaunchReport:
     request, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch)]
     if not launches:
-        raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that does")
+        raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that launches one")
     if request.visible:
         os.environ[VISIBLE] = request.visible  # before the driver starts, which reads the variable then
     with (

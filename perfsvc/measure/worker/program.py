@@ -125,7 +125,7 @@ def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
 
 
 def _finish(step: HostFinish, memory: CaseMemory) -> None:
-    """Reduce a buffer on the host into another buffer."""
+    """Reduce a buffer on the host, for example to its sum, and write the result to another buffer."""
     values = memory.read(step.source)
     if values.dtype.kind == "f":
         values = values.astype(np.float64)

@@ -45,7 +45,7 @@ def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] 
     Args:
         bench: the text of the benchmark file, whose functions have run.
         functions: the names of the functions.
-        launched: the kernels that ``launches`` collected.
+        launched: the compiled Triton kernels that the functions launched.
     """
     packages: dict[str, Package] = {"python": Package("python", platform.python_version())}
     texts: dict[str, str] = {}
@@ -76,7 +76,7 @@ def _is_read_by_packages(name: str) -> bool:
 
 
 def _add(name: str, packages: dict[str, Package], texts: dict[str, str]) -> None:
-    """Add an imported module: a package with its requirements, or else a text and the modules that it imports."""
+    """Add an imported module to ``packages`` if a package installed it, else to ``texts``, with all that it imports."""
     top = name.partition(".")[0]
     module = sys.modules.get(name)
     if top in sys.stdlib_module_names or top == "perfsvc" or module is None or name in texts:

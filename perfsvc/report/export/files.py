@@ -24,7 +24,7 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
     timestamps in columns named ``…_utc``.
 
     Args:
-        table: what ``frames.frame`` or ``frames.summary`` returns.
+        table: a row for each measurement (``frames.frame``), or for each case and run (``frames.summary``).
         fmt: the format.
         destination: a file, which is replaced; None for standard output, which takes only text formats.
 

@@ -23,7 +23,7 @@ def page(summary: pd.DataFrame) -> str:
     """Return the report as one self-contained HTML file, the latest run first.
 
     Args:
-        summary: what ``frames.summary`` returns.
+        summary: a row for each run, case, device and cache state (``frames.summary``).
     """
     groups = summary.sort_values("run", ascending=False, kind="stable").groupby(["run", "device"], sort=False)
     rendered: str = template("report.html.j2").render(

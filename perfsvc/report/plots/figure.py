@@ -51,7 +51,8 @@ def require_suffix(destination: Path, example: str) -> None:
     """
     if destination.suffix.lower() not in METADATA:
         raise UsageError(
-            f"{destination.name!r} does not say what to draw", cure=f"name it like {example} ({', '.join(METADATA)})"
+            f"{destination.name!r} has no suffix of a picture",
+            cure=f"write to a file such as {example} ({', '.join(METADATA)})",
         )
 
 

@@ -173,7 +173,7 @@ def write(panels: Sequence[PlotPanel], title: str, subtitle: str, destination: P
 
 
 def _labelled(panel: PlotPanel) -> PlotPanel:
-    """Return a panel whose names are fit for a picture."""
+    """Return a panel with each of its names on one line, cut if it is long."""
     variants = tuple(replace(variant, variant=label(variant.variant)) for variant in panel.variants)
     return replace(
         panel,

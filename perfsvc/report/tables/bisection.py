@@ -29,7 +29,7 @@ def bisection_text(bisection: Bisection) -> RenderableType:
 
 
 def counts(bisection: Bisection) -> str:
-    """Return ``11 commits: 4 built (2 compiled anew), 3 codes; 2 comparisons of 12 processes``."""
+    """Return the counts as text: ``11 commits: 4 built (2 compiled anew), 3 codes; 2 comparisons of 12 processes``."""
     processes = sum(len(trial.baseline) + len(trial.candidate) for trial in bisection.trials)
     comparisons = units.count(len(bisection.trials), "comparison")
     measured = f"{comparisons} of {units.count(processes, 'process', 'processes')}"
@@ -84,7 +84,9 @@ def _proof_lines(bisection: Bisection) -> Iterator[Text]:
     files = f" ({wording.some(bisection.files)})" if bisection.files else ""
     yield Text(f"changed: {', '.join(bisection.changed)}{files}")
     if "benchmark file" in bisection.changed:
-        yield Text("its inputs may have changed too: each commit ran with those of its own benchmark file", "yellow")
+        yield Text(
+            "its inputs may have changed too: each commit ran with the inputs of its own benchmark file", "yellow"
+        )
 
 
 def _trials_table(bisection: Bisection) -> Table:

@@ -129,7 +129,7 @@ def _cell(kernel: CheckedKernel, facts: StaticFacts, column: str) -> str:
 
 
 def _notes(check: StaticCheck) -> list[Text]:
-    """Return lines: on kernels that use local memory, reasons to skip, broken benchmarks and wrong cases."""
+    """Return lines about kernels that use local memory, skipped kernels, broken benchmarks and wrong cases."""
     return [
         *(
             Text.assemble(("local memory", "yellow"), " ", (name, "bold"), f" ({check.on(architectures)}): {text}")

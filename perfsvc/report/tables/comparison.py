@@ -31,7 +31,7 @@ def comparison_table(
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
-        judgements: as ``judge.verdicts`` made them.
+        judgements: the verdict on each series, the most urgent first.
         over_budget: the series that the new run did not measure because its budget was used up.
     """
     against = base.description if base else "the baseline of each series"

@@ -47,7 +47,7 @@ def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str =
 
 
 def counts(confirmations: Sequence[Confirmation]) -> str:
-    """Return ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed; 3 were confirmed in an earlier run``."""
+    """Return the counts as text: ``measured again: 1 confirmed, 2 cleared, 0 unconfirmed; 3 were confirmed in …``."""
     carried_over = sum(confirmation.carried_over for confirmation in confirmations)
     confirmed = sum(confirmation.confirmed for confirmation in confirmations) - carried_over
     cleared = sum(confirmation.cleared for confirmation in confirmations)

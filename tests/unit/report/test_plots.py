@@ -224,7 +224,7 @@ def test_matplotlib_settings_of_the_user_change_nothing(tmp_path):
 
 @pytest.mark.parametrize("name", ["x", "x.jpg", "x.svg.gz"])
 def test_a_file_name_without_a_known_suffix_is_refused(tmp_path, name):
-    with pytest.raises(UsageError, match="does not say what to draw") as refused:
+    with pytest.raises(UsageError, match="has no suffix of a picture") as refused:
         variants.write([MATMUL], *TITLES, tmp_path / name)
     assert ".svg, .pdf, .png" in refused.value.cure
 

@@ -194,7 +194,7 @@ class _Sampler:
         """Return why sampling ends without recovery; raises ``DisturbedError`` if every batch was rejected."""
         if not self._counting:
             raise DisturbedError(
-                f"{self._recovery.failure}, and no batch was left undisturbed",
+                f"{self._recovery.failure}, and every batch was disturbed",
                 cure="see the GPU's temperature, power and processes: nvidia-smi -q -d TEMPERATURE,POWER,PIDS",
             )
         return self._recovery.failure
@@ -219,7 +219,7 @@ class _Sampler:
 
 
 def _agree(before: Batch, after: Batch) -> bool:
-    """Return whether the medians of two warm-up batches agree."""
+    """Return whether the medians of two warm-up batches differ by at most ``WARM_AGREEMENT`` or by their scatter."""
     median = statistics.median(after.samples_s)
     scatter = statistics.median(abs(seconds - median) for seconds in after.samples_s)
     return abs(median - statistics.median(before.samples_s)) <= max(WARM_AGREEMENT * median, scatter)

@@ -97,8 +97,8 @@ def first_reached(rules: Sequence[StoppingRule], samples_s: Sequence[float], ela
 def interval(samples_s: Sequence[float]) -> tuple[float, float, float]:
     """Return the low end of the median's confidence interval, the median, and the high end, for any distribution.
 
-    The ends are the k-th smallest and the k-th largest sample, with k = ``rank``. They are infinite if there are too
-    few samples.
+    The ends are the k-th smallest and the k-th largest sample, where ``rank`` returns k. The ends are infinite if there
+    are too few samples.
 
     Source:
         H. A. David and H. N. Nagaraja, Order Statistics, 3rd ed. (Wiley 2003), section 7.1.

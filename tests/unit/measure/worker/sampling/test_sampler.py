@@ -345,7 +345,7 @@ def test_a_gpu_that_never_recovers_fails_the_case_with_a_cure(play):
     with pytest.raises(DisturbedError) as error:
         take(device, Sampling(recovery_s=10.0))
     assert error.value.what == (
-        "the GPU did not recover from thermal slowdown within 10 s, and no batch was left undisturbed"
+        "the GPU did not recover from thermal slowdown within 10 s, and every batch was disturbed"
     )
     assert "nvidia-smi" in error.value.cure
     assert device.now() == pytest.approx(10 + 161e-4)
