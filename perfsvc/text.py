@@ -104,7 +104,7 @@ def spreadsheet_cell(text: str) -> str:
 def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a value as JSON; characters on which a terminal or CI could act are escaped.
 
-    Values without a JSON type become text. With the indent None it is one line.
+    Values without a JSON type become text. If ``indent`` is None, the JSON is one line.
     """
     written = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     return _OLD_COMMAND.sub(r"#\\u0023", _UNSEEN.sub(_escape, written))
@@ -143,7 +143,7 @@ def cell(text: str) -> str:
 
 
 def inert(text: str) -> str:
-    """Return a text for a message: a chat program sees no mention, tag, link, block or entity, nor what is invisible.
+    """Return a text for a message, in which a chat program finds no mention, tag, link, block, entity or hidden sign.
 
     A zero-width space breaks ``@name``, ``<tag``, ``](link``, ``&#64;``, and repeated signs such as ``**``. So an
     ``@everyone`` in a commit rings no phone, and no commit hides the lines after it. A chat program may still show a

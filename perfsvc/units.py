@@ -93,7 +93,7 @@ def frequency(hertz: float) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Return a memory size in binary units, exact if it is a whole number of them: ``228 KiB``, ``79.65 GiB``."""
+    """Return a memory size in binary units with four digits at most: ``228 KiB``, ``79.65 GiB``."""
     amount, step = float(nbytes), 0
     while amount >= 1024 and step < len(BINARY) - 1:  # noqa: PLR2004 - the base of binary units
         amount, step = amount / 1024, step + 1

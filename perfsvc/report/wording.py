@@ -99,7 +99,7 @@ def or_dash(value: float | None, write: Callable[[float], str]) -> str:
 
 
 def metric_value(name: str, value: float) -> str:
-    """Return a metric's value in the unit that ends its name (``energy_j``: joules); without a unit as ``12 345``."""
+    """Return a metric's value with the unit that its name ends with: ``energy_j`` in J; without unit as ``12 345``."""
     write = next((write for ending, write in METRIC_UNITS.items() if name.endswith(ending)), None)
     if write:
         return write(value)
@@ -211,7 +211,7 @@ def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def series_names(every_series: Sequence[Series]) -> list[str]:
-    """Return the name of each series: the case, its cache state unless all are cold, and a metric other than time."""
+    """Return the name of each series: the case, its cache state if it has more than cold, a metric other than time."""
     keys = [(series.device, series.case.id, series.cache) for series in every_series]
     words = cache_words(keys)
     return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]

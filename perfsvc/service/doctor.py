@@ -213,7 +213,7 @@ def _gpus(*, needed: bool) -> Iterator[CheckRow]:
 
 
 def _telemetry() -> Iterator[CheckRow]:
-    """Check what NVML reports about each GPU while it is measured; no row without a GPU."""
+    """Check which readings NVML gives for each GPU, such as the clocks; no row without a GPU."""
     for gpu in _usable_gpus():
         answers = telemetry.available_readings(gpu.uuid)
         reported = ", ".join(topic for topic, answered in answers.items() if answered) or "nothing"

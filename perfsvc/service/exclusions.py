@@ -57,7 +57,10 @@ def exclude(
 
 
 def include(store: Store, run: int, cases: Sequence[str], *, threshold: judge.ThresholdOption = None) -> Changed:
-    """Include a run, or its cases that match a glob, in judging again; arguments and errors as in ``exclude``."""
+    """Include a run, or its cases that match a glob, in judging again, and judge the affected later runs again.
+
+    Raises ``NotMeasuredError`` for an unknown run or case, and ``UsageError`` if nothing of it is excluded.
+    """
     chosen = _chosen(store, run, cases)
     with _judging_again(store, run, threshold) as changed:
         findings = store.exclusions.include(run, chosen, by=user_name())

@@ -26,7 +26,7 @@ def draw(store: Store, run: str, destination: Path, *, selection: Selection, dev
         folder: where git revisions are looked up.
 
     Raises:
-        UsageError: there is no such run or device, it has nothing to plot, or the file cannot be written.
+        UsageError: there is no such run or device, the run has nothing to plot, or the file cannot be written.
         InfrastructureError: the disk is full.
         MissingPackageError: Matplotlib is not installed.
     """

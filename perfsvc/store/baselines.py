@@ -114,7 +114,7 @@ class BaselineStore:
             ]
 
     def pin(self, run: int, series: Iterable[Series], *, by: str = "", comment: str = "") -> None:
-        """Make a run the baseline of each series until it is unpinned or pinned to another run.
+        """Make a run the baseline of each series until the series is unpinned or pinned to another run.
 
         Raises ``NotMeasuredError``, and pins nothing, if the run lacks a correct result of one of the series.
         """

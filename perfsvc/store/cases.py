@@ -69,7 +69,7 @@ class _Name:
 
 
 def case_id(connection: Connection, case: Case) -> int:
-    """Return the id of a case; store a new case. It shares the lineage (the history) of its former names."""
+    """Return the id of a case; a new case is stored, and shares the lineage (the history) of its former names."""
     names = _stored_names(connection, case)
     if not _is_complete(case, names):
         if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
@@ -120,7 +120,7 @@ def _to_take_over(case: Case, names: Mapping[str, _Name]) -> list[_Name]:
 
 
 def _store_names(connection: Connection, case: Case, names: Mapping[str, _Name]) -> None:
-    """Store the missing names of a case and merge the lineages of its former names into its own."""
+    """Store the missing names of a case and merge the lineages of its former names into the case's own lineage."""
     predecessors = _to_take_over(case, names)
     if case.variant in names:
         lineage = names[case.variant].lineage

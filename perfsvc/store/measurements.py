@@ -67,7 +67,8 @@ class MeasurementStore:
     def of_run(self, run: int) -> list[Measurement]:
         """Return a run's measurements in the order in which they were stored.
 
-        Each has its case, device, replica, cache state, status, reason, wall time and samples (rounded to float32).
+        Each measurement has its case, device, replica, cache state, status, reason, wall time and samples (rounded to
+        float32).
         """
         query = (
             select(

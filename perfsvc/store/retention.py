@@ -127,8 +127,8 @@ class Retention:
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
 
-        Medians, intervals and errors stay. A call removes the samples of at most ``MOST`` measurements: call it until
-        it removes nothing. A dry run counts all at once.
+        Medians, intervals and errors stay. A call removes the samples of at most ``MOST`` measurements: call this
+        method until it removes nothing. A dry run counts all measurements at once.
 
         Args:
             before: the moment.
@@ -227,8 +227,8 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
     - the runs in ``keep``;
     - levels that later runs may be compared with;
     - the baseline and the candidate of every finding that is not resolved;
-    - the last run of each scope on each device, which shows the next run what is missing; and for each case that was
-      over budget in the last run, the last run that measured the case;
+    - the last run of each scope (suite and selection) on each device, which shows the next run what is missing; and for
+      each case that was over budget in this last run, the last run that measured the case;
     - runs that have not ended, and the run of each host's last night, which may be resumed.
     """
     last, over_budget = _last_finished(connection)

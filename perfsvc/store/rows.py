@@ -73,7 +73,7 @@ class DeviceConditions:
     """The conditions of a device during a run. A value that the device does not report is None.
 
     Attributes:
-        measured: the number of measurements, skipped ones excluded.
+        measured: the number of measurements, without skipped measurements.
         failed: the number of measurements that were wrong or failed.
         sm_clock_hz: the lowest clock of a measurement, as counted on the device.
         temperature_c: the highest temperature of a measurement.
@@ -143,7 +143,7 @@ class SeriesInRun:
         reason: why the worst replica is not ok; empty if it is.
         values: one value a replica (of the time: the median in seconds); empty if any replica is not ok.
         low: the lower end of the interval of the first replica's median, the only interval of a run of one replica;
-            None if the metric has one value a replica.
+            None for a metric other than the time.
         high: the upper end of the same interval.
         excluded: why the series is excluded from judging in this run; empty if the series is judged.
     """
@@ -176,7 +176,7 @@ class SeriesHistory:
 
 @dataclass(frozen=True, slots=True)
 class VerdictEvent:
-    """A verdict that is an event in the history of a series: it moved, broke or went missing."""
+    """A verdict that is an event in the history of a series: the series moved, broke or went missing."""
 
     run: int
     verdict: Verdict
@@ -248,7 +248,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """The state of a database: its revision, the revision that this perfsvc writes, and what is wrong with it."""
+    """The state of a database: its schema revision, the revision that this perfsvc writes (head), and its problems."""
 
     url: str
     revision: str

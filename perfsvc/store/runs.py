@@ -166,7 +166,7 @@ class RunStore:
     def put_over_budget(self, run: int, keys: Iterable[CaseKey]) -> None:
         """Store the cases that a run did not measure because its budget was used up.
 
-        These cases replace the cases that were stored for the run before.
+        These cases replace all cases that were stored earlier for this run.
         """
         with self._database.writing() as connection:
             connection.execute(delete(OverBudgetCases).where(OverBudgetCases.run_id == run))

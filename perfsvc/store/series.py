@@ -47,7 +47,7 @@ class SeriesStore:
         self._database = database
 
     def levels(self, run: int) -> dict[Series, Level]:
-        """Return all series of a run, under the present names of their cases.
+        """Return the level of each series of a run, under the present names of their cases.
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
         value for each replica. If a replica of a case is not ok, the case has only a ``time`` level: without values,

@@ -227,7 +227,7 @@ class Inputs:
         return self._known.get(_inputs_key(file, point)) if self._known else None
 
     def _make_shapes(self, file: BenchFile, point: Point) -> Shapes:
-        """Make the inputs at a point, store and return their shapes; if this fails, return those of the smoke point."""
+        """Make the inputs at a point, store and return their shapes; if this fails, return the smoke point's shapes."""
         try:
             made = shapes(make_inputs(file.benchmark, point, seed_of(file.name, file.benchmark.version, point)))
         except Problem:

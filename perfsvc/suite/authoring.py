@@ -305,8 +305,8 @@ class Benchmark:
         points: the full points one by one, instead of ``axes``.
         smoke: the small point, for the CPU device, for quick runs and for the checks when the file is read.
         inputs: a function of ``rng`` and the axes that returns arrays by name; ``rng`` is a seeded
-            ``numpy.random.Generator``. It is called with several seeds, and in several threads at once, so it must
-            depend only on its arguments and change nothing.
+            ``numpy.random.Generator``. perfsvc calls the function with several seeds, and in several threads at once,
+            so the function must depend only on its arguments and change nothing.
         outputs: the results by name; an output that ``inputs`` makes too is changed in place.
         reference: a function of inputs and axes that returns the results by name, or the only result. Floating inputs
             arrive in float64, so that plain NumPy is a float64 reference.

@@ -177,7 +177,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
 
 
 def _options(variant: Variant) -> tuple[str, ...]:
-    """Return the author's compile options; if they name no architecture, add the exact one that ``requires`` names."""
+    """Return the author's compile options; if they name no architecture, add one that ``requires`` names exactly."""
     options = option_words(variant.options)
     if any(option.startswith(_ARCHITECTURE_OPTIONS) for option in options):
         return options

@@ -29,7 +29,7 @@ _KERNEL = re.compile(r"\b__global__\b[^;{}()]*?\b(\w+)\s*\(")
 
 
 def array_dtypes(source: Path, entry: str) -> list[str]:
-    """Return the dtype of each array that a kernel takes, by the position of the argument; empty where it is unknown.
+    """Return the dtype of each argument of a kernel, in order; empty if the argument is no array of a known type.
 
     The list is empty if the source cannot be read, lacks the kernel, or declares the kernel in different ways.
     """

@@ -120,7 +120,7 @@ def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequen
 
 
 def _cell(moved: MovedSeries, column: str) -> str:
-    """Return the text of a moved series in a column of the table; a column without a case below is the interval."""
+    """Return what a column shows of a moved series; any column not named below shows the interval of the change."""
     match column:
         case "change":
             return or_dash(moved.ratio, units.percent)

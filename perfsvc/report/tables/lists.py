@@ -153,7 +153,7 @@ def pins_table(pins: Sequence[Pin]) -> RenderableType:
 
 
 def expected_table(expected: Sequence[Expected], *, every: bool = False) -> RenderableType:
-    """Return a table with a row for each host, GPU and benchmark that nights are expected to have.
+    """Return a table with a row for each host, GPU and benchmark that is expected in later nights.
 
     Args:
         expected: the hosts, GPUs and cases.
@@ -239,7 +239,7 @@ def _stage_text(stage: StageRow, style: str) -> Text:
 
 
 def expected_lines(expected: Sequence[Expected]) -> list[str]:
-    """Return a line for each host, GPU and benchmark; a benchmark's line names some of its cases."""
+    """Return a line for each expected host, GPU and benchmark; a benchmark's line names some of its cases."""
     groups: dict[tuple[str, str, str], list[Expected]] = {}
     for one in expected:
         name = one.name.partition("/")[0] if one.kind is ExpectedKind.CASE else one.name

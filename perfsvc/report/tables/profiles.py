@@ -53,7 +53,7 @@ def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType
 
 
 def explanation_table(before: Profile, after: Profile, explanation: Explanation) -> RenderableType:
-    """Return the explanation's sentence, its reasons, the metrics behind them, and the profiler's rules that agree.
+    """Return the sentence of an explanation, its reasons with their metrics, and the profiler's rules that agree.
 
     Args:
         before: the baseline's profile.

@@ -46,9 +46,9 @@ def run_tables(reports: Sequence[RunReport]) -> RenderableType:
 
 
 def run_table(report: RunReport) -> RenderableType:
-    """Return a table of results for each device, and below the tables everything else that the report has.
+    """Return a table of results for each device.
 
-    This is: the failures, the cases over budget, a summary, the confirmations, and the explanations.
+    Below the tables are the failures, the cases over budget, a summary, the confirmations, and the explanations.
     """
     parts: list[RenderableType] = []
     if report.title:

@@ -132,7 +132,7 @@ class KernelReader:
             return facts_with(None)
 
     def _working_disassembler(self) -> Disassembler | None:
-        """Return the disassembler of this machine, or None. If there is one that does not work, report why."""
+        """Return the disassembler of this machine; None if there is none, or if it does not work, which is reported."""
         path = find_nvdisasm()
         try:
             return Disassembler(path, self._cache) if path else None

@@ -72,8 +72,8 @@ def compare(
 ) -> RunComparison:
     """Judge the run ``new`` against the run ``base``, each named by a number, a label, a git revision or the like.
 
-    If a series was measured again in A/B pairs, it gets the cause that the pairs showed. The pairs may have been
-    measured for other runs of the same two binaries.
+    If a series was measured again in A/B pairs, the series gets the cause that the pairs showed. The pairs may have
+    been measured for other runs of the same two binaries.
 
     Args:
         store: the database.
@@ -227,7 +227,7 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
 
     Args:
         store: the database.
-        text: ``@baseline``, or the name of a run (``perfsvc.service.revisions``).
+        text: ``@baseline``; else the number, the label or a git revision of a run.
         run: the run to judge.
         folder: the repository of git revisions.
 
@@ -346,8 +346,8 @@ def _with_answers_of_other_runs(
     """Return the judgements; an unconfirmed change of code gets the newest confirmation of the same two binaries.
 
     A/B pairs compare two binaries, not two runs. A confirmation therefore holds for all runs that had these binaries,
-    or binaries with the same code. A night uses only its own confirmations (``_with_confirmations``), because a
-    confirmation also depends on the GPU.
+    or binaries with the same code. A night uses only its own confirmations, because a confirmation also depends on the
+    GPU.
     """
     asked = {judgement.series: judgement for judgement in judgements if judgement.cause in OTHER_CODE}
     answers = [

@@ -85,7 +85,7 @@ def with_causes(judgements: Iterable[Judgement], confirmations: Iterable[Confirm
     }
 
     def with_cause(judgement: Judgement) -> Judgement:
-        """Return a judgement with its confirmation's cause; append the confirmation's reason unless it is there."""
+        """Return a judgement with its confirmation's cause and reason; a second call does not add the reason again."""
         answer = answers.get(judgement.series)
         if answer is None or judgement.cause is None:
             return judgement

@@ -42,7 +42,7 @@ def compare_cases(
     the points are the same. The note of the result names the other cases of the previous night: they are no longer
     expected.
 
-    A case is not reported as missing in these cases:
+    A case is not reported as missing if one of these sentences is true:
 
     - The GPUs that measured the case are lost, and all other GPUs skip it. Then only the lost GPUs are reported.
     - The case was over budget for fewer than ``OVER_BUDGET_NIGHTS`` nights.

@@ -39,7 +39,7 @@ def alerts(
     if the baseline of the series was taken after the change.
 
     Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
-    threshold of errors is ignored, and so is any change below a rule of the settings.
+    threshold of errors is ignored, and so is any change below the threshold of a rule in the settings.
 
     Args:
         store: the database.
@@ -146,7 +146,7 @@ def _is_answered(
     since: Sequence[int],
     reported: Mapping[Series, set[int | None]],
 ) -> bool:
-    """Return whether a confirmation or a finding has answered an alert since it was raised.
+    """Return whether a confirmation or a finding has answered an alert since the alert was raised.
 
     A slower series needs a conclusive confirmation. After an inconclusive confirmation, the next night that shows the
     change raises a finding.
@@ -236,9 +236,9 @@ class SeriesChange:
 
     Attributes:
         alert: the alert.
-        values: the level of each run, NaN if it did not measure the series, shape (runs,).
-        old: the runs of the level before, at least one.
-        new: the runs since, at least one unless the newest run is the only one.
+        values: the level of each run, NaN for a run that did not measure the series, shape (runs,).
+        old: the runs of the level before the change, at least one.
+        new: the runs since the change; none if the newest run is the only run.
     """
 
     alert: judge.Alert
@@ -255,7 +255,7 @@ class SeriesChange:
 
         Args:
             alerts: the alerts of the series, oldest first.
-            values: the level of each run, NaN if it did not measure the series.
+            values: the level of each run, NaN for a run that did not measure the series.
             segments: the segment of each run.
         """
         # The first run of the newest segment. The level before the change begins there, or after an earlier alert.

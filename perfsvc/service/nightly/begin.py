@@ -23,7 +23,7 @@ class NightRequest:
     """The options of a night.
 
     Attributes:
-        settings: the settings in force; a resumed night keeps those that it began with.
+        settings: the settings in force; a resumed night keeps the settings that it began with.
         resume: resume the night that was stopped before its end.
         wait_s: seconds to wait for another night to end.
         command_line: the command as it was typed.
@@ -72,7 +72,7 @@ def restored(stored: Mapping[str, Any], database: str) -> Settings:
     """Return the settings that a night began with. ``database`` replaces the stored URL, which lacks the password.
 
     Raises:
-        UsageError: another version of perfsvc, with other settings, stored them.
+        UsageError: another version of perfsvc, which has other settings, stored the settings.
     """
     try:
         return Settings(**{**stored, "database": database})

@@ -27,7 +27,7 @@ class Heartbeat:
     Args:
         variable: the environment variable that holds the URL; empty for no heartbeat.
         report: receives a sentence about a ping that did not arrive.
-        environment: the variables; None for those of this process.
+        environment: the environment variables; None for the variables of this process.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class NightLog:
-    """A ``Progress`` that writes every event to the night's file and shows those from ``info`` on. A context manager.
+    """A context manager that writes every event to the night's file and shows the events from ``info`` on.
 
     The file gets one JSON object a line: ``at`` (UTC), ``level``, ``event``, ``night``, ``run`` (null before there is a
     run), and further facts such as ``stage`` and ``cure``. A resumed night appends to its file. If the file cannot be

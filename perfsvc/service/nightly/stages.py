@@ -75,9 +75,9 @@ class Night:
 
     Attributes:
         number: the night's number.
-        settings: the settings that it began with.
-        command_line: the command that it began with.
-        lock: a sentence on how its lock was taken.
+        settings: the settings that the night began with.
+        command_line: the command that began the night.
+        lock: a sentence on how the night's lock was taken.
         stopping: returns whether to stop.
     """
 

@@ -45,13 +45,13 @@ def notify(
         night: the night's number.
         settings: whom to notify, about what, and where the site is.
         report: receives a sentence about each target that does not accept its message.
-        environment: the variables that hold the addresses of targets; None for those of this process.
+        environment: the environment variables with the addresses of targets; None for the variables of this process.
         notifier: makes the notifier; called only if there is something to send.
         sleep: waits, in seconds.
         now: the time, for reminders and digests; by default the current time.
 
     Raises:
-        NotSentError: a target did not accept its message; it is sent again with the next night.
+        NotSentError: a target did not accept its message; the next night sends the message again.
         MissingPackageError: there is something to send, and Apprise is not installed.
     """
     targets = settings.notify.targets
@@ -82,12 +82,12 @@ def notify_of_hosts(
         host: this machine, on which the watchdog runs.
         settings: whom to notify, about what, and where the site is.
         report: receives a sentence about each target that does not accept its message.
-        environment: the variables that hold the addresses of targets; None for those of this process.
+        environment: the environment variables with the addresses of targets; None for the variables of this process.
         notifier: makes the notifier; called only if there is something to send.
         sleep: waits, in seconds.
 
     Raises:
-        NotSentError: a target did not accept its message; it is sent again with the next watchdog.
+        NotSentError: a target did not accept its message; the next watchdog sends the message again.
         MissingPackageError: there is something to send, and Apprise is not installed.
     """
     targets = settings.notify.targets

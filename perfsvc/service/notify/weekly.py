@@ -25,7 +25,7 @@ class Reminder:
     """An open finding that no person has done anything with.
 
     Attributes:
-        since: when it was last news.
+        since: when a message last reported the finding as news.
         days: the whole days since then.
     """
 
@@ -41,7 +41,7 @@ class Digest:
     Attributes:
         since: when the week began.
         nights: the nights of all hosts since then, newest first.
-        runs: the newest run of each host that is not excluded.
+        runs: for each host, the newest run that is not excluded.
         judgements: the verdicts of these runs.
         open: the number of open findings.
     """
@@ -65,7 +65,7 @@ class Digest:
 def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -> tuple[Reminder, ...]:
     """Return the open findings that are due for a reminder, the oldest first.
 
-    A finding is due one period after the last message about it. It is not due if a person has acted on it since.
+    A finding is due one period after the last message about it, unless a person has acted on the finding since.
     Findings of other suites are left out: the nights of those suites send their reminders.
     """
     elsewhere = {other.run for other in store.nights.list() if other.suite != night.suite and other.run is not None}
@@ -82,7 +82,7 @@ def reminders(store: Store, night: NightRow, period: timedelta, now: datetime) -
 
 
 def _reminder(finding: Finding, events: Sequence[FindingEvent], period: timedelta, now: datetime) -> Reminder | None:
-    """Return the reminder of an open finding if it is due, else None."""
+    """Return the reminder of an open finding if the reminder is due, else None."""
     news = [event.at for event in events if event.kind in NEWS and not event.by]
     reminded = [event.at for event in events if event.kind is EventKind.REMINDED]
     since = max(news, default=now)

@@ -179,7 +179,7 @@ class CaseProfiler:
     def stored_profile(self, subject: Subject) -> ProfileResult | None:
         """Return the newest stored profile of a subject's binary on the subject's device.
 
-        Only profiles with the sections that the settings name count.
+        Profiles with other sections than the settings name are ignored.
         """
         for result in self._store.profiles.of_binary(subject.binary):
             if (result.device, result.sections) == (subject.device.uuid, self._settings.sections):

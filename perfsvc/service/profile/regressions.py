@@ -112,7 +112,7 @@ class RegressionExplainer:
         return before, after
 
     def _new_profile(self, subject: Subject, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a subject; raise the earlier error again if its device was refused for every case."""
+        """Profile a subject; if a profiler has refused the subject's device before, raise that error again."""
         if refusal := self._refusals.get(subject.device.uuid):
             raise refusal
         try:

@@ -151,7 +151,7 @@ class NightRunner:
         self._stopping = threading.Event()
 
     def run(self, *, resume: bool = False) -> None:
-        """Run or resume a night and wait for its end. If another night still runs, report this one as skipped."""
+        """Run or resume a night and wait for its end. If another night still runs, report the new night as skipped."""
         if not self._running.acquire(blocking=False):
             self._report("the previous night is still running: this night is skipped")
             return

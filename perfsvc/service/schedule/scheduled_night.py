@@ -89,7 +89,8 @@ def scheduled_night(
     config = ["--config", str(file)] if loaded.path and file.name != CONFIG else []
     command = (sys.executable, "-m", "perfsvc", *config, "nightly")
     plain = {name: os.environ[name] for name in TOOLS if os.environ.get(name)}
-    path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))  # once each: cron's lines are short
+    # Each folder of PATH is named once, because cron's lines are short.
+    path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))
     for text in (*command, str(file.parent), path, *plain.values()):
         if re.search(r"[\x00-\x1f\x7f]", text):
             raise UsageError(f"{text!r} holds a line break or the like, which no scheduler takes", cure="rename it")

@@ -225,7 +225,7 @@ def _confirm(connection: Connection, run: int, finding: int, cause: RootCause, n
 def _free_case_id(connection: Connection, row: Any, case: int) -> int:
     """Return the id that a row of a finding stores for its case: ``case``, the id of the name in the present run.
 
-    If another row of the finding has this id already, the row keeps its own.
+    If another row of the finding has this id already, the row keeps its own id.
     """
     same_row = {name: getattr(row, name) for name in KEY} | {"case_id": case}
     taken = connection.scalar(select(FindingCases.case_id).filter_by(**same_row))

@@ -44,7 +44,7 @@ class ProfileMetrics(Base):
 
 
 class ProfileRules(Base):
-    """The result of a profiler rule; ``speedup`` is the share of the time that the rule estimates to be saveable."""
+    """The result of a profiler rule; ``speedup`` is its estimate of the share of the time that could be saved."""
 
     __tablename__ = "profile_rules"
 

@@ -68,7 +68,7 @@ class Pins(Base):
 
 
 class Exclusions(Base):
-    """What a person did to a run: excluded it, or one case of it, from judging; took that back; or deleted the run.
+    """What a person did to a run: excluded the run or one of its cases, took this exclusion back, or deleted the run.
 
     An exclusion counts while ``included_at`` is NULL. ``case_id`` is NULL for a whole run. ``run_id`` is no foreign
     key, because the record of a deleted run stays.

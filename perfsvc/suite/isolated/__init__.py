@@ -90,7 +90,7 @@ def replay_arrays(
 
 
 def replay_inputs(bench: StoredBench, point: Point, seed: int) -> dict[str, NDArray[Any]]:
-    """Return only the inputs of ``replay_arrays``."""
+    """Return the inputs that a stored benchmark makes at a point, without the expected results."""
     return take_inputs(
         _made(ReplayArrays(bench, point, seed, inputs_only=True), f"{bench.name}/bench.py", DEFAULT_LIMIT_S)
     )
@@ -141,8 +141,8 @@ def _ask(
 ) -> tuple[T, tuple[int, ...]]:
     """Send a request to a process of a benchmark file; return its answer, and the descriptors that came with it.
 
-    If the server that forks these processes dies, another request may be at fault. This request is then repeated, while
-    no other repeated request runs, up to ``ATTEMPTS`` attempts in all.
+    If the server that forks these processes dies, perhaps because of another request, the request is sent again, with
+    ``ATTEMPTS`` attempts at most. From the second attempt on, only one request runs at a time.
 
     Args:
         body: the request.

@@ -64,7 +64,7 @@ class ResolveCases:
     """Resolve cases of a benchmark file's text.
 
     Attributes:
-        known_shapes: the folder of ``KnownShapes``; None if there is none.
+        known_shapes: a folder that keeps the shapes of inputs, so that the inputs need not be made; None without one.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class MakeArrays:
 
 @dataclass(frozen=True, slots=True)
 class MakeFresh:
-    """Make the fresh inputs of a case, and their expected results; the first arrays come as a descriptor."""
+    """Make the fresh inputs of a case, and their expected results; a descriptor of the first arrays comes with it."""
 
     spec: CaseSpec
     first: ArrayLayout
