@@ -211,7 +211,7 @@ def cache_words(keys: Iterable[Key]) -> dict[Key, str]:
 
 
 def series_names(every_series: Sequence[Series]) -> list[str]:
-    """Return the name of each series: the case, its cache state if it has more than cold, a metric other than time."""
+    """Return the name of each series: case, cache state (unless the case has only cold), metric (unless it is time)."""
     keys = [(series.device, series.case.id, series.cache) for series in every_series]
     words = cache_words(keys)
     return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]

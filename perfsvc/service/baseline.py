@@ -22,7 +22,8 @@ def pin(store: Store, run: int, selection: Selection, *, comment: str) -> int:
     chosen = [series for series in correct if series.case in selected]
     if not chosen:
         raise UsageError(
-            f"run {run} has no right result of a selected case", cure=f"see what it has: perfsvc report {run} --summary"
+            f"run {run} has no correct result of a selected case",
+            cure=f"see what the run measured: perfsvc report {run} --summary",
         )
     store.baselines.pin(run, chosen, by=user_name(), comment=comment)
     return len(chosen)

@@ -137,7 +137,7 @@ def _compared_with(store: Store, run: int) -> dict[Series, int]:
 def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
     """Return whether the stored verdict of a series used its baseline in ``baselines``; True without a verdict.
 
-    A verdict did not use it if the user named another run to compare with.
+    A verdict used another run if the user named another run to compare with.
     """
     return series not in stored or stored[series].baseline_run == baselines.get(series)
 

@@ -139,7 +139,8 @@ def checked_out(suite: Path, revision: str) -> Iterator[Worktree]:
         revision: a branch, a tag, a commit, ``HEAD~3``.
 
     Raises:
-        UsageError: there is no such revision, or it lacks the suite's folder.
+        UsageError: there is no such revision, it cannot be checked out, or the suite's folder is missing in it.
+        InfrastructureError: git cannot read the repository.
     """
     commit = commit_of(suite, revision)
     inside = git(suite, "rev-parse", "--show-prefix") or ""
@@ -296,7 +297,7 @@ def _moment(seconds: str) -> datetime:
 
 
 def _descends(folder: Path, commit: str, *, ancestor: str) -> bool:
-    """Return whether a commit descends from ``ancestor``."""
+    """Return whether a commit descends from ``ancestor``; raise ``InfrastructureError`` if git cannot tell."""
     completed = _run(folder, "merge-base", "--is-ancestor", ancestor, commit)
     if completed.returncode not in (0, _NO):
         raise _unreadable(folder, completed)

@@ -125,7 +125,7 @@ def _center(values: Sequence[float]) -> float:
 
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
-    """Return the details of a row: everything but the time that the store holds about the row's case in this run."""
+    """Return the details of a row: what the store holds, besides the time, about the row's case in the row's run."""
     summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
     matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[matches].to_dict("records")[0])

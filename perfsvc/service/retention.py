@@ -199,7 +199,7 @@ def _baselines_of_suspects(store: Store) -> Iterator[int]:
 
 
 def _named_baseline(store: Store, against: str, suite: Path) -> Iterator[int]:
-    """Yield the run that the settings name as the baseline, if it exists."""
+    """Yield the run that the settings name as the baseline; nothing if they name none, or if there is no such run."""
     if against != BASELINE:
         with contextlib.suppress(NotMeasuredError, UsageError):
             yield resolve(against, store, suite).id

@@ -83,7 +83,7 @@ def require_judged(store: Store, run: int) -> None:
         if not exclusion.case:
             raise UsageError(
                 f"run {run} is excluded from judging, by {exclusion.by}: {exclusion.reason}",
-                cure=f"name another run, or judge it again: perfsvc runs include {run}",
+                cure=f"name another run, or include this run in judging again: perfsvc runs include {run}",
             )
 
 

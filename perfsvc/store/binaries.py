@@ -211,7 +211,7 @@ def put_python_code(
 ) -> int | None:
     """Store what a case's Python functions ran with, and return its id; None if ``code`` is None.
 
-    ``files`` has the modules and cubins by digest; they are stored as files of the binary, if there is one.
+    ``files`` has the modules and cubins by digest; if ``binary`` is given, they are stored as files of this binary.
     """
     if code is None:
         return None

@@ -91,13 +91,13 @@ class CheckStore:
         return number
 
     def baselines(self, kernels: Iterable[CheckedKernel], scope: str, toolkit: str) -> list[StaticBaseline]:
-        """Return the baseline of each kernel: its newest level with the compiler ``toolkit``, else with any compiler.
+        """Return the baseline of each kernel: its newest one from the compiler ``toolkit``, else from any compiler.
 
         The result also holds:
 
         - the baselines of kernels that are in the newest check of the scope but not in ``kernels``;
-        - if a kernel of a case has no level, the levels of the case's earlier kernels, except kernels that a check has
-          reported as gone. One of these kernels may be the new kernel under a former name.
+        - if a kernel of a case has no baseline, the baselines of the case's earlier kernels, except kernels that a
+          check has reported as gone. One of these kernels may be the new kernel under a former name.
 
         Cases that occur in ``kernels`` have the names given there. Other cases have the names from their checks.
         """
@@ -130,7 +130,7 @@ def _verdict_rows(
 
 
 def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
-    """Return the columns of a kernel without a verdict; a kernel that is ``gone`` has no facts either."""
+    """Return the columns of a kernel without a verdict; if the kernel is ``gone``, the columns hold no facts."""
     facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
         "check_id": check,

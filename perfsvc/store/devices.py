@@ -22,7 +22,7 @@ class DeviceStore:
         """Store a device, or update its description; the driver and the power limit are stored with measurements."""
         row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
         with self._database.writing() as connection:
-            # PostgreSQL spends an id even on an insert that conflicts.
+            # Look first, because PostgreSQL uses up an id even if the insert finds the row there already.
             if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
                 insert_new(connection, Devices, row)
             connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))

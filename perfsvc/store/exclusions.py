@@ -106,8 +106,8 @@ class ExclusionStore:
                 if whole:
                     cure = f"include the run: perfsvc runs include {run}"
                     raise UsageError(f"run {run} is excluded as a whole", cure=cure)
-                what = "nothing of this" if ids else "it"
-                raise UsageError(f"run {run} is judged: {what} is not excluded", cure="perfsvc runs history")
+                what = f"none of these cases is excluded in run {run}" if ids else f"nothing is excluded in run {run}"
+                raise UsageError(what, cure="see what was excluded: perfsvc runs history")
             connection.execute(update(Exclusions).where(*wanted).values(included_by=by, included_at=now))
             return excluded.restore(connection, Act(run, ids, by, now), since)
 

@@ -182,7 +182,7 @@ class ExpectationStore:
     def nights_of(self, host: str, scope: str) -> dict[int, int]:
         """Return the nights of a host, each with its run, oldest first.
 
-        A night is included if its run has the scope, finished and is not excluded.
+        Only nights count whose run has the scope ``scope``, is finished and is not excluded.
         """
         is_excluded = exists().where(
             Exclusions.run_id == Runs.id, Exclusions.case_id.is_(None), Exclusions.included_at.is_(None)

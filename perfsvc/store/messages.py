@@ -92,8 +92,8 @@ class MessageStore:
     def undelivered(self, night: int) -> list[DeliveryRow]:
         """Return the undelivered messages of a night and of the earlier nights of its suite, a row for each target.
 
-        The oldest message comes first. A night that is still running on another host is left out: it delivers its
-        message itself.
+        The oldest message comes first. A night that is still running on another host is left out, because that night
+        delivers its message itself.
         """
         with self._database.reading() as connection:
             own = connection.execute(select(Nights.suite, Nights.started_at).where(Nights.id == night)).one()

@@ -128,7 +128,7 @@ class SeriesStore:
         ]
 
     def histories(self, runs: Collection[int], *, errors: bool = False) -> dict[Series, list[SeriesInRun]]:
-        """Return the histories of all judged series over some runs, under the present names of their cases.
+        """Return the history over some runs of every series whose metric is judged, under the present names of cases.
 
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
@@ -139,11 +139,11 @@ class SeriesStore:
             return _histories(connection, runs, errors=errors)
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
-        """Return the histories of all judged series of the cases that a run measured, up to and including the run.
+        """Return the histories, up to a run, of all series that have a judged metric and whose case the run measured.
 
         The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes.
         They begin with the first of these runs that measured anything in an environment of ``run``. Data that is
-        excluded from judging is left out. Cases are followed through renames. A history lacks the runs that did not
+        excluded from judging is left out. A renamed case keeps its history. A history lacks the runs that did not
         measure its series.
         """
         with self._database.reading() as connection:
@@ -301,7 +301,7 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
 
 
 def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -> dict[Series, list[SeriesInRun]]:
-    """Return the histories of all judged series over some runs, oldest run first.
+    """Return the history over some runs of every series whose metric is judged, oldest run first.
 
     If a replica of a case is not ok in a run, only the time of this case is present, without values. The errors of
     results are left out unless ``errors`` is set.
@@ -387,7 +387,7 @@ def _key(series: Series) -> CaseKey:
 
 
 def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Series, SeriesHistory]:
-    """Return the histories of all judged series of some runs, errors of results included.
+    """Return the history over some runs of every series whose metric is judged, the errors of results included.
 
     The values are the same as those of ``_histories``, but this function is faster: two hundred runs have many thousand
     rows.

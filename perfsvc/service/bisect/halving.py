@@ -49,7 +49,8 @@ def narrow(
 
     Source:
         ``git bisect`` chooses the same way: it takes the commit that has half of the suspects among its ancestors, so
-        that either answer removes about half (C. Couder, Fighting regressions with git bisect, 2009).
+        that about half are removed, whether the commit is good or bad (C. Couder, Fighting regressions with git bisect,
+        2009).
     """
     # A set of commits is an integer with one bit for each commit.
     bit = {name: 1 << place for place, name in enumerate(history)}
@@ -65,7 +66,7 @@ def narrow(
     suspects = tuple(name for name in history if bit[name] & suspected)
 
     def halves(name: str) -> int:
-        """Return how many suspects the less helpful answer about a commit would remove."""
+        """Return how many suspects are removed at least, whether a commit turns out good or bad."""
         older = (ancestors[name] & suspected).bit_count()
         return min(older, len(suspects) - older)
 

@@ -232,12 +232,12 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
     if suspects > 1:
         return f"one of {suspects} commits, which cannot be told apart: all but the last were skipped"
     if proof.verdict is None or proof.ratio is None:
-        return f"like the bad commit, but compared with {proof.before.short} it is unclear: {proof.reason}"
+        return f"like the bad commit, but whether it differs from {proof.before.short} is unclear: {proof.reason}"
     if proof.verdict is not total.verdict:
         alone = f"compared with {proof.before.short} below it, the case moves only {units.percent(proof.ratio)}"
         return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
     change = f"{units.change(abs(proof.ratio - 1))} {direction_word(metric, proof.ratio)}"
-    reason = f"compared with the commit below it, {proof.before.short}, it is {change}"
+    reason = f"compared with the commit below it, {proof.before.short}, the case is {change}"
     return f"{reason}; this is a part of the change: bisect again for the rest" if _is_part(proof, total) else reason
 
 

@@ -24,8 +24,8 @@ CodeOfPair = tuple[UsedCode, UsedCode]
 def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, SameOnBothSides]:
     """Return what both runs of each judged series have in common: code, source, compiler, environment.
 
-    A series is absent if this is unknown: its verdict compares no two levels, its baseline comes from another device,
-    its case has no binary, or the packages of its Python functions are not stored.
+    A series is absent if this is unknown. Possible reasons: its verdict compares no two levels, its baseline comes from
+    another device, its case has no binary, or the packages of its Python functions are not stored.
 
     Args:
         store: the database, with the runs, all of which have ended.

@@ -166,7 +166,7 @@ def _findings(
 
 
 def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DevicePanel, ...]:
-    """Return a panel for each device of tonight's run, with its measured peaks in ``runs`` up to that run."""
+    """Return a panel for each device of tonight's run, with the device's measured peaks in this and earlier runs."""
     if tonight is None:
         return ()
     peaks = store.devices.peaks_of([run for run in runs if run <= tonight.id])

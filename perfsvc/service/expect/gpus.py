@@ -80,8 +80,8 @@ def require_gpu(store: Store, host: str, specs: Collection[str], devices: Iterab
         names = ", ".join(f"{uuid} ({model})" for uuid, model in gpus.items())
         raise NoDeviceError(
             f"{NO_GPU}, but earlier runs of this host measured on {names}",
-            cure="see whether nvidia-smi lists it; to measure on the CPU device all the same, name it instead of auto: "
-            'devices = ["cpu"], or --device cpu',
+            cure="see whether nvidia-smi lists these GPUs; to measure on the CPU device all the same, name this device "
+            'instead of auto: devices = ["cpu"], or --device cpu',
         )
 
 

@@ -191,7 +191,7 @@ class CaseProfiler:
 
         Args:
             subject: the case.
-            like: another profile of the case; if the subject has a launch of the same kernel at the same position, that
+            like: another profile of the case; if the case has a launch of the same kernel at the same position, that
                 launch is profiled instead of the longest.
 
         Raises:

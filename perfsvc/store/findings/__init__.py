@@ -110,9 +110,9 @@ class FindingStore:
     ) -> Finding:
         """Set the state of a finding on behalf of a person.
 
-        Accepting a finding sets the level of each series that has not recovered to the newest run with its change.
-        If the finding is about something missing, accepting it ends the expectation. Reopening a resolved finding
-        includes its recovered series again.
+        If a finding is accepted, the baseline of each of its series that has not recovered becomes the newest run that
+        shows the change. If the finding is about a missing host, GPU or case, later nights no longer expect it. If a
+        resolved finding is reopened, its recovered series count as not recovered.
 
         Args:
             number: the finding.

@@ -78,7 +78,7 @@ def release(connection: Connection, act: Act, reason: str) -> FindingUpdates:
 
 
 def restore(connection: Connection, act: Act, since: datetime) -> FindingUpdates:
-    """Return series to the findings that they left when their data was excluded; return the changed findings.
+    """Return series to the findings that they left when their data was excluded; return which findings are reopened.
 
     If another finding took in a series since then, the series stays there, and an event of the old finding says so.
 

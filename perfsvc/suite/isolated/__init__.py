@@ -227,7 +227,7 @@ def _ended(path: str, death: Death) -> SuiteError:
 
 
 def _unreadable(path: str, what: str) -> SuiteError:
-    """Return the error for a process of a benchmark file that sent a message that cannot be read."""
+    """Return the error for an unreadable message from the process that runs a benchmark file."""
     return SuiteError(
         f"the process that ran it sent a message that cannot be read: {what}",
         path=path,

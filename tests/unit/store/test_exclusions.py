@@ -169,8 +169,10 @@ def test_what_is_excluded_or_included_already_and_what_does_not_exist_is_refused
         excluded(story, running)
     with pytest.raises(NotMeasuredError, match="no run 77"):
         excluded(story, 77)
-    with pytest.raises(UsageError, match="not excluded"):
+    with pytest.raises(UsageError, match=f"nothing is excluded in run {run}"):
         story.store.exclusions.include(run, None, by="ann")
+    with pytest.raises(UsageError, match=f"none of these cases is excluded in run {run}"):
+        story.store.exclusions.include(run, [story.tiled], by="ann")
     with pytest.raises(UsageError, match="did not measure transpose/naive"):
         excluded(story, run, story.naive)
     excluded(story, run)

@@ -154,7 +154,7 @@ def test_a_budget_that_ends_before_the_first_look_is_inconclusive():
 @pytest.mark.parametrize(("last", "slower"), [(1.1, "slower"), (0.9, "faster")])
 def test_the_reason_names_the_change_and_the_commit_below(last, slower):
     bisection = search(["1.0 a", f"{last} b"], StandInGpu())
-    assert bisection.reason == f"compared with the commit below it, c0, it is 10 % {slower}"
+    assert bisection.reason == f"compared with the commit below it, c0, the case is 10 % {slower}"
 
 
 def test_the_right_commit_is_named_in_95_of_100_searches():
