@@ -68,7 +68,7 @@ class Folder:
 
     @contextlib.contextmanager
     def subfolder(self, name: str, *, make: bool = False) -> Iterator["Folder"]:
-        """Open a folder below this one.
+        """Open a folder below this folder.
 
         Args:
             name: the folder; ``.`` for this folder.

@@ -94,7 +94,7 @@ class _Builder:
         return Binary(code, digest(code), cached is not None, time.perf_counter() - start, shared)
 
     def _compile(self, unit: Unit, files: Mapping[str, bytes], key: str) -> bytes:
-        """Compile a unit and store its binary under the key; raise ``CompileError`` if its files changed meanwhile."""
+        """Compile a unit and store its binary under the key; raise ``CompileError`` if its files have changed."""
         code = self._toolchain.compile(unit)
         sources.require_same(unit, files)  # ``key`` was computed from ``files``, but the compiler has read them again
         self._cache.put(key, code)

@@ -62,7 +62,7 @@ class CompileOptions:
 def read_options(words: Sequence[str]) -> CompileOptions:
     """Sort the words of an nvcc command line (``-Idir``, ``-I=dir`` or ``-I`` followed by ``dir``) by their purpose.
 
-    Raises ``CompileError`` if the options are in a file: no cache key would include the file's content.
+    Raises ``CompileError`` if the options are in a file: the build cache would not notice a change of this file.
     """
     return _read_options(tuple(words))
 
@@ -140,7 +140,10 @@ class _HeaderFolder:
     path: Path
 
     def find(self, included: str) -> tuple[str, Path] | None:
-        """Return an included file's name for the cache key and its path; None if this folder does not have the file."""
+        """Return the name and the path of an included file; None if this folder does not have the file.
+
+        The name is relative to the source's folder, so that it is equal on every machine.
+        """
         path = self.path / included
         if not path.is_file():
             return None
@@ -216,7 +219,8 @@ def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
     now = local_files(unit)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise CompileError(
-            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled", cure="run again once it is saved"
+            f"{unit.source.name}: {', '.join(changed)} changed while it was compiled",
+            cure="run again once all files are saved",
         )
 
 

@@ -72,8 +72,8 @@ def compile_failure(unit: Unit, message: str) -> CompileError:
 
     Args:
         unit: the unit.
-        message: what the compiler printed. Of a longer text, the error shows ``LINES_SHOWN`` lines around the first
-            line with an error.
+        message: what the compiler printed. If it is longer than ``LINES_SHOWN`` lines, the error shows only the lines
+            around the first error.
     """
     lines = message.strip().splitlines()
     if len(lines) > LINES_SHOWN:

@@ -18,8 +18,8 @@ def command() -> None:
 def show(output_format: str) -> None:
     """Show every setting and where it comes from: a line of the file, a variable, or the default.
 
-    Secrets are never shown. If a variable holds the address of a message target, only its name is shown, and whether
-    it is set.
+    Secrets are never shown. If a variable holds the address of a message target, the output has the variable's name and
+    whether it is set, but not the address.
     """
     from perfsvc.config.load import shown, shown_json
     from perfsvc.report.tables.lists import settings_table

@@ -51,7 +51,7 @@ class PastClick(Exception):  # noqa: N818 - a carrier, no error
 def past_click() -> Iterator[None]:
     """Wrap ``OSError`` and ``EOFError`` as ``PastClick``, which click passes on.
 
-    Click would turn them into exit code 1, which means a regression here.
+    Click would end such an error with exit code 1, which means a regression in perfsvc.
     """
     try:
         yield

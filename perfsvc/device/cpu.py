@@ -248,7 +248,7 @@ class CpuDevice(HostDevice):
         """Time samples: in elapsed time with the clock ``"host"``, else in processor time.
 
         The processor time of a launch is divided by the number of its workers. Other programs on this machine do not
-        change it. ``evict_bytes`` counts up to 64 MiB; data in the private caches of other cores stays there.
+        change it. Eviction writes at most 64 MiB; data in the private caches of other cores stays there.
         """
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time

@@ -246,7 +246,7 @@ class FakeDevice(HostDevice):
         """Do nothing: constants do not change results here."""
 
     def launch(self, module: bytes, launch: Launch, args: Sequence[np.generic]) -> None:
-        """Write the reference to every output and zeros to all scratch memory, or commit the scripted fault."""
+        """Write the reference to every output and zeros to all scratch memory, or cause the scripted fault."""
         self._launches += 1
         self._commit(launch)
         for arg, value in zip(launch.args, args, strict=True):
@@ -256,7 +256,7 @@ class FakeDevice(HostDevice):
                 self.fill(int(value), self._scratch[arg.buffer], 0)
 
     def _commit(self, launch: Launch) -> None:
-        """Commit the scripted fault, if it occurs at the launch itself."""
+        """Cause the scripted fault, if it occurs at the launch itself."""
         match self._fault:
             case "refused":
                 raise LaunchError(

@@ -112,7 +112,7 @@ def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:
 def moved_together(
     judgements: Iterable[Judgement], same: Mapping[Series, SameOnBothSides]
 ) -> dict[tuple[str, Direction], Sequence[Judgement]]:
-    """Return the times that moved together with unchanged code, by device UUID and direction.
+    """Return the times that moved together although their code is unchanged, by device UUID and direction.
 
     Only the times of series with the same code on both sides count. A device is returned with a direction if it has at
     least ``MIN_SERIES`` such times, and more than half of these times moved in this direction. A change of one kernel
@@ -218,7 +218,9 @@ def cause_of(
 
 
 def midpoint(ratio: float) -> float:
-    """Return the ratio to the good level that separates good from bad in a bisection: halfway on a logarithmic scale.
+    """Return the boundary between good and bad levels in a bisection: halfway on a logarithmic scale.
+
+    The boundary is a ratio to the good level.
 
     Args:
         ratio: the ratio of the bad level to the good one; above 1, the bad level is slower.

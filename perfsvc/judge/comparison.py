@@ -67,7 +67,7 @@ def compare(
     replica counts once, by the logarithm of its median. The interval of the ratio is Student's, with the variance
     between replicas.
 
-    The variance is pooled over both sides, unlike Welch's. Both sides share the case and the device, and so the noise.
+    Unlike in Welch's test, the variance is pooled over both sides: they share the case, the device and so the noise.
     Pooling doubles the few degrees of freedom. The deviation of few replicas may be far too small by chance, most of
     all if a process is in one of two states. So the deviation of a side has two lower limits: the step of the clock,
     and a share of the spread of the side's own samples.
@@ -259,9 +259,9 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
 
     Args:
         log_ratio: the candidate's mean logarithm minus the baseline's.
-        half: half the width of its interval.
+        half: half the width of the interval of ``log_ratio``.
         threshold: the smallest relative change that matters.
-        fewest_replicas: the number of replicas of the side that has fewer; with only one, nothing is called changed.
+        fewest_replicas: the number of replicas of the side that has fewer; with only one, no change is certain.
     """
     ratio, low, high = _exp(log_ratio), _exp(log_ratio - half), _exp(log_ratio + half)
     verdict = _verdict(ratio, low, high, threshold)
@@ -275,8 +275,8 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
     """Return the verdict on a ratio with the ends of its interval.
 
-    It is a regression or an improvement if the ratio lies beyond the threshold and the interval excludes 1, unchanged
-    if the interval lies within the threshold, else inconclusive. Differences up to ``RESOLUTION`` are rounding.
+    The verdict is regression or improvement if the ratio lies beyond the threshold and the interval excludes 1, and
+    unchanged if the interval lies within the threshold. Differences up to ``RESOLUTION`` are rounding.
     """
     limit = (1 + threshold) * (1 + RESOLUTION)
     if ratio > limit and low > 1 + RESOLUTION:
@@ -289,7 +289,7 @@ def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict
 
 
 def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
-    """Return the reason of a verdict in words; ``smallest`` is the smallest change that would have shown."""
+    """Return the reason of a verdict in words; ``smallest`` is the smallest change that the replicas could show."""
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"

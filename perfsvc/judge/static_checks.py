@@ -126,7 +126,7 @@ def _judge(held: StaticBaseline | None, checked: CheckedKernel, toolkit: str) ->
     changed = fact_changes(before, checked) if before else ()
     check = held.check if held else None
     if checked.occupancy and not _can_run(checked):
-        reason = f"no block of it can run: it exceeds the limit of {checked.occupancy.limiter}"
+        reason = f"no block of the kernel can run: it exceeds the limit of {checked.occupancy.limiter}"
         return CheckVerdict(checked, Verdict.BROKEN, before, changed, reason, baseline_check=check)
     if held is None:
         return CheckVerdict(checked, Verdict.NEW)
@@ -158,7 +158,7 @@ def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[
 
 
 def fact_changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChange, ...]:
-    """Return every fact of a kernel that changed, the judged facts first."""
+    """Return every changed fact of a kernel, the judged facts first."""
     old, new = before.facts, after.facts
     if old is None or new is None:
         return ()

@@ -191,7 +191,7 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
 
 
 def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
-    """Return the newest version of each case, by ``_any_version``."""
+    """Return the newest version of each case, by a key that is equal for all versions of the case."""
     versions: dict[Hashable, int] = {}
     for series in baseline:
         key = _any_version(series)
@@ -225,7 +225,7 @@ def _absent(
 
     - results of an older version of a case,
     - metrics of a broken or skipped case,
-    - results of other devices that replace the baseline of a candidate's device.
+    - results of another device, if they stand in for the missing baseline of a candidate's device.
     """
     absent = {series: level for series, level in usable.items() if series not in candidate}
     if not absent:

@@ -69,9 +69,9 @@ class Child:
 
         Args:
             text: the JSON text of the message.
-            blobs: its blobs.
-            descriptors: its file descriptors.
-            limit_s: seconds that the child may take to receive it; by default there is no limit.
+            blobs: the blobs of the message.
+            descriptors: the file descriptors to send with the message.
+            limit_s: seconds that the child may take to receive the message; by default there is no limit.
 
         Raises:
             TimeoutError: the child did not receive the message in time.

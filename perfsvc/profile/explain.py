@@ -104,7 +104,7 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
 
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:
-    """Return the named rules that only the slower profile has, or whose estimated speedup is larger there."""
+    """Return the named rules that only the slower profile has, or has with a larger estimated speedup."""
     speedup_of_fast = {rule.name: rule.speedup or 0.0 for rule in reversed(pair.fast.rules)}
     agreeing = []
     for rule in pair.slow.rules:
@@ -130,9 +130,9 @@ def _ranked(reasons: Sequence[Reason]) -> list[Reason]:
 
 
 def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
-    """Return the reason from which ``reason`` follows, the one with the largest share if there are several, or None.
+    """Return which of ``reasons`` brings ``reason`` about: if several do, the reason with the largest share; else None.
 
-    The returned reason explains at least half as much as ``reason``, and enough to be named.
+    The share of the returned reason is at least half the share of ``reason``, and at least ``MIN_NAMED``.
     """
     causes = [
         cause

@@ -327,7 +327,7 @@ def _used_bytes_per_sector(profile: Profile) -> float | None:
 
 
 def _growth_by_misses(pair: ProfilePair) -> dict[str, float]:
-    """Return by how much more misses increased the traffic below each cache, as a logarithm; 0 if they did not."""
+    """Return the logarithm of the growth of traffic below each cache that is due to misses; 0 if none is."""
     requested = growth_of(*pair.apply(lambda profile: _loads_and_stores(profile, "global_{}_sectors")))
     l2, dram = growth_of(*pair.apply(_l2_bytes)), growth_of(*pair.apply(_dram_bytes))
     growth = {"l2": dram - l2, "l1": l2 - requested}

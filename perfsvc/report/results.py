@@ -76,7 +76,7 @@ def _row(
     """Return the row of a measured case.
 
     Args:
-        record: the case's row of the summary; None for an unknown value.
+        record: the case's row of the summary, with None for unknown values.
         verdicts: the verdicts of all cases.
         intervals: the intervals of all named metrics, by case and metric.
         batches: the batch counts of the case.

@@ -177,7 +177,7 @@ def test_a_launch_with_more_dynamic_shared_memory_loses_occupancy(check, reposit
 def test_a_launch_that_no_multiprocessor_can_hold_is_broken(check, repository):
     repository.plant("scale/bench.py", "16384", "300000")
     out = check("--base", "HEAD", code=4).out
-    assert "no block of it can run: it exceeds the limit of shared memory" in " ".join(out.split())
+    assert "no block of the kernel can run: it exceeds the limit of shared memory" in " ".join(out.split())
 
 
 def test_a_launch_that_the_kernel_itself_forbids_is_broken(check, repository):

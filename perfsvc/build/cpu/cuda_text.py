@@ -28,7 +28,7 @@ class Folders:
     header: Path  # of cuda_on_cpu.h
 
     def name(self, path: str) -> str:
-        """Return a file's name that is equal on every machine: relative to ``source`` or ``header``, or without folder.
+        """Return a file's name, equal on every machine: relative to ``source`` or ``header``, else the bare name.
 
         Args:
             path: the path of a file in a line marker, absolute or relative to ``source``.

@@ -219,7 +219,7 @@ def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
 
 
 def _parameters(unit: Unit) -> str:
-    """Return the lines that are included after ``cuda_on_cpu.h`` and before the unit: its parameters and assert.h.
+    """Return the lines with the unit's parameters and assert.h, to include between ``cuda_on_cpu.h`` and the unit.
 
     With ``-D`` on the command line, parameters called N, T or F would also replace names in ``cuda_on_cpu.h``. assert.h
     comes last, because ``assert`` depends on whether a parameter defines NDEBUG.

@@ -60,7 +60,7 @@ class Results:
         return f"{nbytes:x}-{sums[0]:016x}{sums[1]:016x}"
 
     def error(self, address: int, dtype: str, reference: int, reference_dtype: str, count: int) -> Error | None:
-        """Return the error of a result; None if float64 cannot hold the sum of the reference's squares."""
+        """Return the error of a result; None if the sum of the reference's squares is 0 or infinite."""
         result_address, reference_address, size = np.uint64(address), np.uint64(reference), np.uint64(count)
         launches = [
             (squares_entry(reference_dtype), (reference_address, size)),

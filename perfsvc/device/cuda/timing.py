@@ -150,9 +150,9 @@ class SampleTimer:
         """Queue the work that empties or fills the cache, then a sample between two events; return the first event.
 
         The preparation and the sample are queued behind the blocking kernel together, so that the time between them is
-        constant: a transposition that ran 1 ms after the cache was emptied was faster by up to 0.6 % (H100;
-        docs/measured/timing.md). Nothing is queued behind the sample until it is over: while a device fetches the next
-        operation, the running kernel is slower by 0.6 to 1 µs.
+        constant: a pause of 1 ms between emptying the cache and the launch changed the time of a transposition by up to
+        0.6 % (H100; docs/measured/timing.md). Nothing is queued behind the sample until the sample is over: while a
+        device fetches the next operation, the running kernel is slower by 0.6 to 1 µs.
         """
         start, end = self._pairs[number % 2]
         if number == 0:

@@ -124,7 +124,7 @@ class Detector:
     def _handle_changes(self, rows: Ints, run: int) -> None:
         """Raise an alert for each series whose level has changed, and begin its next level.
 
-        If a trend goes on after its alert, it is raised again once it has grown by ``MIN_GROWTH``.
+        If a trend goes on after its alert, the trend is raised again once it has grown by ``MIN_GROWTH``.
         """
         levels = self._levels
         positions, residuals = [], []
@@ -251,14 +251,14 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list
 
 
 def detect_changes_in_each(matrix: ArrayLike, segments: ArrayLike | None = None) -> list[list[Alert]]:
-    """Return what ``detect_changes`` returns for each of many series, a hundred times as fast as one by one.
+    """Return the alerts of each of many series, as ``detect_changes`` finds them, but a hundred times as fast.
 
     Args:
         matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
         segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
 
     Raises:
-        ValueError: a value is infinite, or an array does not have the shape (runs,).
+        ValueError: a value is infinite, or an array has another shape.
     """
     return _detect(_as_matrix(matrix), segments, lambda _, scores: scores >= MIN_SCORE)
 
@@ -274,14 +274,15 @@ def detect_changes_together(
 
     Args:
         matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
-        groups: what each series belongs to (its device, its benchmark), shape (series,): see ``discoveries``.
+        groups: what each series belongs to (its device, its benchmark), shape (series,). Changes in one group do not
+            permit more false alerts in another group.
         segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
 
     Returns:
         The alerts of each series, in the order in which they were raised.
 
     Raises:
-        ValueError: a value is infinite, or an array does not have the shape (runs,).
+        ValueError: a value is infinite, or an array has another shape.
     """
     many = _as_matrix(matrix)
     if groups is not None and len(groups) != len(many):

@@ -64,12 +64,12 @@ class LevelTracker:
         self.filled, self.first = np.zeros(series, np.intp), np.zeros(series, np.intp)
         self.learned = np.zeros(series, bool)
         self.skew, self.persistence = np.zeros(series), np.zeros(series)
-        self._due = np.full(series, LEARNING)  # how many positions the next estimate waits for
+        self._due = np.full(series, LEARNING)  # the number of positions at which the next estimate is due
         self._unspiked = np.zeros(series, bool)  # True if the level is estimated and has had no spike
         self._center, self._scale, self._clip = np.zeros(series), np.ones(series), np.full(series, CLIP)
         self._prior_freedom, self._prior_squares = np.zeros(series), np.zeros(series)
         self._min_variance = np.ones(series)
-        # Running sums by position. Only differences within a level are used, so they may start at any number.
+        # Running sums by position. Only differences within a level are used, so the sums may start anywhere.
         self._sums, self._squares = np.zeros((series, runs + 1)), np.zeros((series, runs + 1))
 
     def begin_segments(self, rows: Ints) -> None:
@@ -80,7 +80,7 @@ class LevelTracker:
         self._prior_freedom[rows] = self._prior_squares[rows] = 0.0
 
     def add(self, run: int, rows: Ints, values: Floats) -> None:
-        """Add one run's values of the series that it measured, shape (rows,).
+        """Add the values of one run, shape (rows,); ``rows`` are the series that the run measured.
 
         A series learns from the run only when ``learn`` is called, after the run has been judged.
         """
@@ -124,8 +124,8 @@ class LevelTracker:
         Args:
             rows: the series.
             positions: the first position of each new level.
-            residual: the sum of squares (in units) that each change leaves unexplained in the level that ends, shape
-                (rows,). None keeps the variance with which the ending levels began.
+            residual: the sum of squares that each change leaves unexplained in the level that ends, in squares of its
+                scale, shape (rows,). None keeps the variance with which the ending levels began.
         """
         freedom, variance = self._prior_freedom[rows], np.ones(rows.size)
         if residual is not None:
@@ -197,7 +197,8 @@ def center_and_scale(values: Floats, inside: Bools) -> tuple[Floats, Floats]:
     """Return the median of each row and its standard deviation with spikes clipped, each of shape (series,).
 
     Values beyond ``CLIP`` standard deviations are clipped, and the deviation is computed again, up to six
-    times. So a few spikes lose their weight. A second state in more than a tenth of the runs keeps its weight.
+    times. So a few spikes lose their weight. Runs in a second state keep their weight if they are more than a tenth of
+    all runs.
 
     Args:
         values: shape (series, runs).

@@ -148,7 +148,7 @@ class DeviceQueue:
             yield from self._send_next(worker)
 
     def receive(self) -> Iterator[Measurement]:
-        """Receive one message from the worker. If the worker died, or did not answer its case, the case fails."""
+        """Receive a message from the worker; yield the measurement in it, or a failure if the worker is unusable."""
         if self._worker is None:
             return
         match self._worker.receive():

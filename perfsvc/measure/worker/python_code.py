@@ -40,7 +40,7 @@ Files = dict[str, bytes]
 
 
 def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] = ()) -> tuple[PythonCode, Files]:
-    """Return the ``PythonCode`` of functions of a benchmark file, and the files that this record names, by digest.
+    """Return the ``PythonCode`` of functions of a benchmark file, and the files that it names, by digest.
 
     Args:
         bench: the text of the benchmark file, whose functions have run.

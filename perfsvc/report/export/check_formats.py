@@ -133,7 +133,7 @@ def _commands(check: StaticCheck) -> Iterator[str]:
 def _location(check: StaticCheck, case: Case, kernel: str) -> dict[str, str | int]:
     """Return ``file`` and ``line`` of a kernel's source, or an empty dictionary if the source is unknown.
 
-    The line is that of the first call or definition of the kernel's name; 1 if the name is not in the file.
+    The line is the first in which ``(`` follows the kernel's name; 1 if there is no such line.
     """
     source = check.sources.get((case, kernel)) or check.sources.get((case, ""))
     if source is None or not source.is_file():

@@ -17,7 +17,7 @@ def spark(values: Sequence[float | None], mark: int | None = None, *, label: str
     Args:
         values: oldest first; None for a gap.
         mark: the index of the value that gets a vertical rule; None for no rule.
-        label: the description for screen readers; without one they skip the line.
+        label: the description for screen readers, which skip a sparkline without a description.
     """
     first = max(len(values) - MOST_VALUES, 0)
     shown = values[first:]

@@ -61,7 +61,7 @@ def check_table(check: StaticCheck, *, everything: bool = False) -> RenderableTy
 
 
 def _changes(lines: Sequence[CheckLine], check: StaticCheck) -> RenderableType:
-    """Return each variant with its verdict, and below it a row for each change with its architectures."""
+    """Return each variant with its verdict, and below each variant its changes, each with the architectures."""
     where = {id(line): check.on(line.architectures) for line in lines}
     width = min(max(map(len, where.values())), ARCHITECTURES_WIDTH)
     parts: list[RenderableType] = []

@@ -126,7 +126,7 @@ def test_the_cause_separates_compiler_and_source(source, toolkit, cause):
 def test_a_kernel_that_fits_no_multiprocessor_is_broken():
     verdict = judged(now(Occupancy(0, 64, Limiter.SHARED_MEMORY)))
     assert verdict.verdict is Verdict.BROKEN
-    assert verdict.reason == "no block of it can run: it exceeds the limit of shared memory"
+    assert verdict.reason == "no block of the kernel can run: it exceeds the limit of shared memory"
 
 
 def test_a_kernel_without_known_occupancy_is_judged_by_its_other_facts():

@@ -28,7 +28,7 @@ def cycles(batches: Sequence[Batch], median_s: float) -> dict[str, float]:
 
 
 def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float]:
-    """Return the metric ``registers``: the registers per thread of the kernel that uses most; empty if unknown."""
+    """Return the metric ``registers``: the most registers per thread of any kernel; empty if unknown."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
     counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
