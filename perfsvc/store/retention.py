@@ -37,7 +37,7 @@ IDS = 500
 CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
 """A time is confirmed if this many hosts, or one host on this many days, began a run or a night then or later."""
 SLACK = timedelta(days=7)
-"""How far a clock may be ahead of the newest confirmed time before pruning counts from the confirmed time."""
+"""How far the time from which ages count may be ahead of the newest confirmed time."""
 
 
 @dataclass(frozen=True, slots=True)
