@@ -64,7 +64,7 @@ def _pip(*words: str) -> str:
 
 
 def _own(extra: str = "") -> list[str]:
-    """Return how pip names this perfsvc: its checkout, editable if it is used from there, or else the package."""
+    """Return pip's arguments for this perfsvc: its checkout (editable if perfsvc runs from it), else the package."""
     folder = _checkout()
     if folder is None:
         return [f"perfsvc{extra}"]

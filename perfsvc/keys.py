@@ -128,7 +128,7 @@ class Keys:
             del self.secrets
 
     def sign(self, kind: Signed, text: str, signatures: str = "") -> str:
-        """Sign a text with this user's first key; return its signatures by other keys and the new signature."""
+        """Sign a text with this user's first key; return the text's signatures by other keys and the new signature."""
         secret = self.signing()
         own = fingerprint(secret)
         others = [f"{name}:{code}" for name, code in _SIGNATURE.findall(signatures) if name != own]

@@ -22,7 +22,7 @@ def parse_duration(text: str, *, zero: bool = False) -> float:
         raise ValueError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
     seconds = sum(float(amount or 0) * scale for amount, scale in zip(match.groups(), _SCALES, strict=True))
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
-        raise ValueError(f"{text!r} is no time that can be spent; write 90s, 20m or 1h30m")
+        raise ValueError(f"{text!r} is no possible duration; write 90s, 20m or 1h30m")
     return seconds
 
 

@@ -67,7 +67,7 @@ def compile_all(
                 programs.kill_all()
                 raise
     except Exception:
-        programs.allow_again()  # after a signal no thread may start another compiler
+        programs.allow_again()  # not after a signal: then no thread may start another one
         raise
     return {unit: built[unit] for unit in distinct}
 

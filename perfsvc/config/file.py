@@ -99,7 +99,7 @@ def _text(path: Path) -> str:
 
 
 def _not_toml(message: str, text: str, path: Path) -> ConfigError:
-    """Return a ``ConfigError`` for a message of ``tomllib``; for a duplicate key, with the line of the first key.
+    """Return a ``ConfigError`` for a message of ``tomllib``; if a key occurs twice, the error names the first line.
 
     Args:
         message: the message, which may end with a position.

@@ -68,7 +68,7 @@ def _seconds(value: object, *, zero: bool) -> float:
         return units.parse_duration(value, zero=zero)
     seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
     if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
-        raise ValueError(f"{value} is no time that can be spent; write 90s, 20m or 1h30m")
+        raise ValueError(f"{value} is no possible duration; write 90s, 20m or 1h30m")
     return seconds
 
 

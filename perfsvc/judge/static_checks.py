@@ -154,7 +154,7 @@ def _cause(held: StaticBaseline, checked: CheckedKernel, toolkit: str) -> tuple[
         return Cause.ENVIRONMENT, "source and compiler are the same: headers outside the suite changed"
     if same_source:
         return Cause.TOOLCHAIN, f"{held.toolkit} made other code from the same source"
-    return (Cause.KERNEL, "") if same_toolkit else (Cause.UNCONFIRMED, f"source and compiler changed: {held.toolkit}")
+    return (Cause.KERNEL, "") if same_toolkit else (Cause.UNCONFIRMED, f"source and compiler ({held.toolkit}) changed")
 
 
 def fact_changes(before: CheckedKernel, after: CheckedKernel) -> tuple[FactChange, ...]:

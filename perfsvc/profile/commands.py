@@ -99,8 +99,8 @@ class NcuProfiler:
     def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
         """Return the command line that runs a program under ncu.
 
-        The launch is repeated for each pass, and the caches are flushed before each repetition. The clocks are not
-        locked, because they are not locked when the launch is timed.
+        ncu repeats the launch until it has counted everything, and flushes the caches before each repetition. It does
+        not lock the clocks, because they are not locked when perfsvc times the launch.
         """
         return [
             str(self.path),

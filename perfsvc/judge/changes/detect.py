@@ -88,8 +88,8 @@ class Detector:
         """Add a run, judge it, raise its alerts, and only then learn from the run.
 
         Args:
-            run: its number, counted from 0.
-            values: one finite value a series, NaN if the run did not measure it, shape (series,).
+            run: the run's number, counted from 0.
+            values: one finite value a series, NaN if the run did not measure the series, shape (series,).
             begins: in which series the run begins a segment, shape (series,).
         """
         levels = self._levels

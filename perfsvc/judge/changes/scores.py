@@ -82,7 +82,7 @@ def may_reach(sums: LevelSums, min_score: float) -> Bools:
 
 
 def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Floats) -> Floats:
-    """Return how strongly each window speaks for a new level: about minus the logarithm of its chance.
+    """Return how strongly each window speaks for a new level: minus the logarithm of its chance without one.
 
     Each window is compared with the earlier runs of its level by Student's t. The variance comes from both parts. Then
     t is converted to the normal deviate z of equal probability. The score is z² / 2 plus a bonus for the length. Three

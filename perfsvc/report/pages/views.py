@@ -304,7 +304,7 @@ def thinned(times: Sequence[float]) -> Sequence[float]:
 
 
 def differences(old: Environment, new: Environment) -> tuple[str, ...]:
-    """Return what differs between two environments: ``driver 575.57 → 580.95``."""
+    """Return what differs between two environments, such as ``driver 575.57 → 580.95``."""
     parts = (
         ("driver", old.driver, new.driver),
         ("toolkit", old.toolkit, new.toolkit),

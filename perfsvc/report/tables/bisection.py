@@ -70,7 +70,7 @@ def _commit_lines(commit: Commit) -> Iterator[Text]:
 
 
 def _proof_lines(bisection: Bisection) -> Iterator[Text]:
-    """Yield the interval of a proven change, its total from good to bad, and what the commit changed.
+    """Yield the interval of a proven change, the whole change from good to bad, and what the commit changed.
 
     Yield nothing without a proof.
     """

@@ -134,9 +134,9 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(error_of, content
         ("[run]\nselect = ['///']", 2, "run.select[1]: '///' can match no case", "write benchmark"),
         ("[run]\npoints = 'all'", 2, "run.points: 'all' is not 'smoke' or 'full'", 'write points = "full"'),
         ("[run]\nbudget = '5 hours'", 2, "run.budget: '5 hours' is no duration", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = 0", 2, "run.budget: 0 is no time that can be spent", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = inf", 2, "run.budget: inf is no time that can be spent", "write 90s, 20m or 1h30m"),
-        ("[run]\nbudget = nan", 2, "run.budget: nan is no time that can be spent", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = 0", 2, "run.budget: 0 is no possible duration", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = inf", 2, "run.budget: inf is no possible duration", "write 90s, 20m or 1h30m"),
+        ("[run]\nbudget = nan", 2, "run.budget: nan is no possible duration", "write 90s, 20m or 1h30m"),
         ("[run]\nbudget = true", 2, "run.budget: True is no duration", "write 90s, 20m or 1h30m"),
         ("[run.budget]\nx = 1", 1, "run.budget: {'x': 1} is no duration", "write 90s, 20m or 1h30m"),
         ("[nightly]\nwait = '-1s'", 2, "nightly.wait: '-1s' is no duration", "write 90s, 20m or 1h30m"),
@@ -296,7 +296,7 @@ def test_a_wrong_route_is_reported_with_its_line_and_its_cure(error_of, route, l
     ("key", "what"),
     [
         ("remind = 'sometimes'", "notify.remind: 'sometimes' is no duration"),
-        ("remind = '0s'", "notify.remind: '0s' is no time that can be spent"),
+        ("remind = '0s'", "notify.remind: '0s' is no possible duration"),
         ("digest = 'daily'", "notify.digest: 'daily' is not 'weekly' or 'never'"),
     ],
 )
