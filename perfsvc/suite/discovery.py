@@ -94,14 +94,13 @@ def discover(folder: Path) -> Suite:
     """
     if not folder.is_dir():
         raise UsageError(f"no folder {folder}", cure="name the folder of your benchmarks: --suite FOLDER")
-    paths = [path for path in folder.rglob(FILE_NAME) if not _is_hidden(path.relative_to(folder))]
-    if not paths:
+    paths, problems = _find(folder)
+    if not paths and not problems:
         raise UsageError(
             f"no {FILE_NAME} in {folder}",
             cure=f"write one: {folder}/NAME/{FILE_NAME} (docs/how-to/write-a-benchmark.md)",
         )
     files: dict[str, BenchRead] = {}
-    problems: list[SuiteError] = []
     isolated.start()
     for file in _each(isolated.read, sorted(paths)):
         if isinstance(file, SuiteError):
@@ -117,8 +116,24 @@ def discover(folder: Path) -> Suite:
     return Suite(folder, ordered, tuple(case for file in ordered for case in file.cases), tuple(problems))
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _find(folder: Path) -> tuple[list[Path], list[SuiteError]]:
+    """Return every bench.py in a folder and its subfolders, and a problem for each folder that cannot be searched.
+
+    Hidden folders, and links to folders, are not searched. A bench.py may be a link; a link to a missing file is
+    returned too, because its benchmark must not disappear in silence.
+    """
+    paths: list[Path] = []
+    problems: list[SuiteError] = []
+
+    def note(error: OSError) -> None:
+        what, cure = f"the folder cannot be searched: {error.strerror}", "make it readable, or remove it from the suite"
+        problems.append(SuiteError(what, path=str(Path(error.filename) / FILE_NAME), cure=cure))
+
+    for parent, folders, names in os.walk(folder, onerror=note):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if FILE_NAME in {*folders, *names}:
+            paths.append(Path(parent) / FILE_NAME)
+    return paths, problems
 
 
 def _each(function: Callable[[Input], Result], inputs: Iterable[Input]) -> list[Result | SuiteError]:

@@ -1,3 +1,6 @@
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,35 @@ def test_hidden_folders_are_not_searched(tmp_path):
     (tmp_path / ".venv" / "bench.py").write_text("")
     with pytest.raises(UsageError, match=r"no bench\.py"):
         discover(tmp_path)
+
+
+def test_a_bench_file_that_links_to_a_missing_file_is_a_problem(tmp_path):
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "bench.py").symlink_to(tmp_path / "missing.py")
+    (problem,) = discover(tmp_path).problems
+    assert problem.path == str(tmp_path / "gone" / "bench.py")
+    assert "No such file" in problem.what
+
+
+def test_a_folder_that_cannot_be_searched_is_a_problem(tmp_path, monkeypatch):
+    shutil.copytree(SUITES / "good", tmp_path / "good")
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refuse(path):  # root may search every folder
+        if Path(path).name == "locked":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    suite = discover(tmp_path)
+    (problem,) = suite.problems
+    assert (problem.path, problem.what) == (
+        str(tmp_path / "locked" / "bench.py"),
+        "the folder cannot be searched: Permission denied",
+    )
+    assert len(suite.benchmarks) == 3
+    assert suite.split_problems(Selection(("points/*",))) == ((), (problem,))
 
 
 def test_full_points_are_the_product_of_the_axes_that_only_allows(suite):
