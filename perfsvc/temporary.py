@@ -35,7 +35,7 @@ def remove_abandoned() -> None:
     for folder in _folders(Path(tempfile.gettempdir())):
         try:
             lock = _lock(folder, fcntl.LOCK_EX)
-        except OSError:  # its process is running, or another process is removing it
+        except OSError:  # the folder's process is running, or another process is removing the folder
             continue
         try:
             with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def _make() -> tuple[Path, int]:
     """Make and lock a temporary folder; return it with the descriptor that holds the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        with contextlib.suppress(OSError):  # another process saw the folder before it was locked, and removes it
+        with contextlib.suppress(OSError):  # another process removed the folder before the lock
             lock = _lock(folder, fcntl.LOCK_SH)
             if folder.exists():
                 return folder, lock

@@ -186,7 +186,7 @@ class BinaryStore:
         return record, {sha256: files[sha256] for sha256 in record.modules}, files[record.bench]
 
     def _all(self, digests: Collection[str], name: str) -> dict[str, bytes]:
-        """Return the bytes of all digests; raise ``UntrustedError``, with ``name``, if one is missing or changed."""
+        """Return the stored bytes by digest; raise ``UntrustedError`` about ``name`` if any are missing or changed."""
         contents = self.modules(digests)
         if lacking := sorted(set(digests) - contents.keys()):
             raise UntrustedError(

@@ -286,7 +286,7 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
 
 
 def own_name(run: Any) -> ColumnElement[int]:
-    """Return an SQL expression for a row with a case and a run: the case's id if it is a reused name, else 0.
+    """Return an SQL expression for a row with a case and a run: the case's id if its name was reused, else 0.
 
     If a run measured a former name and also another name of its lineage, the former name was given to a new variant (as
     in ``present_cases``). The new variant does not share the levels and the history of the renamed case. A query that
@@ -369,7 +369,7 @@ def with_series(table: type[Base], run: Any) -> Select[Any]:
 
     Args:
         table: a table whose rows have a case and a device.
-        run: the column of the run for ``own_name``: in this run, a former name may belong to a new variant.
+        run: the column with the number of the run that decides whether a former name belongs to a new variant.
     """
     rows: Any = table
     own = own_name(run)

@@ -346,7 +346,7 @@ def _remove_unused_artifacts(connection: Connection) -> Removed:
 
 
 def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
-    """Remove the reports of profiles made before a moment that are not needed; return how many."""
+    """Remove the reports of profiles that were made before ``before``, except needed reports; return how many."""
     query = (
         select(Profiles.id, Profiles.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Profiles.case_id)

@@ -445,9 +445,9 @@ def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int
 def segment_starts(connection: Connection, lineages: Collection[int], run: int) -> dict[CaseIds, int]:
     """For each case, return the newest earlier run that measured it in another environment than ``run``.
 
-    The segment of ``run`` begins after this run. The keys are lineage, device and cache state. A run with uncommitted
-    changes ends no segment: trying another compiler on it changes nothing for later runs. A case is absent if ``run``
-    did not measure it, or if it was always measured in the same environment.
+    The segment of ``run`` begins after the returned run. The keys are lineage, device and cache state. A run with
+    uncommitted changes ends no segment: trying another compiler in such a run changes nothing for later runs. A case is
+    absent if ``run`` did not measure it, or if it was always measured in the same environment.
     """
     key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()

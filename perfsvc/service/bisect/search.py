@@ -82,7 +82,7 @@ class Search:
         """Measure commit after commit until no measurement can narrow the suspects; return the suspects that remain.
 
         Args:
-            boundary: a ratio to the good commit's time; a commit beyond it is bad.
+            boundary: the ratio to the good commit's time beyond which a commit counts as bad.
             threshold: the smallest relevant change, as a fraction.
         """
         good, bad = self._asked.good, self._asked.bad

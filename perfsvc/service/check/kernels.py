@@ -259,7 +259,7 @@ def _launched(kernel: CheckedKernel, launches: Sequence[Launch], most_threads: i
 
 
 def _with_launch(kernel: CheckedKernel, launch: Launch) -> CheckedKernel:
-    """Return a kernel with the occupancy of a launch; its source digest then also covers the launch."""
+    """Return a kernel with the occupancy of a launch, and with a source digest that also covers the launch."""
     threads, shared = prod(launch.block), launch.shared_bytes
     facts = kernel.facts
     return replace(

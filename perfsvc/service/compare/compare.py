@@ -287,7 +287,7 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
 
 
 def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
-    """Return the level of clock cycles that belongs to each series of times; absent unless every replica has cycles."""
+    """Return the level of clock cycles for each series of times of which every replica has cycles; omit the others."""
     cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
     return {
         replace(series, metric=TIME): level

@@ -80,7 +80,10 @@ FIRST = ("triton", "pytorch-triton", "torch", "cupy", "numba", "numpy", "python"
 
 
 def _changes_of_packages(before: PythonCode, after: PythonCode) -> Iterator[str]:
-    """Yield each package that differs, packages in ``FIRST`` first, then each environment variable that differs."""
+    """Yield what differs between two sides: packages that both have, then environment variables, a line for each.
+
+    The packages that ``FIRST`` names come before all others.
+    """
     old = {package.name: package for package in before.packages}
     new = {package.name: package for package in after.packages}
     changed = [name for name in old if name in new and old[name] != new[name]]
@@ -208,7 +211,7 @@ class _Comparer:
         return [digests[name] for name in old.modules] == [digests[name] for name in new.modules]
 
     def _same_text(self, old: _Code, new: _Code, *, outline: bool = False) -> bool:
-        """Return whether both sides use equal source of the benchmark file and of the Python modules that it imports.
+        """Return whether both sides use equal source of the benchmark file and of the Python modules imported there.
 
         With ``outline``, the options and numbers of launches in the source may differ.
         """

@@ -88,7 +88,7 @@ def nightly(
         stopping: returns whether to stop: the night then finishes the current case and begins nothing else.
 
     Raises:
-        UsageError: there is no night to resume, or its suite has changed.
+        UsageError: there is no night to resume, or the suite of that night has changed.
         InfrastructureError: another night is running, or there is no database.
     """
     host = platform.node()

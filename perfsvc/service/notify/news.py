@@ -268,7 +268,7 @@ def _most_important(finding: Finding, events: Collection[EventKind], runs: Colle
 
 
 def _is_known_of_another_device(finding: Finding, runs: Collection[int | None]) -> bool:
-    """Return whether earlier runs had shown every change that ``runs`` added to a finding, on other devices.
+    """Return whether each change that ``runs`` added to a finding had been seen on another device by an earlier run.
 
     Two hosts may measure a commit one after the other. The changes on the second host are then no news.
     """

@@ -163,7 +163,10 @@ def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile
 
 
 def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> bool:
-    """Return whether two profiles have equal GPU model, profiler and sections; with ``same_case``, equal launch too."""
+    """Return whether two profiles have the same GPU model, profiler and sections.
+
+    With ``same_case``, the launch and the kernel must be the same too.
+    """
 
     def key(result: ProfileResult) -> tuple[object, ...]:
         version, kernel = (result.profile.ncu_version, result.profile.kernel) if result.profile else ("", "")

@@ -204,7 +204,7 @@ def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorde
 
 
 def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, recorder: Recorder) -> tuple[Task, ...]:
-    """Return the tasks that fit the budget; record the others as over budget."""
+    """Return the tasks that fit the budget; record the other tasks as over budget."""
     if request.budget_s is None:
         return tasks
     costs = store.measurements.costs({task.record.case for task in tasks}, before=recorder.run)

@@ -350,7 +350,7 @@ def _rows(
 
 
 def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the newest finding that new series may join: of the same root cause, without any of these series yet."""
+    """Return the newest finding that has the same root cause and holds none of the new series yet, or None."""
     if not cause.root_cause:
         return None
     series = ("case_id", "device_id", "metric", "cache")

@@ -74,7 +74,7 @@ class Processes:
         return any(idle_path == path for idle_path, _ in self._idle) or path not in self._busy.values()
 
     def _take_idle(self, path: str) -> Child | None:
-        """Return an idle process of a file that is still alive, and remove it from the idle ones; None without one."""
+        """Return a live process of a file, taken from the idle processes; None if there is no such process."""
         for entry in [entry for entry in self._idle if entry[0] == path]:
             self._idle.remove(entry)
             if entry[1].is_alive():
