@@ -53,7 +53,7 @@ class SharedArrays:
 
 
 def share(inputs: Arrays, expected: Arrays) -> SharedArrays:
-    """Copy arrays, of any memory layout, into shared memory."""
+    """Copy arrays, of any memory layout and byte order, into shared memory, in this machine's byte order."""
     offsets = itertools.accumulate(map(_aligned_bytes, (*inputs.values(), *expected.values())), initial=0)
     layout = ArrayLayout(_locate(inputs, offsets), _locate(expected, offsets))
     nbytes = next(offsets)
@@ -122,7 +122,7 @@ def _write(descriptor: int, offset: int, array: NDArray[Any]) -> None:
 
     Writing into a mapping of the file would take twice as long, because the mapping's pages have to be faulted in.
     """
-    content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    content = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(np.uint8)
     while content.size:
         written = os.pwrite(descriptor, content.data, offset)
         content, offset = content[written:], offset + written

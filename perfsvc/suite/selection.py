@@ -91,7 +91,7 @@ def _pattern(glob: str) -> re.Pattern[str]:
 
 
 def choose(
-    selection: Selection, cases: Sequence[Case], others: Collection[Case], broken: Iterable[str]
+    selection: Selection, cases: Sequence[Case], others: Collection[Case], broken: Collection[str]
 ) -> tuple[Case, ...]:
     """Return the selected cases in their order.
 
@@ -102,7 +102,7 @@ def choose(
         broken: names of benchmarks with problems; a glob that names a broken benchmark may match no case.
 
     Raises:
-        UsageError: a glob cannot be parsed or matches no case, or every selected case is excluded.
+        UsageError: a glob cannot be parsed or matches no case, every selected case is excluded, or there is no case.
     """
     for glob in map(parse, selection.select):
         if not any(glob.matches(case) for case in cases) and not any(map(glob.benchmark.fullmatch, broken)):
@@ -110,6 +110,9 @@ def choose(
     selected = selection.filter(cases)
     if not selected and Selection(selection.select).filter(cases):
         raise UsageError("every selected case is excluded", cure="exclude less, or select more")
+    if not (cases or broken):
+        cure = "ask for the other points (--points)" if others else "let only= of some variant accept some point"
+        raise UsageError("the suite has no case at these points", cure=cure)
     return tuple(case for case in cases if case in selected)
 
 

@@ -52,7 +52,12 @@ def prepare() -> None:
 
 
 def serve(parent: socket.socket) -> int:
-    """Answer requests until the socket closes; return the exit status."""
+    """Answer requests until the socket closes; return the exit status.
+
+    If a file forks, the copy of this process ends when the file's function returns: a second answer to the same request
+    would be taken for the answer to the next request.
+    """
+    own = os.getpid()
     _limit_memory()
     while (frame := frames.receive(parent)) is not None:
         request = codec.decode(BenchRequest, frame.text)
@@ -67,6 +72,8 @@ def serve(parent: socket.socket) -> int:
             for descriptor in frame.descriptors:
                 os.close(descriptor)
         sys.stdout.flush()
+        if os.getpid() != own:
+            os._exit(0)
         try:
             text = codec.encode(BenchReply(reply))
         except ValueError as error:  # lone surrogates

@@ -235,6 +235,30 @@ def test_arrays_are_the_same_as_in_this_process(tmp_path):
     fresh.close()
 
 
+@pytest.mark.parametrize("part", ["top", "inputs", "reference"])
+def test_a_copy_of_the_process_that_a_file_forks_answers_no_request(tmp_path, part):
+    suite = discover(written(tmp_path, **{part: "os.fork()"}))
+    specs, problems = suite.resolve(Selection(), "full")
+    assert problems == ()
+    for spec in (*specs, *specs):
+        made = isolated.make_arrays(spec)
+        assert made.layout.inputs[0].array.shape == (dict(spec.case.point)["n"],)
+        made.close()
+
+
+def test_arrays_of_another_byte_order_arrive_in_that_of_this_machine(tmp_path):
+    written(tmp_path, reference="return (2 * x).astype('>f8')")
+    path = tmp_path / "hostile" / "bench.py"
+    path.write_text(path.read_text().replace("rng.random(n)}", "rng.random(n).astype('>f8')}"))
+    (spec, _), _ = discover(tmp_path).resolve(Selection(), "full")
+    made = isolated.make_arrays(spec)
+    (x,) = map_arrays(made.descriptor, made.layout.inputs).values()
+    (y,) = map_arrays(made.descriptor, made.layout.expected).values()
+    assert ((x > 0) & (x < 1)).all()
+    np.testing.assert_array_equal(y, 2 * x)
+    made.close()
+
+
 def test_a_stored_file_is_replayed_in_a_process_of_its_own(tmp_path):
     text = (written(tmp_path) / "hostile" / "bench.py").read_text()
     bench = StoredBench(text, "hostile")

@@ -101,6 +101,14 @@ def test_everything_excluded_is_a_usage_error():
         ids("transpose", exclude=("*",))
 
 
+@pytest.mark.parametrize(("others", "cure"), [(ELSEWHERE, "--points"), ((), "only=")])
+def test_a_suite_without_a_case_at_these_points_is_a_usage_error(others, cure):
+    with pytest.raises(UsageError, match="no case at these points") as caught:
+        choose(Selection(), (), others, ())
+    assert cure in caught.value.cure
+    assert choose(Selection(), (), others, ["broken"]) == ()
+
+
 def test_a_glob_for_a_broken_benchmark_may_match_nothing():
     assert ids("reduce/*", "matmul/naive[n=1024,dtype=f32]", broken=["reduce"]) == ["matmul/naive[n=1024,dtype=f32]"]
 
