@@ -103,7 +103,7 @@ class Folder:
 
         Args:
             name: the file.
-            flags: as ``os.open`` takes them.
+            flags: the flags of ``os.open``.
             mode: the permissions of a new file, before the umask.
         """
         above, last = _split(name)
@@ -180,7 +180,7 @@ class Folder:
                 else:
                     os.link(temporary, last, src_dir_fd=at, dst_dir_fd=at)  # fails if the file exists
             finally:
-                with contextlib.suppress(OSError):  # it has its name now, or cannot be removed
+                with contextlib.suppress(OSError):  # after the rename the temporary file is gone
                     os.unlink(temporary, dir_fd=at)
                 os.close(created)
 

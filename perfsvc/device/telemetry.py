@@ -89,7 +89,7 @@ def driver_version() -> str:
 
 
 def power_limit_w(uuid: str) -> float:
-    """Return the power limit of a GPU, or of an instance's GPU, in watts; zero if NVML does not report it."""
+    """Return the power limit of a GPU, or of the GPU of a MIG instance, in watts; zero if NVML does not report it."""
 
     def limit(nvml: Any) -> float:
         _, gpu = _handles(nvml, uuid)
@@ -308,7 +308,7 @@ class GpuTelemetry:
         )
 
     def energy_j(self) -> float | None:
-        """Return the joules consumed since the driver was loaded; None for an instance, or if unknown."""
+        """Return the joules that the GPU used since its driver was loaded; None for a MIG instance or if unknown."""
         if not self._is_whole:
             return None
         consumed = self._nvml.ask("energy", lambda nvml: nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu))

@@ -156,8 +156,8 @@ def compare_with_devices(
 
     Devices of one model differ by more than replicas of one device do, so the interval is Student's with the variance
     between the devices. A single wild replica decides nothing: half the width of the interval is at least
-    ``MIN_ERRORS`` times the standard error of the candidate's own replicas. A candidate with one replica is never
-    called changed.
+    ``MIN_ERRORS`` times the standard error of the candidate's own replicas. If the candidate has one
+    replica, the verdict is neither a regression nor an improvement.
 
     Args:
         devices: the replicas of each of two or more devices; each replica is its times in seconds, shape (n,).

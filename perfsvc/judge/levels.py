@@ -63,7 +63,7 @@ def level_of(replicas: Sequence[Estimate]) -> Estimate:
     """Return the level of a case in one run: the geometric mean of its replicas' medians.
 
     The interval comes from the spread of the replicas. The ratio of two levels is the ratio that ``compare`` gives.
-    One replica shows no spread between replicas; its level has the interval of its own median.
+    With one replica, the level has the interval of the replica's own median.
 
     Args:
         replicas: the ``estimate`` of each replica.

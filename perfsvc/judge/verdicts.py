@@ -113,7 +113,7 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     Args:
         judgements: the verdicts of the command.
         failed: something failed that has no verdict, such as a benchmark file that cannot be read.
-        strict: inconclusive verdicts are not good enough.
+        strict: return 3 if a verdict is inconclusive.
     """
     rows = tuple(judgements)
     seen = {row.verdict for row in rows}

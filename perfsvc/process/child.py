@@ -94,7 +94,7 @@ class Child:
 
         Raises:
             TimeoutError: no message came in time.
-            FrameError: the child sent something that is no message, or did not end it in time.
+            FrameError: the child sent something that is no message, or did not end its message in time.
         """
         self.socket.settimeout(limit_s)
         try:

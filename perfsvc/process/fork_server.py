@@ -138,7 +138,7 @@ class _Server:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, PARENT_DIED):
             signal.signal(number, signal.SIG_DFL)
-        os.setsid()  # its own process group is killed with it
+        os.setsid()  # a process group of its own, which can be killed as a whole
         _die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
         _adopt_orphans()  # the server then adopts only what a child leaves behind at its end
         servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)

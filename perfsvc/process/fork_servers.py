@@ -42,7 +42,7 @@ class ForkedProcess:
         self.status: int | None = None
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for the end of the process; returns whether it has ended."""
+        """Wait for the end of the process; return whether it has ended."""
         while not self._ended and self._receive(limit_s):
             pass
         return self._ended

@@ -127,7 +127,7 @@ class ProfilePair:
         """Return how much of the time difference is explained by the unit whose busy time grew most.
 
         Args:
-            throughputs: one metric for each unit to look at: the share of its peak that the unit reached.
+            throughputs: the names of metrics, one for each unit; the metric is the unit's share of its peak.
         """
         return max((self._share_of_unit(self.both(name)) for name in throughputs), default=0.0)
 

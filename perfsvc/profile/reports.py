@@ -128,7 +128,7 @@ def _kernel_names(library: Any, action: Any) -> set[str]:
 
 
 def _raw_metrics(action: Any, names: frozenset[str]) -> RawMetric:
-    """Return a function from a metric's name to its value in base units; None if absent, a text or not finite."""
+    """Return a function that gives a metric, by name, in base units; None if it is absent, a text or not finite."""
 
     def raw(name: str) -> float | None:
         if name not in names:
@@ -258,7 +258,7 @@ def _damaged(path: Path) -> ReportError:
 
 
 def _read_part(file: BinaryIO) -> bytes:
-    """Return the next part of the file, which follows four bytes with its length; raises ``ValueError`` if cut."""
+    """Return the next part of the file, which follows four bytes with its length; raise ``ValueError`` if it is cut."""
     (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
     part = file.read(length)
     if len(part) != length:

@@ -65,7 +65,7 @@ class DeviceView:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The description of the memory that libraries read."""
+        """The description of the memory, for libraries."""
         return {
             "version": 3,
             "shape": self.shape,
@@ -115,7 +115,8 @@ class CudaDevice:
     """
 
     def __init__(self, uuid: str, helper_kernels: bytes) -> None:
-        # This lists the GPU's processes before this process has a context: later it finds itself as the new process.
+        # GpuTelemetry lists the GPU's processes before this process has a context, and later recognises this process
+        # as the new one.
         self._telemetry = telemetry.GpuTelemetry(uuid)
         self._open = False
         self._context: Any = None

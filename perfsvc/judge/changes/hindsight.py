@@ -38,7 +38,7 @@ class HistoryLevel:
 def split_into_levels(values: ArrayLike) -> list[HistoryLevel]:
     """Return the levels of a series, oldest first; runs that did not measure it are skipped.
 
-    Of all divisions of the runs into levels, the division of least cost is chosen. The cost is the sum of squares
+    The division of the runs into levels that costs least is chosen. The cost is the sum of squares
     around the levels' means, plus a price for each further level. All levels are chosen at once, so no level is an
     artefact of another. The noise is estimated from the differences of neighbouring runs, few of which span a change.
     Spikes of one run are clipped first.

@@ -144,7 +144,7 @@ def _metric(step: HostMetric, memory: CaseMemory) -> float:
 
 
 def _call(name: str, function: Function, views: Mapping[str, Any], stream: int, *binary: bytes) -> Any:
-    """Call a Python step and return its result; raise ``LaunchError`` with its name if it fails."""
+    """Call a Python step and return its result; raise ``LaunchError`` with the step's name if it fails."""
     try:
         return function(views, stream, *binary)
     except Exception as error:

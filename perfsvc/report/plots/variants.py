@@ -283,7 +283,7 @@ def _draw_heading(axes: "Axes", panel: PlotPanel, indent: float) -> None:
     """Write the benchmark and the point above the bars, aligned with the title.
 
     Args:
-        axes: of the panel.
+        axes: the axes of the panel.
         panel: the panel.
         indent: inches from the title to the bars.
     """
@@ -315,7 +315,7 @@ def _write_above(axes: "Axes", at: float, text: str, *, start: float = 0.0, **lo
     """Write a text above the bars.
 
     Args:
-        axes: of the panel.
+        axes: the axes of the panel.
         at: the horizontal position, as a share of the axes' width.
         text: the text.
         start: a further horizontal offset, in typographic points.
