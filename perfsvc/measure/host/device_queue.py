@@ -107,6 +107,7 @@ class DeviceQueue:
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
         self._worker_has_measured = False
+        self._worker_bench = ""  # the benchmark file whose Python functions the worker has called
         self._active: ActiveJob | None = None
         self._order: ArrayOrder | None = None
         self._checked: dict[TaskKey, CheckedResult] = {}
@@ -213,14 +214,22 @@ class DeviceQueue:
     # --- the worker --------------------------------------------------------------------------------------------------
 
     def _ready_worker(self) -> WorkerHandle | None:
-        """Return the worker for the replica of the next case, or start it and return None until it is ready."""
-        replica, _ = self._waiting[0]
-        if self._worker and self._replica == replica:
+        """Return the worker for the next case, or start it and return None until it is ready."""
+        replica, task = self._waiting[0]
+        if self._worker and self._replica == replica and self._may_share_worker(task):
             return self._worker
         self._dismiss()
         if not self._is_worker_ending():
             self._start_worker(replica)
         return None
+
+    def _may_share_worker(self, task: Task) -> bool:
+        """Return whether the worker may measure a task: it has called no Python function of another benchmark file.
+
+        Such a function can change what the whole process uses, such as NumPy's settings or the precision of PyTorch.
+        Results and times of other benchmarks would depend on it.
+        """
+        return self._worker_bench in {"", task.bench}
 
     def _start_worker(self, replica: int) -> None:
         """Fork the next worker and have it open the device.
@@ -228,7 +237,7 @@ class DeviceQueue:
         Workers that one server forks share an address layout, which affects the times of the CPU device. On that device
         each worker comes from its own server, so that replicas differ.
         """
-        self._replica, self._worker_has_measured = replica, False
+        self._replica, self._worker_has_measured, self._worker_bench = replica, False, ""
         self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
         self._worker = WorkerHandle(self._servers.take(unused=self.device.kind == "cpu"))
         self._selector.register(self._worker.socket, selectors.EVENT_READ, self)
@@ -326,6 +335,7 @@ class DeviceQueue:
             with self._prefetcher.take(order) as arrays:
                 limit_s = self._plan.limit_s + task.sampling.recovery_s
                 self._active = ActiveJob(task, replica, time.monotonic(), limit_s)
+                self._worker_bench = task.bench or self._worker_bench
                 crash = worker.send(task, replica, arrays, self._checked.get(task.key))
         except SuiteError as error:
             yield self._note(self._failure(task, replica, error))
@@ -347,7 +357,8 @@ class DeviceQueue:
         if task in self._plan.first:  # later tasks need the result of this task
             return None
         for later_replica, later in self._waiting:
-            if later_replica == replica and later is not task and self._prefetcher.is_ready(later, replica):
+            may_pass = later_replica == replica and later is not task and self._may_share_worker(later)
+            if may_pass and self._prefetcher.is_ready(later, replica):
                 return self._prefetcher.order(later, replica)
         return None
 

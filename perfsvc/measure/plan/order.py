@@ -85,12 +85,18 @@ class Plan:
         return [(0, task) for task in self.first if task.device == device]
 
     def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return the (replica, task) pairs still to measure, replica by replica, each replica in a random order."""
+        """Return the (replica, task) pairs still to measure, replica by replica, each replica in a random order.
+
+        The tasks that call Python functions of one benchmark file follow each other, because they share a process with
+        no other benchmark.
+        """
         pairs: list[tuple[int, Task]] = []
         for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
             in_replica = [task for task in tasks if replica < self.replicas_of(task)]
             random.Random(f"{self.seed}/{device}/{replica}").shuffle(in_replica)  # noqa: S311 - repeatable, no secret
-            pairs += [(replica, task) for task in in_replica if (device, *task.key, replica) not in self.measured]
+            first = {task.bench: position for position, task in reversed([*enumerate(in_replica)]) if task.bench}
+            grouped = sorted(enumerate(in_replica), key=lambda entry: first.get(entry[1].bench, entry[0]))
+            pairs += [(replica, task) for _, task in grouped if (device, *task.key, replica) not in self.measured]
         return pairs
 
     def replicas_of(self, task: Task) -> int:

@@ -40,6 +40,20 @@ def test_the_next_worker_starts_when_the_last_one_is_gone(work):
     assert lifecycle(work) == [(0, "born"), (0, "open"), (0, "end"), (1, "born"), (1, "open"), (1, "end")]
 
 
+def test_a_worker_that_called_python_of_one_file_measures_no_case_of_another(work):
+    work.play(each="log(variant, job.replica)")
+    benches = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "good": "", "fine": ""}
+    tasks = tuple(replace(work.task(variant), bench=bench) for variant, bench in benches.items())
+    for seed in range(3):
+        measurements = work.measure(Plan(tasks, 2, seed, 20.0), work.devices("only"))
+        assert [measurement.status for measurement in measurements] == [Status.OK] * 12
+    called: dict[int, str] = {}
+    for worker, variant, _ in work.logged():
+        assert called.get(worker, "") in {"", benches[variant]}
+        called[worker] = benches[variant] or called.get(worker, "")
+    assert len(called) <= 3 * 2 * 3  # for each replica at most one for each file, and one for the others
+
+
 @pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
 def test_each_replica_on_the_cpu_device_comes_from_its_own_fork_server(work, kind, servers):
     work.play(born="log(os.getppid())")

@@ -71,6 +71,18 @@ def test_a_task_may_have_its_own_number_of_replicas():
     assert [replica for replica, _ in order] == [0, 0, 0, 1, 1, 2, 3]
 
 
+def test_tasks_that_call_python_of_one_file_follow_each_other():
+    benches = [*["a", "b"] * 4, *[""] * 12]
+    tasks = [replace(task, bench=bench) for task, bench in zip(TWENTY, benches, strict=True)]
+    order = plan(tasks).order("GPU-1")
+    for replica in range(3):
+        in_order = "".join(task.bench or "-" for number, task in order if number == replica)
+        assert "aaaa" in in_order
+        assert "bbbb" in in_order
+    others = [entry for entry in order if not entry[1].bench]
+    assert others == [entry for entry in plan(TWENTY).order("GPU-1") if entry[1] in TWENTY[8:]]  # as random as ever
+
+
 def test_first_tasks_are_measured_once_before_all_others():
     peaks = (make_task("peak"), make_task("peak", device="GPU-2"))
     both = replace(plan(TWENTY[:3], replicas=2), first=peaks)
