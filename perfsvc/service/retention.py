@@ -1,8 +1,8 @@
 """Remove stored data that is older than the settings allow and no longer needed."""
 
 import contextlib
+import os
 import platform
-import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,10 @@ from pathlib import Path
 from perfsvc import units
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.errors import InfrastructureError, NotMeasuredError, UsageError
+from perfsvc.files import Folder
 from perfsvc.service.findings.alerts import HISTORY_RUNS
 from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.nightly.log import FILES
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
 from perfsvc.store import retention as stored
@@ -210,7 +212,8 @@ def _remove_folders(
 ) -> Removed:
     """Remove the folders (``FOLDER/17``) of nights that are not in ``kept``, if last changed before ``before``.
 
-    A folder with a higher number than any night (``FOLDER/2024``, a year) belongs to no night and stays.
+    A folder with a higher number than any night (``FOLDER/2024``, a year) belongs to no night and stays. Files that a
+    night does not write stay too, with their folder: the numbers come from the database.
     """
     removed = Removed()
     for night in sorted(folder.glob("[0-9]*")) if folder.is_dir() else ():
@@ -220,7 +223,15 @@ def _remove_folders(
             continue
         if datetime.fromtimestamp(night.stat().st_mtime, UTC) >= before:
             continue
-        removed += Removed(1, sum(file.stat().st_size for file in night.rglob("*") if file.is_file()))
-        if not dry_run:
-            shutil.rmtree(night, ignore_errors=True)
+        with contextlib.suppress(OSError), Folder.open(folder) as nights:  # a folder that cannot be changed stays
+            with nights.subfolder(night.name) as opened:
+                sizes = [os.stat(name, dir_fd=opened.descriptor).st_size for name in FILES if opened.exists(name)]
+                if not sizes and any(night.iterdir()):
+                    continue
+                if not dry_run:
+                    opened.remove_abandoned()
+            if not dry_run:
+                for name in FILES:
+                    nights.remove(f"{night.name}/{name}")
+            removed += Removed(1, sum(sizes))
     return removed

@@ -18,7 +18,13 @@ Event = MutableMapping[str, Any]
 """What structlog passes from one processor to the next."""
 
 LOG = "log.jsonl"
-"""The file in the folder of a night: a JSON object a line."""
+"""The log in the folder of a night: a JSON object a line."""
+
+REPORT = "report.html"
+"""The page in the folder of a night: the measurements of its run."""
+
+FILES = (LOG, REPORT)
+"""All files that a night writes into its folder."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 """The severities by structlog's names; lines from ``info`` on are also shown."""

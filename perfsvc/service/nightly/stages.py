@@ -25,7 +25,7 @@ from perfsvc.service.expect.night import check_night
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.begin import require_same_suite, run_request, suite_digest
-from perfsvc.service.nightly.log import NightLog
+from perfsvc.service.nightly.log import REPORT, NightLog
 from perfsvc.service.profile.profile import ProfilerSettings
 from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_helper_kernels, compile_units, resolve
@@ -38,8 +38,6 @@ from perfsvc.service.run.run import (
     pair_settings,
 )
 from perfsvc.store import NightRow, RunState, Store
-
-REPORT = "report.html"
 
 FAILED = 4
 """The exit code if a case failed or a benchmark file cannot be used."""

@@ -13,6 +13,7 @@ from perfsvc.config import Loaded
 from perfsvc.config.file import NAME as CONFIG
 from perfsvc.config.file import VARIABLE
 from perfsvc.errors import UsageError
+from perfsvc.text import printed
 
 NAME = "perfsvc-nightly"
 """The name that schedulers show."""
@@ -83,7 +84,7 @@ def scheduled_night(
         user: the user who runs the night.
 
     Raises:
-        UsageError: a path holds a control character, which no scheduler accepts.
+        UsageError: a path holds characters that a scheduler would change, or that cannot be printed as they are.
     """
     file = (loaded.path or Path(CONFIG)).resolve()
     config = ["--config", str(file)] if loaded.path and file.name != CONFIG else []
@@ -91,9 +92,12 @@ def scheduled_night(
     plain = {name: os.environ[name] for name in TOOLS if os.environ.get(name)}
     # Each folder of PATH is named once, because cron's lines are short.
     path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))
-    for text in (*command, str(file.parent), path, *plain.values()):
-        if re.search(r"[\x00-\x1f\x7f]", text):
-            raise UsageError(f"{text!r} holds a line break or the like, which no scheduler takes", cure="rename it")
+    writable = _writable(loaded, file.parent, plain)
+    for text in (*command, str(file.parent), path, *plain.values(), *map(str, writable)):
+        # A crontab has no form for a backslash before a percent sign, a unit none for one at the end of a path.
+        if re.search(r"[\t\n]|\\%|\\$", text) or printed(text) != text:
+            what = f"{text!r} holds characters that not every scheduler takes, or that cannot be printed as they are"
+            raise UsageError(what, cure="rename it: letters, digits and spaces are safe")
     used = {origin for origin in loaded.origins.values() if origin.startswith("PERFSVC_")}
     addresses = {*loaded.settings.notify.targets.values(), loaded.settings.nightly.heartbeat} - {""}
     secret = (used | addresses) - plain.keys() - {VARIABLE}
@@ -108,7 +112,7 @@ def scheduled_night(
         gpus=_gpus(loaded.settings.run.devices) if gpus is None else gpus,
         limit_s=limit_s,
         user=user,
-        writable=_writable(loaded, file.parent, plain),
+        writable=writable,
     )
 
 

@@ -34,8 +34,10 @@ from perfsvc.model import (
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.nightly.log import LOG
 from perfsvc.service.retention import prune as prune_store
 from perfsvc.store import RunState, Store
+from perfsvc.store.retention import Removed
 
 DAY = timedelta(days=1)
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
@@ -334,7 +336,7 @@ def test_old_nights_are_removed_with_their_files_except_the_last_of_each_host(st
     ]
     for name in (*map(str, nights), "7x", "notes"):
         (folder / name).mkdir(parents=True)
-        (folder / name / "night.jsonl").write_text("{}\n")
+        (folder / name / LOG).write_text("{}\n")
     (folder / "3000").symlink_to(folder / "notes")
     retention = RetentionSettings(nights=30 * 86400.0)
     tried = prune(story.store, retention, nights=folder, dry_run=True)
@@ -357,6 +359,20 @@ def test_a_folder_with_the_number_of_no_night_stays(story, tmp_path):
     pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path, force=True)
     assert pruned.files.count == 1
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["2024", "3"]
+
+
+def test_files_that_no_night_wrote_stay(story, tmp_path):
+    """An attacker can add nights to the database, so that folders of any number belong to nights."""
+    for number in range(3):
+        ended_night(story, number)
+    for name in ("1", "2"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / LOG).write_text("precious")
+    (tmp_path / "2" / LOG).write_text("{}\n")
+    later = datetime.now(UTC) + 400 * DAY
+    pruned = prune_store(story.store, RetentionSettings(nights=30 * 86400.0), later, nights=tmp_path, force=True)
+    assert pruned.files == Removed(1, 3)
+    assert set(tmp_path.rglob(LOG)) == {tmp_path / number / "deep" / LOG for number in ("1", "2")}
 
 
 def test_a_night_with_an_undelivered_message_stays(story):

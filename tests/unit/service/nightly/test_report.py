@@ -8,6 +8,7 @@ import pytest
 from perfsvc.errors import InfrastructureError, UsageError
 from perfsvc.report.export import files, frames
 from perfsvc.service.nightly import stages
+from perfsvc.service.nightly.log import REPORT
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def night(tmp_path, monkeypatch):
 
 
 def test_the_page_is_in_the_folder_of_the_night(night, tmp_path):
-    page = tmp_path / "nights" / "3" / stages.REPORT
+    page = tmp_path / "nights" / "3" / REPORT
     assert stages.report(night).text == str(page)
     assert page.read_text() == "<html>"
 
@@ -35,7 +36,7 @@ def test_a_folder_of_a_night_that_is_a_link_is_not_followed(night, tmp_path):
 
 
 def test_a_full_disk_keeps_the_earlier_page(night, tmp_path, full_disk):
-    page = tmp_path / "nights" / "3" / stages.REPORT
+    page = tmp_path / "nights" / "3" / REPORT
     page.parent.mkdir(parents=True)
     page.write_text("old")
     with pytest.raises(InfrastructureError, match="No space left on device"):

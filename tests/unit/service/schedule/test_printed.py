@@ -363,8 +363,9 @@ def test_the_requested_gpus_are_those_of_the_settings(settings, devices, gpus):
     assert night_of(loaded, gpus=8).gpus == 8
 
 
-def test_a_path_with_a_line_break_is_refused(settings, monkeypatch):
+@pytest.mark.parametrize("path", ["/usr\nrm -rf /", "/a\u200bb", "/a\udcffb", "/##[error]a", "/a\\%b", "/a\\", "/a\tb"])
+def test_a_path_that_would_be_printed_or_read_as_another_is_refused(settings, monkeypatch, path):
     loaded = settings("")
-    monkeypatch.setenv("CUDA_HOME", "/usr\nrm -rf /")
-    with pytest.raises(UsageError, match="line break"):
+    monkeypatch.setenv("CUDA_HOME", path)
+    with pytest.raises(UsageError, match="holds characters that not every scheduler takes"):
         night_of(loaded)
