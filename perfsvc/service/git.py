@@ -20,6 +20,10 @@ LIMIT_S = 30
 """Seconds for a short answer; commands that write files or read history have no limit."""
 OF_ONE_CHECKOUT = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"})
 """Variables by which git tells its hooks where they run; they would point our commands to the wrong folder."""
+OF_ONE_COMMAND = frozenset(
+    {"GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"}
+)
+"""Variables that change how git reads paths; an editor may set them for the commands that it starts."""
 
 IN_ENGLISH = {"LANGUAGE": "en"}
 """The language of git's messages, some of which perfsvc reads."""
@@ -88,7 +92,8 @@ def run_git(
     """
     return subprocess.run(
         ["git", "-C", str(folder), "-c", f"core.hooksPath={os.devnull}", *arguments],
-        env={name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT} | IN_ENGLISH,
+        env={name: value for name, value in os.environ.items() if name not in OF_ONE_CHECKOUT | OF_ONE_COMMAND}
+        | IN_ENGLISH,
         input=stdin,
         capture_output=True,
         encoding="utf-8",
@@ -262,7 +267,9 @@ def changed(folder: Path, before: str, after: str, paths: Collection[str]) -> tu
     if not paths:
         return ()
     pathspecs = [f":(top,literal){path}" for path in paths]
-    printed = _printed(folder, "diff", "--name-only", "--no-ext-diff", "-z", before, after, "--", *pathspecs)
+    # Otherwise settings of the user or of .gitmodules could hide files: diff.relative, submodule.NAME.ignore.
+    options = ("--name-only", "--no-ext-diff", "--no-relative", "--ignore-submodules=none", "-z")
+    printed = _printed(folder, "diff", *options, before, after, "--", *pathspecs)
     return tuple(name for name in printed.split("\0") if name)
 
 

@@ -20,7 +20,8 @@ from perfsvc.suite import Selection
 _UNBORN, _DETACHED = "(initial)", "(detached)"
 """What git prints for a repository without a commit, and for one that has no branch checked out."""
 _QUESTIONS = (
-    ("status", "--porcelain=v2", "--branch", "--untracked-files=no"),
+    # --ignore-submodules: a clone may bring a .gitmodules that hides the changes in a submodule (ignore = all).
+    ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=untracked"),
     ("check-ignore", "-q", "."),
     ("ls-files", "--others", "--exclude-standard", "."),
 )

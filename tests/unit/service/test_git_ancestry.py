@@ -227,3 +227,18 @@ def test_commits_that_are_not_here_are_none(repository, tmp_path_factory):
     assert newest_commits(repository.root, "", "f" * 9, 5) == ((), 0)
     assert newest_commits(repository.root / "gone", "", name, 5) == ((), 0)
     assert newest_commits(tmp_path_factory.mktemp("elsewhere"), "", name, 5) == ((), 0)
+
+
+def test_no_setting_hides_a_changed_file(repository, monkeypatch):
+    (repository.root / "suite").mkdir()
+    repository.git("init", "-q", "lib")
+    library = Repository(repository.root / "lib")
+    library.commit("one", k_cu="1")
+    (repository.root / ".gitmodules").write_text('[submodule "lib"]\npath = lib\nurl = ../lib\nignore = all\n')
+    first = repository.commit("one", elsewhere_txt="1")
+    library.commit("two", k_cu="2")
+    repository.git("add", "--force", "lib")
+    second = repository.commit("two", elsewhere_txt="2")
+    repository.git("config", "diff.relative", "true")
+    monkeypatch.setenv("GIT_LITERAL_PATHSPECS", "1")
+    assert changed(repository.root / "suite", first, second, ["elsewhere.txt", "lib"]) == ("elsewhere.txt", "lib")

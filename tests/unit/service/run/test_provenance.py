@@ -83,6 +83,22 @@ def test_dirty_is_what_could_change_a_binary(tmp_path: Path, checkout: Callable[
     assert revision_of(tmp_path / "kernels").dirty
 
 
+def test_a_change_in_a_submodule_is_seen_though_gitmodules_hides_it(
+    tmp_path: Path, checkout: Callable[..., str]
+) -> None:
+    checkout("init", "--quiet", "lib")
+    (tmp_path / "lib" / "lib.cuh").write_text("one\n")
+    checkout("-C", "lib", "add", "--all")
+    checkout("-C", "lib", "commit", "--quiet", "--message", "Begin")
+    (tmp_path / ".gitmodules").write_text('[submodule "lib"]\npath = lib\nurl = ../lib\nignore = all\n')
+    checkout("add", "--all")
+    checkout("commit", "--quiet", "--message", "Begin")
+    (tmp_path / "lib" / "notes").write_text("untracked\n")
+    assert not revision_of(tmp_path / "kernels").dirty
+    (tmp_path / "lib" / "lib.cuh").write_text("two\n")
+    assert revision_of(tmp_path / "kernels").dirty
+
+
 def test_a_folder_that_its_repository_ignores_has_no_revision(tmp_path: Path, checkout: Callable[..., str]) -> None:
     (tmp_path / ".gitignore").write_text("installed/\n")
     checkout("add", "--all")
