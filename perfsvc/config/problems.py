@@ -40,7 +40,7 @@ Source = Callable[[KeyPath], tuple[str, int]]
 
 
 def config_error(error: ValidationError, source: Source) -> ConfigError:
-    """Return a ``ConfigError`` for the first of pydantic's problems, by line; its ``others`` are the other problems."""
+    """Return a ``ConfigError`` for the problem on the earliest line; its ``others`` are the other problems."""
     problems = error.errors(include_url=False)
     # A mistyped key is reported once: as unknown, and not also as missing under its right name.
     unknown = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]

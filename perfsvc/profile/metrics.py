@@ -325,7 +325,12 @@ def _per_cycle(raw: RawMetric, code: str) -> float | None:
 
 
 def _peak(raw: RawMetric, code: str) -> float | None:
-    """Return the peak: the most operations per cycle of all multiprocessors together."""
+    """Return the most operations per cycle of all multiprocessors together; a fused multiply-add counts as two.
+
+    Args:
+        raw: returns a metric of the report.
+        code: the precision as Nsight Compute abbreviates it: ``f`` for single, ``d`` for double, ``h`` for half.
+    """
     doubled = raw(f"derived__sm__sass_thread_inst_executed_op_{code}fma_pred_on_x2")
     if doubled is not None:
         return doubled

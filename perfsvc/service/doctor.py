@@ -233,7 +233,7 @@ def _cpu() -> Iterator[CheckRow]:
 
 
 def _ncu() -> Iterator[CheckRow]:
-    """Check the profiler, and whether it may read GPU counters; without it, only explanations are missing."""
+    """Check for Nsight Compute, and whether this user may read GPU counters; only explanations need these."""
     try:
         profiler = NcuProfiler()
         require_ncu_report()

@@ -130,7 +130,7 @@ def _verdict_rows(
 
 
 def _row(connection: Connection, check: int, kernel: CheckedKernel, *, gone: bool = False) -> dict[str, Any]:
-    """Return the columns of a kernel without a verdict; if the kernel is ``gone``, the columns hold no facts."""
+    """Return a kernel's row, with empty columns for the verdict. A ``gone`` kernel's row has no facts either."""
     facts, occupancy = (None, None) if gone else (kernel.facts, kernel.occupancy)
     return {
         "check_id": check,

@@ -165,7 +165,7 @@ def _ids(connection: Connection, run: int, cases: Iterable[Case]) -> list[int]:
 
 
 def _refuse_if_excluded(connection: Connection, run: int, cases: Sequence[int] | None) -> None:
-    """Raise ``UsageError`` if a run is excluded, or one of the cases in it."""
+    """Raise ``UsageError`` if the whole run is excluded, or one of the given cases in it."""
     standing = (Exclusions.run_id == run, Exclusions.included_at.is_(None))
     covered = or_(Exclusions.case_id.is_(None), among(connection, Exclusions.case_id, cases or ()))
     for exclusion in load_exclusions(connection, *standing, covered):

@@ -388,7 +388,10 @@ def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Pro
 
 
 def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (use, name, known names) for each name that a step uses, such as ("argument", "n", ...)."""
+    """Yield for each name that a step uses: words for its use, the name, and the names that would be valid.
+
+    For example ``("the memset buffer", "y", ("x", "y"))``.
+    """
     match step:
         case LaunchStep():
             for arg in step.args:

@@ -132,7 +132,7 @@ def test_a_python_variant_that_gets_slower_is_confirmed_in_pairs_and_reported_th
     assert nights(1) == []  # it stands, and is reported once
     nights.change("REPEAT = 300", "REPEAT = 50")
     (message,) = nights(0)
-    assert message["title"] == "twice/double is back"
+    assert message["title"] == "twice/double at the old level again"
 
 
 def test_comments_and_other_functions_of_the_file_are_the_same_code(nights):

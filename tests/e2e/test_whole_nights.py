@@ -51,7 +51,7 @@ def test_a_planted_regression_and_its_end_are_found_and_reported_once(perfsvc, n
     assert perfsvc("findings", code=0).out.startswith(f"{finding} open")
 
     (title,) = night(planted=False, code=0)
-    assert title == "scale/beta is back"
+    assert title == "scale/beta at the old level again"
     assert perfsvc.rows("select state from findings") == [("resolved",)]
     assert night(planted=False, code=0) == []
     states = perfsvc.rows("select distinct state from stages where state not in ('done', 'skipped')")

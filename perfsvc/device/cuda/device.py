@@ -172,12 +172,15 @@ class CudaDevice:
         record: ReplayRecord,
         replica: int,
     ) -> Iterator[None]:
-        """Open an NVTX range in the domain ``perfsvc`` with the case's id, its benchmark and the replica."""
+        """Prepare to measure a case: open its NVTX range, and forget what was decided and read for the case before.
+
+        The range is in the domain ``perfsvc``, and has the case's id, its benchmark and the replica.
+        """
         case = record.case
         attributes = self._domain.get_event_attributes(message=case.id, category=case.benchmark, payload=replica)
         self._domain.push_range(attributes)
         self._eviction_decided = self._eviction.thorough = False
-        self._timer.discard_conditions()  # what happened before does not concern this case
+        self._timer.discard_conditions()  # clocks and temperatures of the case before
         try:
             yield
         finally:

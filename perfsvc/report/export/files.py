@@ -18,10 +18,10 @@ from perfsvc.text import cell, json_text, prose, spreadsheet_cell, xml_text
 
 
 def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
-    """Write a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, at full precision.
+    """Write a frame as ``csv``, ``json``, ``markdown``, ``html``, ``parquet`` or ``xlsx``, without rounding.
 
-    Timestamps are ISO 8601 in text formats. Excel keeps 16 digits of a number and has no time zones: it gets UTC
-    timestamps in columns named ``…_utc``.
+    Timestamps are ISO 8601 in text formats. Excel has no time zones, so its columns of timestamps hold UTC and are
+    named ``…_utc``.
 
     Args:
         table: a row for each measurement (``frames.frame``), or for each case and run (``frames.summary``).
@@ -29,7 +29,7 @@ def write(table: pd.DataFrame, fmt: str, destination: Path | None) -> None:
         destination: a file, which is replaced; None for standard output, which takes only text formats.
 
     Raises:
-        UsageError: the format is unknown, or binary for standard output, or the file cannot be written.
+        UsageError: the format is unknown, the file cannot be written, or a binary format was to go to standard output.
         InfrastructureError: the disk is full.
         MissingPackageError: the format's package is not installed.
     """

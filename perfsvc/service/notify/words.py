@@ -50,7 +50,7 @@ ORDER = (Cause.MISSING, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIR
 
 
 def title(news: News) -> str:
-    """Return the title of a message: the worst news in words, then how many further news there are of each kind."""
+    """Return the title of a message: the worst item of the news in words, then how many more items each kind has."""
     findings = sorted((*news.raised, *news.reopened), key=_urgency, reverse=True)
     groups = [
         ([f"{failure.series.case.id} failed" for failure in _distinct(news.broken)], "failed case", "failed cases"),
@@ -68,18 +68,18 @@ def title(news: News) -> str:
         ),
         (
             [returned.text for returned in news.returned],
-            "finding of which a part is back",
-            "findings of which a part is back",
+            "return of something missing",
+            "returns of something missing",
         ),
         (
-            [f"{finding_title(finding)} {_is(finding)} back" for finding in news.resolved],
+            [_resolved(finding) for finding in news.resolved],
             "resolved finding",
             "resolved findings",
         ),
         (
-            [f"{_moved(reminder.finding)}, unseen for {_days(reminder)}" for reminder in news.reminders],
-            "unseen finding",
-            "unseen findings",
+            [f"{_moved(reminder.finding)}, unanswered for {_days(reminder)}" for reminder in news.reminders],
+            "unanswered finding",
+            "unanswered findings",
         ),
     ]
     (texts, singular, plural), *others = [group for group in groups if group[0]]
@@ -255,7 +255,7 @@ def _step_paragraph(stepped: ExtendedFinding, site: str, background: Callable[[F
 
 
 def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) -> str:
-    """Return a paragraph: the finding and its cause, some lines, and how to look further."""
+    """Return a paragraph: a finding's event and cause, ``lines``, and the command and the page that show more."""
     cause = f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
     texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
     link = [f"{site}/{finding_page(finding.id)}"] if site else []
@@ -327,7 +327,7 @@ def _moved(finding: Finding) -> str:
     worst, others = finding.worst, len(finding.standing or finding.moved) - 1
     more = f", and {others} more" if others else ""
     if worst is None:
-        return f"{finding_title(finding)} {_is(finding)} missing"
+        return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} missing"
     name = series_name(worst.series)
     if worst.ratio is None:
         return f"{name} moved{more}"
@@ -351,9 +351,16 @@ def _joined(extended: ExtendedFinding) -> str:
     return f"{moved}, in finding {extended.finding.id} too"
 
 
-def _is(finding: Finding) -> str:
-    """Return ``are`` for ``2 GPUs on host a``, else ``is``."""
-    return "are" if not finding.moved and " GPUs on host " in finding.root_cause else "is"
+def _resolved(finding: Finding) -> str:
+    """Return that a finding is resolved: ``dot/tree at the old level again``, ``2 GPUs on host a are back``."""
+    if finding.moved:
+        return f"{finding_title(finding)} at the old level again"
+    return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} back"
+
+
+def _is_plural(finding: Finding) -> bool:
+    """Return whether several GPUs are missing: ``2 GPUs on host a``."""
+    return " GPUs on host " in finding.root_cause
 
 
 def _badness(moved: MovedSeries) -> float:

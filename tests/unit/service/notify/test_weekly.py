@@ -105,9 +105,9 @@ SLOW = "scale/alpha[n=100] slower by 10 %"
 def test_an_unseen_finding_is_repeated_once_a_week(nights):
     nights.night(0, slow=CASES[:1])
     assert nights.days(range(1, 23)) == {
-        7: f"{SLOW}, unseen for 7 days",
-        14: f"{SLOW}, unseen for 14 days",
-        21: f"{SLOW}, unseen for 21 days",
+        7: f"{SLOW}, unanswered for 7 days",
+        14: f"{SLOW}, unanswered for 14 days",
+        21: f"{SLOW}, unanswered for 21 days",
     }
     assert "- finding 1, for 21 days: scale/alpha[n=100] slower by 10 %" in nights.body()
 
@@ -159,7 +159,7 @@ def test_a_reminder_is_sent_once_however_often_the_stage_is_repeated(nights):
 def test_a_reminder_goes_the_routes_of_its_finding(nights):
     nights.night(0, slow=CASES[:1])
     routes = [{"targets": "me", "severity": "resolved"}]
-    assert nights.night(7, route=routes) == [("team", f"{SLOW}, unseen for 7 days")]
+    assert nights.night(7, route=routes) == [("team", f"{SLOW}, unanswered for 7 days")]
 
 
 def test_a_reminder_that_no_target_receives_is_not_recorded(nights):

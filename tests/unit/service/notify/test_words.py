@@ -66,7 +66,7 @@ def news(**given):
         (news(raised=(MANY,)), "transpose/v0[n=64] slower by 2 %, and 8 more"),
         (news(raised=(finding(moved(2.5)),)), "transpose/tiled[n=64] slower by a factor of 2.5"),
         (news(raised=(finding(moved(1.1, metric="energy_j")),)), "transpose/tiled[n=64] energy_j higher by 10 %"),
-        (news(resolved=(SLOW,)), "transpose/tiled is back"),
+        (news(resolved=(SLOW,)), "transpose/tiled at the old level again"),
         (news(broken=(broken(), broken(128))), "transpose/tiled[n=64] failed, 1 more failed case"),
         (news(stages=(PAGE,)), "stage page failed"),
     ],
@@ -260,7 +260,7 @@ def test_only_findings_with_a_paragraph_are_looked_up():
 def test_reminders_name_their_findings_the_days_and_how_to_answer():
     reminders = (Reminder(SLOW, NOW, 8), Reminder(FAST, NOW, 7))
     assert title(news(reminders=reminders)) == (
-        "transpose/tiled[n=64] slower by 5.3 %, unseen for 8 days, 1 more unseen finding"
+        "transpose/tiled[n=64] slower by 5.3 %, unanswered for 8 days, 1 more unanswered finding"
     )
     assert body(news(reminders=reminders), "").split("\n\n")[1].splitlines() == [
         "Still open, and no person has done anything with it",
