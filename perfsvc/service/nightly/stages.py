@@ -157,7 +157,9 @@ def doctor(night: Night) -> StageResult:
         night.log.warning(what, cure=cure)
     if missing:
         raise InfrastructureError("; ".join(missing), cure=next(iter(missing.values())))
-    return StageResult(f"nothing is missing, {sum(row.ok is None for row in rows)} optional things are not here")
+    optional = sum(row.ok is None for row in rows)
+    missing_parts = f"; missing: {units.count(optional, 'optional part')}" if optional else ""
+    return StageResult(f"all required parts are here{missing_parts}")
 
 
 def check(night: Night) -> StageResult:
