@@ -28,6 +28,7 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from perfsvc import units
 from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
@@ -133,6 +134,8 @@ def connect(url: URL) -> Engine:
             engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
             if path is not None:
                 event.listen(engine, "do_connect", partial(_open_as_permitted, path))
+                event.listen(engine, "connect", partial(_note_file, path.absolute()))
+                event.listen(engine, "begin", partial(_require_same_file, path.absolute()))
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
@@ -166,6 +169,24 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: sqlite3 would leave DDL and reads outside them
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the machine may lose rows, never the file
+
+
+def _note_file(path: Path, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
+    """Note which file a new connection has opened; nothing if the URL names it in another way (``file:…?uri=true``)."""
+    record.info["file"] = path.stat() if path.exists() else None
+
+
+def _require_same_file(path: Path, connection: Connection) -> None:
+    """Raise ``DatabaseError`` if the file of an open connection is no longer at its path.
+
+    SQLite would continue without an error in a file that no other process can open, and all would be lost.
+    """
+    opened = connection.info["file"]
+    if opened and not (path.exists() and os.path.samestat(path.stat(), opened)):
+        raise DatabaseError(
+            f"{path} was deleted or replaced while it was in use",
+            cure="restore a backup (docs/how-to/keep-the-database.md), and repeat the command",
+        )
 
 
 def _begin_sqlite(connection: Connection) -> None:

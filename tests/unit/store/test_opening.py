@@ -150,6 +150,24 @@ def test_a_deleted_file_is_created_again_while_another_store_has_it_open(tmp_pat
             assert anew.database.engine is not deleted.database.engine
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_deleted_or_replaced_while_it_is_open_is_an_error(tmp_path, monkeypatch, replaced):
+    monkeypatch.chdir(tmp_path)
+    with Store.open("one.db") as store:
+        assert store.runs.list() == []
+        monkeypatch.chdir("/")
+        assert store.runs.list() == []
+        if replaced:
+            shutil.copy(tmp_path / "one.db", tmp_path / "two.db")
+            (tmp_path / "two.db").rename(tmp_path / "one.db")
+        else:
+            (tmp_path / "one.db").unlink()
+        for write in (store.runs.list, lambda: store.runs.mark_interrupted("host")):
+            error = refusal(write)
+            assert error.what == f"{tmp_path / 'one.db'} was deleted or replaced while it was in use"
+            assert not error.again
+
+
 def test_a_whole_path_needs_no_folder_to_be_in(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
