@@ -85,7 +85,7 @@ class Configuration:
             here = Path.cwd()
         except FileNotFoundError:  # the current folder was removed
             return True
-        return not any(os.path.exists(folder / _NAME) for folder in (here, *here.parents))  # noqa: PTH110 - never fails
+        return not any(os.path.lexists(folder / _NAME) for folder in (here, *here.parents))  # never fails
 
     def defaults(self, name: str, command: click.Command | None, arguments: Collection[str]) -> dict[str, Any]:
         """Return a command's ``default_map`` for click: the settings that the user made, by option.

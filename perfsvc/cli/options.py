@@ -45,9 +45,9 @@ formats = click.option(
 
 
 def suite_folder() -> Path:
-    """Return the default suite: ``./kernels`` if it exists, else the built-in suite."""
+    """Return the default suite: ``./kernels`` if it exists or is a link, else the built-in suite."""
     here = Path("kernels")
-    return here if here.is_dir() else data_folder("kernels")
+    return here if here.is_dir() or here.is_symlink() else data_folder("kernels")
 
 
 def announce_suite(chosen: Path) -> None:

@@ -1,5 +1,6 @@
 """Find and read ``perfsvc.toml``, with the line of each key."""
 
+import contextlib
 import os
 import re
 import tomllib
@@ -48,7 +49,8 @@ def find(requested: Path | None = None) -> Path | None:
         return None
     for folder in (here, *here.parents):
         path = folder / NAME
-        if os.path.exists(path):  # noqa: PTH110 - False, not an error, if the folder may not be read
+        # A link to a missing file counts: without its settings, commands would measure and judge something else.
+        if os.path.lexists(path):  # False, not an error, if the folder may not be read
             return Path(NAME) if folder == here else _require_own(path)
         if (folder / ".git").exists():
             break
@@ -60,7 +62,10 @@ def _require_own(path: Path) -> Path:
 
     This also holds for root: in a folder such as /tmp, every user could choose the suite that root executes.
     """
-    if {path.stat().st_uid, path.lstat().st_uid} <= {os.getuid(), 0}:
+    owners = {path.lstat().st_uid}
+    with contextlib.suppress(OSError):  # reading the file will report why
+        owners.add(path.stat().st_uid)
+    if owners <= {os.getuid(), 0}:
         return path
     cure = f"if you trust it, name it: --config {path}; to use no file: --config {os.devnull}"
     raise ConfigError("it belongs to another user, and no option names it", path=str(path), cure=cure)

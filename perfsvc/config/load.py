@@ -86,7 +86,8 @@ def load(path: Path | None = None) -> Loaded:
     values = _merged(_with_absolute_paths(file), environment)
     if "suite" not in values:
         kernels = _home(file) / "kernels"
-        values["suite"] = str(kernels if kernels.is_dir() else data_folder("kernels"))
+        # A link to a missing folder, such as one that is not mounted, must not select another suite.
+        values["suite"] = str(kernels if kernels.is_dir() or kernels.is_symlink() else data_folder("kernels"))
 
     def source(key_path: KeyPath) -> tuple[str, int]:
         """Return where a value was set: a variable and 0, or the file and the line."""

@@ -183,6 +183,18 @@ def test_the_built_in_suite_is_announced_if_it_is_the_default(typed, tmp_path):
     assert typed("list")[2] == ""
 
 
+def test_a_link_to_a_missing_suite_is_an_error(typed, tmp_path):
+    (tmp_path / "kernels").symlink_to("not-mounted")
+    code, _, err = typed("list")
+    assert (code, "no folder kernels" in err) == (2, True)
+
+
+def test_a_link_to_missing_settings_is_an_error(typed, tmp_path):
+    (tmp_path / "perfsvc.toml").symlink_to("missing.toml")
+    code, _, err = typed("list")
+    assert (code, "perfsvc.toml: cannot be read" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     "command",
     [("list",), pytest.param(("run", "--device", "fake:script.json", "--replicas", "1"), marks=pytest.mark.slow)],

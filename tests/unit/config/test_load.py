@@ -142,6 +142,21 @@ def test_the_search_for_the_file_ends_at_the_top_of_a_repository(monkeypatch):
     assert load().path is None
 
 
+@pytest.mark.parametrize("folder", [".", "below"])
+def test_a_link_to_a_missing_file_is_an_error(monkeypatch, folder):
+    Path("perfsvc.toml").symlink_to("missing.toml")
+    Path(folder).mkdir(exist_ok=True)
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load()
+
+
+def test_a_link_to_a_missing_suite_selects_no_other_suite(folder_here):
+    write("")
+    Path("kernels").symlink_to("not-mounted")
+    assert load().settings.suite == Path("kernels")
+
+
 def test_a_file_of_another_user_is_used_only_if_it_is_named(folder_here, monkeypatch):
     write("")
     Path("below").mkdir()
