@@ -43,7 +43,7 @@ from perfsvc.suite.points import (
 from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, problems_of_form, problems_of_sources, steps_of
-from perfsvc.suite.values import Problem, nearest, unknown_names
+from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +152,33 @@ def _problems_of_output(name: str, declared: Output, names: Sequence[str], line:
 def _smoke_inputs(file: BenchFile, problems: list[Problem]) -> Arrays | None:
     """Return the inputs of the smoke point, or None if they cannot be made; append all problems to ``problems``.
 
+    The inputs are made twice, because inputs that differ each time would make the times of variants and runs differ.
     The reference of the smoke point is computed too, to find its problems.
     """
     benchmark, point = file.benchmark, smoke_point(file.benchmark)
+    seed = seed_of(file.name, benchmark.version, point)
     inputs = None
     try:
-        inputs = make_inputs(benchmark, point, seed_of(file.name, benchmark.version, point))
+        inputs = make_inputs(benchmark, point, seed)
+        problems += _problems_of_second_call(benchmark, inputs, make_inputs(benchmark, point, seed))
         make_expected(benchmark, point, inputs, benchmark.reference)
     except Problem as problem:
         problems.append(problem)
     for name in (inputs or {}).keys() & set(axes_of(benchmark)):
         problems.append(Problem(f"{name!r} is an axis and an input", benchmark.line, "rename one of them"))
     return inputs
+
+
+def _problems_of_second_call(benchmark: Benchmark, first: Arrays, second: Arrays) -> Iterator[Problem]:
+    """Yield a problem if two calls of ``inputs`` with the same arguments made different arrays; NaN equals NaN."""
+    for name in {**first, **second}:
+        one, other = first.get(name), second.get(name)
+        if one is None or other is None or one.dtype != other.dtype or not np.array_equal(one, other, equal_nan=True):
+            yield Problem(
+                f"inputs made another {name!r} when it was called a second time",
+                line_of(benchmark.inputs, benchmark.line) if benchmark.inputs else benchmark.line,
+                "draw random numbers from rng alone, initialise every element, and keep no state between two calls",
+            )
 
 
 def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:

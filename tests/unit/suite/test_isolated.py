@@ -246,6 +246,24 @@ def test_a_copy_of_the_process_that_a_file_forks_answers_no_request(tmp_path, pa
         made.close()
 
 
+@pytest.mark.parametrize(
+    ("top", "inputs"),
+    [
+        ("", "return {'x': np.random.rand(n)}"),
+        ("calls = []", "calls.append(0); return {'x': np.full(n, float(len(calls)))}"),
+        ("calls = []", "calls.append(0); return {'x' if len(calls) == 1 else 'z': np.zeros(n)}"),
+    ],
+)
+def test_inputs_that_differ_at_the_second_call_are_a_problem(tmp_path, top, inputs):
+    (problem, *_) = discover(written(tmp_path, top=top, inputs=inputs)).problems
+    assert problem.what == "inputs made another 'x' when it was called a second time"
+    assert problem.line == 6
+
+
+def test_inputs_may_hold_nan(tmp_path):
+    assert discover(written(tmp_path, inputs="return {'x': np.full(n, np.nan)}")).problems == ()
+
+
 def test_arrays_of_another_byte_order_arrive_in_that_of_this_machine(tmp_path):
     written(tmp_path, reference="return (2 * x).astype('>f8')")
     path = tmp_path / "hostile" / "bench.py"
