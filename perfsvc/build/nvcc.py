@@ -70,7 +70,7 @@ class NvccToolchain:
 
     def _output_of(self, option: str) -> str:
         """Return what nvcc prints with one option; raise ``NoCompilerError`` if it fails."""
-        finished = self._run([option], folder=Path.cwd())
+        finished = self._run([option], folder=Path("/"))
         if finished.code:
             raise NoCompilerError(f"{self.path} {option} failed: {finished.output.strip()}", cure="reinstall it")
         return finished.output

@@ -19,6 +19,7 @@ from perfsvc.device.protocol import Device
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.model import DeviceInfo, codec
+from perfsvc.process.programs import python_module
 
 if TYPE_CHECKING:
     from perfsvc.device.telemetry import InstalledGpu
@@ -219,7 +220,7 @@ def _describe_in_processes(uuids: Iterable[str]) -> Iterator[DeviceInfo]:
     """Start a process for each device, which sees only this device, and yield the description that it prints."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "perfsvc.device.find"],
+            python_module("perfsvc.device.find"),
             env=os.environ | {VISIBLE: uuid},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -60,7 +60,10 @@ def python_module(name: str) -> list[str]:
     The command imports modules from the working directory only if perfsvc itself may lie there: a user's file such as
     ``random.py`` could hide a module of Python.
     """
-    path = [] if {"", str(Path.cwd())} & set(sys.path) else ["-P"]
+    folders = {""}
+    with contextlib.suppress(FileNotFoundError):  # the working directory was removed
+        folders.add(str(Path.cwd()))
+    path = [] if folders & set(sys.path) else ["-P"]
     return [sys.executable, *path, "-m", name]
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import time
@@ -13,6 +12,7 @@ from perfsvc.config import Loaded
 from perfsvc.config.file import NAME as CONFIG
 from perfsvc.config.file import VARIABLE
 from perfsvc.errors import UsageError
+from perfsvc.process.programs import python_module
 from perfsvc.text import printed
 
 NAME = "perfsvc-nightly"
@@ -88,7 +88,7 @@ def scheduled_night(
     """
     file = (loaded.path or Path(CONFIG)).resolve()
     config = ["--config", str(file)] if loaded.path and file.name != CONFIG else []
-    command = (sys.executable, "-m", "perfsvc", *config, "nightly")
+    command = (*python_module("perfsvc"), *config, "nightly")
     plain = {name: os.environ[name] for name in TOOLS if os.environ.get(name)}
     # Each folder of PATH is named once, because cron's lines are short.
     path = ":".join(dict.fromkeys(os.environ.get("PATH", os.defpath).split(":")))

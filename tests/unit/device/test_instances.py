@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.device import telemetry
+from perfsvc.device import find, telemetry
 from perfsvc.device.find import add_hidden_devices
 from perfsvc.device.telemetry import InstalledGpu
 from perfsvc.model import DeviceInfo
@@ -125,3 +125,12 @@ def test_each_hidden_device_describes_itself_to_a_process_that_sees_nothing_else
     found = add_hidden_devices([A])
     assert [info.uuid for info in found] == ["MIG-a", "MIG-b"]
     assert found[1] == DeviceInfo("cuda", "cuda:MIG-b", "MIG-b", "H100 MIG 1g.10gb", "sm_90", l2_bytes=1234)
+
+
+def test_no_module_in_the_working_directory_runs(tmp_path, monkeypatch):
+    """As in a clone that brings a folder ``perfsvc``: commands such as ``perfsvc doctor`` must run none of its code."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "perfsvc").mkdir()
+    (tmp_path / "perfsvc" / "__init__.py").write_text("open('canary', 'w').close()")
+    assert not list(find._describe_in_processes(["GPU-that-is-not-here"]))
+    assert not (tmp_path / "canary").exists()

@@ -340,9 +340,9 @@ def test_a_folder_that_is_on_path_twice_is_printed_once(settings, monkeypatch):
 
 
 def test_the_command_names_its_interpreter_and_a_file_with_another_name(settings, tmp_path):
-    assert night_of(settings("")).command == (sys.executable, "-m", "perfsvc", "nightly")
+    assert night_of(settings("")).command == (sys.executable, "-P", "-m", "perfsvc", "nightly")
     night = night_of(settings("", "other.toml"))
-    assert night.command == (sys.executable, "-m", "perfsvc", "--config", str(tmp_path / "other.toml"), "nightly")
+    assert night.command[1:] == ("-P", "-m", "perfsvc", "--config", str(tmp_path / "other.toml"), "nightly")
     assert night.folder == tmp_path
     assert shlex.split(shlex.join(night.command)) == list(night.command)
 
