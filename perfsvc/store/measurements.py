@@ -229,6 +229,8 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
 # --- samples and batches ----------------------------------------------------------------------------------------------
 
 _DTYPE = np.dtype("<f4")
+MOST_SAMPLES = 1 << 25
+"""More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
 
 
 def pack(samples: Sequence[float]) -> bytes:
@@ -238,7 +240,11 @@ def pack(samples: Sequence[float]) -> bytes:
 
 def unpack(blob: bytes) -> tuple[float, ...]:
     """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
-    return tuple(np.frombuffer(zlib.decompress(blob), _DTYPE).tolist())
+    stream = zlib.decompressobj()
+    content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
+    if not stream.eof:
+        raise ValueError("the blob ends early, or holds too many samples")
+    return tuple(np.frombuffer(content, _DTYPE).tolist())
 
 
 def _put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:

@@ -22,6 +22,14 @@ def test_samples_are_read_as_float32(samples):
     assert unpack(pack(samples)) == tuple(samples)
 
 
+def test_a_blob_with_more_samples_than_a_worker_can_send_is_damaged(monkeypatch):
+    monkeypatch.setattr("perfsvc.store.measurements.MOST_SAMPLES", 1000)
+    assert len(unpack(pack([0.0] * 1000))) == 1000
+    for blob in (pack([0.0] * 1001), pack([0.0] * 1000)[:-5]):
+        with pytest.raises(ValueError, match="too many samples"):
+            unpack(blob)
+
+
 def test_a_level_holds_the_samples_of_each_replica(story):
     run = story.begin()
     story.put(run, story.tiled, replica=1, samples=(4e-3, 5e-3))

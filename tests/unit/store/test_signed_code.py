@@ -1,5 +1,6 @@
 """What the store refuses because no trusted key has signed it, on both databases."""
 
+import tracemalloc
 import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -126,3 +127,16 @@ def test_a_night_whose_suite_was_changed_in_the_database_is_not_resumed(story):
     for changed in (replace(row, suite="/theirs"), replace(row, settings={"a": 1}), replace(row, host="other")):
         with pytest.raises(UntrustedError, match=f"what night {night} began with was changed"):
             story.store.nights.require_signed(changed)
+
+
+def test_forged_content_of_any_size_does_not_fill_the_memory(story, run):
+    """Zeros compress to a thousandth."""
+    size = 1 << 27
+    story.execute("UPDATE artifacts SET content = :blob", blob=zlib.compress(bytes(size)))
+    tracemalloc.start()
+    try:
+        assert story.store.binaries.modules([digest(CUBIN)]) == {}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < size / 2
