@@ -1,13 +1,12 @@
 // The coefficients are arguments of the kernel.
 //
-// Arguments lie in constant memory as well, and no symbol has to be filled before. But each has a name and not a
-// number: to index them, every thread would first have to copy them into an array of its own, in local memory. So each
-// looks at the coefficients of all four pieces and keeps those of its own. That takes the same time however the
-// threads of a warp are spread over the pieces, and more than either of the others: a thread loads every coefficient
-// there is from constant memory to choose eight of them.
+// Arguments lie in constant memory too, so the host need not fill a symbol first. A thread cannot select an argument
+// by an index: the compiler would first copy all arguments to an array in the thread's local memory. So each thread
+// loads all 32 coefficients, and keeps the eight of its piece. The time does not depend on the pieces that the threads
+// of a warp need. It is longer than with `constant` and `global`.
 //
-// What has an index is an array in a struct that is passed by value, as `const __grid_constant__`: it is loaded as the
-// array of `constant` is. perfsvc passes numbers, so here it is numbers.
+// An array in a struct that is passed by value as `const __grid_constant__` can be indexed, and is as fast as
+// `constant`. perfsvc passes only numbers and arrays, so this kernel takes 32 numbers.
 __device__ float choose(int piece, float a, float b, float c, float d) {
     return piece < 2 ? (piece == 0 ? a : b) : (piece == 2 ? c : d);
 }

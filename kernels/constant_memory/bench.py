@@ -1,7 +1,8 @@
 """y = f(x) for n floats in [0, 1), where f is a curve of four pieces: polynomials of degree 7, 32 coefficients in all.
 
-What counts is where the table lies. The index into it comes from x: it is uniform where the values are sorted, so that
-the threads of a warp ask for the same coefficients, and divergent where they are not.
+The variants store the table of coefficients in different kinds of memory. The value of x selects the piece. With the
+index ``uniform`` the values are sorted, so the threads of a warp need the same coefficients. With ``divergent`` the
+values are in random order.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, f32, ou
 PIECES = 4
 TERMS = 8
 COEFFICIENTS = (np.arange(1, PIECES * TERMS + 1, dtype="float32") / (PIECES * TERMS)).reshape(PIECES, TERMS)
-"""All different, so that a wrong one is found, and positive, so that nothing cancels."""
+"""All different, so that the check notices a wrong coefficient; positive, so that no terms cancel each other."""
 TABLE = {"PIECES": PIECES, "TERMS": TERMS}
 BLOCK = 256
 
@@ -23,7 +24,7 @@ def inputs(rng, index, n):
 
 def reference(x, coefficients):
     piece = np.floor(x * PIECES).astype(int)
-    t = x * PIECES - piece  # exact in float32 as well: the number of pieces is a power of two
+    t = x * PIECES - piece  # also exact in float32: the number of pieces is a power of two
     y = np.zeros_like(x)
     for k in reversed(range(TERMS)):
         y = y * t + coefficients[piece, k]
@@ -31,7 +32,7 @@ def reference(x, coefficients):
 
 
 def evaluate(name, args, **more):
-    """A variant with a thread for each value."""
+    """Return a variant with one thread for each value."""
     return Variant(
         name,
         source=f"{name}.cu",
@@ -49,7 +50,8 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"y": output("float32", lambda n: n)},
     reference=reference,
-    # A multiplication and an addition for each term but the first; nothing cancels, so each rounds off 2**-24 at most.
+    # Each term but the first takes a multiplication and an addition. All terms are positive, so each of these
+    # operations adds a relative error of at most 2**-24.
     tolerance=Tolerance(max=2 * (TERMS - 1) * 2**-24, mean=2 * (TERMS - 1) * 2**-24),
     work=lambda n: Work(read_bytes=4 * n + COEFFICIENTS.nbytes, written_bytes=4 * n, flops=2 * (TERMS - 1) * n),
     relative_to="global",

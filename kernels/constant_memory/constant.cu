@@ -1,9 +1,9 @@
 // The coefficients lie in constant memory.
 //
-// Its cache hands one word at a time to the threads of a warp. Where all ask for the same coefficient, one turn serves
-// them, beside the units that load and store. As those have time to spare here, that is no faster than a table in
-// global memory, only as fast. Where they are spread over several pieces, each piece takes a turn of its own, and the
-// warp waits for the last.
+// The cache of constant memory serves one address at a time. If all threads of a warp need the same coefficient, one
+// access is enough, and the units for loads and stores are not used. Here these units are not the bottleneck, so the
+// kernel is only as fast as with a table in global memory. If the threads of a warp need coefficients of several
+// pieces, the cache serves one piece after the other, and the warp waits for the last one.
 //
 // TERMS: coefficients of a piece; PIECES: how many pieces there are.
 __constant__ float coefficients[PIECES * TERMS];

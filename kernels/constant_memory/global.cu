@@ -1,9 +1,9 @@
 // The coefficients lie in global memory.
 //
-// Each is one more load for every element, through the same caches and units as the values themselves. The table is one
-// 128-byte line: after a block's first touch it comes from the L1 cache, in one piece however the threads of a warp are
-// spread over its pieces. So it takes an H100 the same time for any index, and no longer than constant memory takes at
-// its best.
+// Each coefficient is one more load for each element, through the same caches and units as the elements. The table is
+// one 128-byte line. After the first access of a block, the line comes from the L1 cache, which serves all threads of
+// a warp at once, whichever pieces they need. So on an H100 the time is the same for both kinds of index, and is not
+// longer than the best time of `constant`.
 //
 // TERMS: coefficients of a piece; PIECES: how many pieces there are.
 extern "C" __global__ void constant_memory_global(float *y, const float *x, const float *coefficients, int n) {

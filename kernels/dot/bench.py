@@ -1,7 +1,7 @@
-"""The dot product of two vectors of n floats: one number out of all of them.
+"""The dot product of two vectors of n floats, which is one number.
 
-Two loads for each multiplication and addition: memory bandwidth decides. The variants differ in how the threads of a
-block, and then the blocks, are added up, in how many bytes are under way meanwhile, and in what rounding takes away.
+Each multiplication and addition needs two loads, so the memory bandwidth limits the speed. The variants differ in how
+they add the sums of threads and blocks, in how many bytes are in flight, and in their rounding errors.
 """
 
 from functools import cache
@@ -29,8 +29,8 @@ TAKEN_BACK = np.float32(127 / 128)
 
 
 def inputs(rng, n):
-    # The second half takes back most of what the first half gives, in reverse: what is rounded away of the parts stands
-    # out in what is left of the whole. No product is small, so that one left out is noticed.
+    # The second half cancels most of the sum of the first half, in reverse order. So rounding errors of partial sums
+    # are large compared with the result. No product is small, so the check notices a missing product.
     a, b = rng.random((2, n), dtype="float32") + np.float32(0.5)
     half = n // 2
     a[n - half :] = a[:half][::-1]
@@ -39,8 +39,9 @@ def inputs(rng, n):
 
 
 def tolerance(n):
-    # Parts 256 times as large as the whole are rounded to 6e-8 of themselves, a few times in a row and then, where the
-    # blocks add their sums to one place, as often as there are blocks; each time to either side.
+    # Partial sums are up to 256 times as large as the result, and each rounding error is at most 6e-8 of a partial sum.
+    # There are a few roundings in each block, and one for each block that adds its sum to the result. Errors have
+    # either sign, so they grow with the square root of their number.
     error = 3e-4 + 6e-7 * n**0.5
     return Tolerance(max=error, mean=error)
 
@@ -72,7 +73,7 @@ def triton_kernel():
 
 
 def with_triton(arrays, stream):
-    """Loads, sums and atomic additions as Triton's compiler arranges them; it compiles when it is first called."""
+    """Launch the kernel written in Triton; the first call compiles it."""
     import torch
 
     total, a, b = (torch.as_tensor(arrays[name], device="cuda") for name in ("sum", "a", "b"))
@@ -82,7 +83,7 @@ def with_triton(arrays, stream):
 
 
 def with_cupy(arrays, stream):
-    """The library's own."""
+    """Call the function of CuPy."""
     import cupy
 
     total, a, b = (cupy.asarray(arrays[name]) for name in ("sum", "a", "b"))

@@ -1,4 +1,5 @@
-// The sum of a value over all threads of a block, in thread 0: by shuffles within each warp, then of the warps' sums.
+// Adds a value over all threads of a block; thread 0 gets the sum. Shuffles add the values of each warp, and then the
+// sums of the warps.
 //
 // BLOCK: threads of the block, a multiple of 32 up to 1024.
 template <typename T>

@@ -1,12 +1,14 @@
-// Float32 sums that keep what each addition rounds away, after Kahan: nearly the error of float64 without any float64.
+// Sums in float32 that keep the rounding error of each addition (after Kahan). The error of the result is nearly that
+// of float64, without using float64.
 //
-// Subtracting its parts from a rounded sum gives back what was lost (the two-sum of Knuth, which unlike Kahan's own
-// order of subtractions also holds where the smaller number is added to), and a fused multiply-add gives what a
-// product lost. The lost parts are summed up beside the sums and handed out with them. Some ten operations for each
-// pair in place of one, which cost nothing as long as all wait for the memory. A compiler that took the liberty to
-// reorder additions (nvcc does not) would take it all away; __fmul_rn keeps the product from being fused.
+// Knuth's two-sum computes the rounding error of an addition exactly; unlike Kahan's order of subtractions, it also
+// works if the number added is larger than the sum. A fused multiply-add computes the rounding error of a product. The
+// rounding errors are added in a sum of their own, which is stored beside the main sum. This takes about ten
+// operations for each pair of elements instead of one. They cost no time as long as all threads wait for the memory. A
+// compiler that reorders additions would remove the correction; nvcc does not reorder them. __fmul_rn prevents that
+// the product is fused with an addition.
 //
-// BLOCK: threads of a block, a multiple of 32. ITEMS: float4 of each vector that a thread has under way.
+// BLOCK: threads of a block, a multiple of 32. ITEMS: float4 of each vector that a thread loads before it adds.
 #include "quads.cuh"
 
 struct Sum {
@@ -32,7 +34,7 @@ __device__ void add_sum(Sum &sum, float value, float lost) {
     sum.lost += lost;
 }
 
-// Two partial sums a warp: its sum and what that has lost.
+// Each warp stores two partial sums: its sum, and the sum of its rounding errors.
 extern "C" __global__ void __launch_bounds__(BLOCK, 1024 / BLOCK)
     dot_compensated(float *partials, const float *a, const float *b, int n) {
     Sum mine[4] = {};

@@ -1,16 +1,18 @@
-// Loads of 16 bytes, several of them under way in each thread; then shuffles, and one atomic addition a block.
+// Each thread starts several loads of 16 bytes before it adds. Then come shuffles, and one atomic addition for each
+// block.
 //
-// One load of 4 bytes after the other leaves the memory waiting for the threads. Here each thread has 32 * ITEMS bytes
-// under way before it adds up any of them (quads.cuh), and adds up many before its block's one atomic addition. The
-// launch bound lets the compiler spend registers on loads; by itself it would rather have room for more threads. What
-// remains is the memset that the result needs first: one more thing to launch.
+// With one load of 4 bytes at a time, too few bytes are in flight to keep the memory busy. Here each thread has 32 *
+// ITEMS bytes in flight before it adds (quads.cuh), and it adds many elements before the atomic addition of its block.
+// The launch bound lets the compiler use more registers for loads; without it the compiler saves registers so that
+// more threads fit. The result must be zero before the kernel starts, which takes a memset.
 //
-// The blocks are few: 528 of them, four for each multiprocessor of an H100, go through the whole length. A block for
-// every 4 * ITEMS * BLOCK elements reads 2^26 of them 2 % faster, as fast as the GPU copies, because a multiprocessor
-// that is ahead takes on another block. But then 16384 atomic additions, in any order, each round the sum so far, which
-// half way is 128 times what it ends as. The error becomes 2.7e-4 in place of 7e-7.
+// 528 blocks, four for each multiprocessor of an H100, go through the whole vectors. With a block for every 4 * ITEMS
+// * BLOCK elements, 2^26 elements are read 2 % faster, as fast as the GPU copies, because a multiprocessor that is
+// ahead starts another block. But then there are 16384 atomic additions, in any order, and each one rounds the sum so
+// far. Half way, this sum is 128 times as large as the result. The error becomes 2.7e-4 instead of 7e-7.
 //
-// BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread has under way.
+// BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread loads before it
+// adds.
 #include "block_sum.cuh"
 #include "quads.cuh"
 

@@ -1,9 +1,11 @@
-// Float32 vectors, products and sums in float64: the product of two floats is exact, and the sums lose next to nothing.
+// Float32 vectors, with products and sums in float64. The product of two floats is exact, and the sums lose almost
+// nothing.
 //
-// On a GPU made for computing (A100, H100) float64 runs at half the rate of float32, far faster than the memory brings
-// the numbers, so the precision is free. On one made for graphics it runs at a sixty-fourth, and this is slow.
+// On a GPU for computing (A100, H100), float64 has half the rate of float32. This is far faster than the memory, so
+// the precision costs no time. On a GPU for graphics, float64 has 1/64 of the rate of float32, and this kernel is
+// slow.
 //
-// BLOCK: threads of a block, a multiple of 32. ITEMS: float4 of each vector that a thread has under way.
+// BLOCK: threads of a block, a multiple of 32. ITEMS: float4 of each vector that a thread loads before it adds.
 #include "block_sum.cuh"
 #include "quads.cuh"
 

@@ -1,10 +1,13 @@
-// The block that ends last adds up the sums of all others: one launch, no memset, and no atomic addition of floats.
+// The block that ends last adds the sums of all blocks. So there is one launch, no memset, and no atomic addition of
+// floats.
 //
-// Each block stores its sum and then counts itself; a fence between the two makes the sum arrive first. The block that
-// counts last knows that all sums are there. The count wraps to zero by itself, ready for the next launch.
-// The sums are always added in the same order, so the result is the same, to the last bit, each time.
+// Each block stores its sum and then increments a counter. A fence between the two makes the sum visible before the
+// increment. The block that increments the counter last knows that all sums are stored. The counter wraps to zero by
+// itself, ready for the next launch. The sums are always added in the same order, so each launch gives the same result
+// to the last bit.
 //
-// BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread has under way.
+// BLOCK: threads of a block, a multiple of 32 up to 1024. ITEMS: float4 of each vector that a thread loads before it
+// adds.
 #include "block_sum.cuh"
 #include "quads.cuh"
 

@@ -1,7 +1,7 @@
-// Each block stores its sum in a place of its own, and the host adds up those few in float64.
+// Each block stores its own sum, and the host adds these few sums in float64.
 //
-// Without atomics the blocks are always added in the same order, so the result is the same, to the last bit, each time.
-// What the host does is no part of the kernel's time.
+// Without atomic additions, the sums are always added in the same order, so each launch gives the same result to the
+// last bit. The work of the host is not part of the kernel's time.
 //
 // BLOCK: threads of a block, a power of two.
 extern "C" __global__ void dot_partials(float *partials, const float *a, const float *b, int n) {

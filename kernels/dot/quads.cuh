@@ -1,10 +1,11 @@
-// The share of one thread in the float4 variants: ITEMS float4 of each vector at a time, those of a block side by side.
+// The loop of one thread in the float4 variants. An iteration loads ITEMS float4 of each vector; the threads of a
+// block load neighbouring float4.
 //
-// All 2 * ITEMS loads stand before the first addition: under way together, as far as there are registers for them. What
-// is left of the vectors beyond the last whole ITEMS goes one float4 at a time, and the last up to three elements to
-// the first block. Buffers start at 16-byte boundaries.
+// All 2 * ITEMS loads stand before the first addition, so they are in flight together if there are enough registers.
+// After the last full iteration, the remaining float4 are loaded one at a time. The first block adds the up to three
+// elements after the last float4. Arrays start at 16-byte boundaries.
 //
-// BLOCK: threads of a block. ITEMS: float4 of each vector that a thread has under way.
+// BLOCK: threads of a block. ITEMS: float4 of each vector that a thread loads before it adds.
 template <typename Add>
 __device__ void add_quad(float4 x, float4 y, Add add) {
     add(0, x.x, y.x);
@@ -13,7 +14,8 @@ __device__ void add_quad(float4 x, float4 y, Add add) {
     add(3, x.w, y.w);
 }
 
-// Calls add(0 to 3, element of a, element of b) for this thread's share: four sums, so that none waits for another.
+// Calls add(i, element of a, element of b) for each element of this thread. i is 0 to 3: the caller keeps four sums, so
+// that no addition waits for the one before.
 template <typename Add>
 __device__ void for_each_pair(const float *a, const float *b, int n, Add add) {
     const float4 *as = reinterpret_cast<const float4 *>(a);

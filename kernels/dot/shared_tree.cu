@@ -1,7 +1,7 @@
-// The threads of a block add up their sums in shared memory, half as many of them in each round.
+// The threads of a block add their sums in shared memory. Each round halves the number of sums.
 //
-// Eight rounds for 256 threads, each with a barrier for the whole block, and in each half of the threads that worked
-// before stand idle. One atomic addition a block remains.
+// 256 threads need eight rounds. Each round has a barrier for the whole block, and half as many threads work as in the
+// round before. There is one atomic addition for each block.
 //
 // BLOCK: threads of a block, a power of two.
 extern "C" __global__ void dot_shared_tree(float *sum, const float *a, const float *b, int n) {

@@ -1,7 +1,8 @@
-// A second kernel adds up the partial sums that the first one (partials.cu) has left, with a single block.
+// A second kernel, with a single block, adds the sums that the first kernel (partials.cu) stored.
 //
-// The result is complete on the device and the same, to the last bit, each time. The price is a second launch: it can
-// only begin when the last block of the first has ended, some microseconds in which hardly anything moves.
+// The whole result is computed on the device, and each launch gives the same result to the last bit. The cost is a
+// second launch. It begins only after the last block of the first kernel has ended, and the memory is almost idle for
+// some microseconds.
 //
 // BLOCK: threads of the block, a power of two.
 extern "C" __global__ void dot_total(float *sum, const float *partials, int count) {

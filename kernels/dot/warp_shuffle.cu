@@ -1,7 +1,8 @@
-// The threads of a warp add up their sums from register to register; only one float a warp goes through shared memory.
+// The threads of a warp add their sums by shuffles, from register to register. Only one float for each warp goes
+// through shared memory.
 //
-// A shuffle needs no barrier and no memory, so a block has one barrier in place of nine. One atomic addition a block
-// remains.
+// A shuffle needs no barrier and no memory, so a block has one barrier; `shared_tree` has nine. There is still one
+// atomic addition for each block.
 //
 // BLOCK: threads of a block, a multiple of 32 up to 1024.
 __device__ float warp_sum(float value) {

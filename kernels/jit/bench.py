@@ -1,9 +1,9 @@
-"""Loading one kernel: what a program pays before its first launch, for a kernel of few instructions and one of many.
+"""The time to load a kernel before its first launch, for a kernel of few instructions and for one of many.
 
-A cubin holds instructions of one architecture, and the driver only puts them in place. PTX is text for every
-architecture since its own, and the driver has to assemble it for the GPU that it finds. It keeps what it made in a
-cache on disk (``~/.nv/ComputeCache``) and finds it there the next time. So PTX loads slowly once on each machine,
-once more after each new driver, and every time where there is no such cache (``CUDA_CACHE_DISABLE``, say).
+A cubin holds instructions of one architecture, and the driver only copies them to the GPU. PTX is text for its own
+architecture and all later ones, and the driver has to assemble it for the GPU. The driver keeps the result in a cache
+on disk (``~/.nv/ComputeCache``). So PTX loads slowly once on each machine, and once more after each new driver. Without
+the cache, for example with ``CUDA_CACHE_DISABLE``, it loads slowly every time.
 """
 
 import os
@@ -28,21 +28,21 @@ def reference(x, terms):
 
 
 def as_it_is(arrays, stream, binary):
-    """Load once before all others, so that the driver's cache, if there is one, has what the others load."""
+    """Time the loading of a kernel that is in the driver's cache, if there is a cache: load it once before."""
     load(binary)
     return report(arrays, [binary] * LOADS)
 
 
 def as_if_new(arrays, stream, binary):
-    """PTX with a comment that no cache has seen: the driver compares the whole text, and assembles it again."""
+    """Time the loading of PTX that is not in the cache: a new comment makes the driver assemble the text again."""
     return report(arrays, [binary + b"\n// " + os.urandom(8).hex().encode() for _ in range(LOADS)])
 
 
 def report(arrays, binaries):
-    """The median time of loading, and a launch of what was loaded last."""
+    """Load each binary, launch the last one, and return the median time of loading."""
     loads_s = []
     for binary in binaries:
-        kernel = None  # unloads the one before, outside the time
+        kernel = None  # unloads the previous kernel before the clock starts
         start = time.perf_counter()
         kernel = load(binary)
         loads_s.append(time.perf_counter() - start)
@@ -52,7 +52,7 @@ def report(arrays, binaries):
 
 
 def load(binary):
-    """The kernel, ready to be launched; with lazy loading its code comes to the device when it is asked for."""
+    """Return the kernel, ready for a launch; with lazy loading, ``get_function`` copies its code to the device."""
     import pycuda.driver as cuda
 
     return cuda.module_from_buffer(binary).get_function("series")
@@ -76,7 +76,7 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"y": output("float32", N)},
     reference=reference,
-    tolerance=Tolerance(max=1e-6, mean=2e-7),  # the last steps are with the largest terms, and round the most
+    tolerance=Tolerance(max=1e-6, mean=2e-7),  # the last additions round the largest terms
     work=Work(read_bytes=4 * N, written_bytes=4 * N),
     variants=[
         variant("ptx_cold", as_if_new, "-ptx"),

@@ -1,7 +1,7 @@
-// y = x + x^2 / 2 + x^3 / 3 + ... with TERMS terms, innermost first, every one of them an instruction of its own.
+// y = x + x^2 / 2 + x^3 / 3 + ... with TERMS terms, innermost first. Each term has its own instructions.
 //
-// Unrolled as it is, the code grows with TERMS, and with it what the assembler has to do: this kernel is made to be
-// compiled and loaded, and not to be fast.
+// The loop is unrolled, so the code grows with TERMS, and the assembler has more work. The benchmark measures how long
+// this kernel takes to load, and not how fast it runs.
 extern "C" __global__ void series(float *y, const float *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {

@@ -1,6 +1,6 @@
 """C = A B for an m x k matrix A and a k x n matrix B of floats in row-major order.
 
-Each element is used many times: what counts is how often it is fetched, and from how far away.
+Each element is used many times. The variants differ in how often they load it, and from which memory.
 """
 
 import functools
@@ -9,7 +9,7 @@ import numpy as np
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, launch, memset, metric, output, scratch
 
-SMS = 132  # of an H100 or H200
+SMS = 132  # multiprocessors of an H100 or H200
 
 
 def inputs(rng, m, n, k):
@@ -28,7 +28,7 @@ def cublas_handle():
 
 
 def with_cublas(arrays, stream):
-    """Single precision throughout: COMPUTE_32F, unlike COMPUTE_32F_FAST_TF32, rounds no input.
+    """Call cuBLAS in single precision: COMPUTE_32F, unlike COMPUTE_32F_FAST_TF32, rounds no input.
 
     cuBLAS has its matrices by columns, so that it takes each of ours for its transpose: C^T = B^T A^T.
     """
@@ -49,7 +49,7 @@ def with_cublas(arrays, stream):
 
 
 def small(m, n, k):
-    """Whether a slow variant is done in less than a few milliseconds."""
+    """Return whether a slow variant takes at most a few milliseconds for this size."""
     return m * n * k <= 1024**3
 
 
@@ -62,7 +62,7 @@ def by_tiles(m, n, TILE):
 
 
 def tile_height(m, n):
-    """Half of 128 where C has too few tiles of that height to give every multiprocessor one."""
+    """Return the height of a tile: 128, or 64 if C has fewer tiles of height 128 than there are multiprocessors."""
     return 128 if ceil_div(m, 128) * ceil_div(n, 128) >= SMS else 64
 
 
@@ -75,8 +75,8 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"C": output("float32", lambda m, n: (m, n))},
     reference=lambda A, B: A @ B,
-    # The rounding of k additions grows with sqrt(k): about 1e-6 of a typical element at k=4096, its maximum over all
-    # elements some ten times that. One product left out is 1 / sqrt(k), 2e-2.
+    # The rounding error of k additions grows with sqrt(k). At k=4096 it is about 1e-6 of a typical element, and at most
+    # about ten times as much. A missing product would be an error of 1 / sqrt(k), which is 2e-2.
     tolerance=Tolerance(max=3e-5, mean=3e-6),
     work=lambda m, n, k: Work(read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
     relative_to="cublas",

@@ -1,10 +1,10 @@
-// Threads are numbered straight through, and each finds the row and column of its element of C by a division.
+// Threads have one index, and each thread computes the row and column of its element of C by a division.
 //
-// The division is done once and costs little. Where n is no multiple of 32, a warp has elements of two rows, and
-// fetches two elements of A at a time instead of one.
+// The division is done once and costs little. If n is not a multiple of 32, a warp can have elements of two rows, and
+// then loads two elements of A at a time instead of one.
 //
-// A block also counts the cycles it takes, from its first instruction until its last thread is done. An SM works on
-// several blocks at a time, so that a block takes longer than an SM needs for one.
+// A block also counts its clock cycles, from its first instruction until its last thread ends. A multiprocessor runs
+// several blocks at a time, so this is longer than the time of a multiprocessor divided by its number of blocks.
 extern "C" __global__ void matmul_flat_index(float *C, long long *cycles, const float *A, const float *B, int m, int n,
                                              int k) {
     const long long begin = clock64();

@@ -1,8 +1,10 @@
-// As `tiled`, with compensated sums: what an addition rounds off is kept, and added with the next product (Kahan).
+// Like `tiled`, with compensated sums (Kahan): the rounding error of each addition is kept, and added with the next
+// product.
 //
-// The error of a plain sum grows with the number of additions; this one's stays near the rounding of the result. It
-// takes four operations that wait for one another where `tiled` takes one. The compiler must not simplify them, as
-// --use_fast_math and the like allow on other compilers: in exact arithmetic the correction is zero.
+// The error of a plain sum grows with the number of additions. The error of a compensated sum stays near the rounding
+// error of the result. Each addition takes four operations that wait for one another, where `tiled` takes one. The
+// compiler must not simplify them: in exact arithmetic the correction is zero. Some compilers simplify them with
+// options such as -ffast-math.
 //
 // TILE: width and height of a tile and of the block.
 extern "C" __global__ void matmul_kahan(float *C, const float *A, const float *B, int m, int n, int k) {

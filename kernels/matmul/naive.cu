@@ -1,7 +1,7 @@
-// Each thread computes one element of C from a row of A and a column of B, straight from global memory.
+// Each thread computes one element of C from a row of A and a column of B, which it reads from global memory.
 //
-// Two loads for every multiply-add: the caches serve most of them, but the load units are busy long before the
-// arithmetic is. This is the variant to beat.
+// Each multiply-add needs two loads. The caches serve most of them, but the load units limit the speed long before the
+// arithmetic does. The other variants try to be faster than this one.
 extern "C" __global__ void matmul_naive(float *C, const float *A, const float *B, int m, int n, int k) {
     const int column = blockIdx.x * blockDim.x + threadIdx.x;
     const int row = blockIdx.y * blockDim.y + threadIdx.y;

@@ -1,39 +1,40 @@
-// As `registers`, with tiles on their way from global memory while others are worked on, and four floats to a load.
+// Like `registers`, but tiles are copied from global memory while the block multiplies others, and a load reads four
+// floats.
 //
-// - Tiles are copied straight into shared memory (cp.async), STAGES - 1 of them ahead of the one that is worked on: the
-//   wait for global memory is over before its result is needed, and no register holds what is on its way.
-// - The tile of A lies transposed in shared memory, so that four rows of it are one load of 16 bytes, as are four
-//   columns of B. With 8 x 8 elements of C a thread, 4 loads feed 64 multiply-adds. More elements would need fewer
-//   loads, but also so many registers that half as many warps fit: on an H100 neither 8 x 16 nor wider tiles gained
-//   anything worth telling, and they lost much where matrices are small.
-// - What the next step needs is loaded into a second set of registers before the multiply-adds of this one.
+// - Tiles are copied directly to shared memory (cp.async), STAGES - 1 tiles ahead. So each tile has arrived before it
+//   is needed, and no register holds elements that are being copied.
+// - The tile of A is transposed in shared memory, so one load of 16 bytes reads four of its rows, as it reads four
+//   columns of B. Each thread computes 8 x 8 elements of C, so 4 loads feed 64 multiply-adds. With more elements, a
+//   thread would need fewer loads, but so many registers that only half as many warps fit. On an H100, 8 x 16 elements
+//   or wider tiles gained almost nothing, and were much slower for small matrices.
+// - The operands of the next step are loaded into a second set of registers before the multiply-adds of this step.
 //
-// Each scheduler of a multiprocessor starts one instruction a cycle, and can start a multiply-add in each: any other
-// instruction takes the place of one. All of the above is done so that nine out of ten are multiply-adds.
+// Each scheduler of a multiprocessor starts one instruction in each cycle, which can be a multiply-add. Any other
+// instruction takes the place of a multiply-add. With the measures above, nine of ten instructions are multiply-adds.
 //
-// Tiles are as large as there is work for. A matrix with fewer tiles 128 high than the GPU has multiprocessors would
-// leave some without any, and the others would take as long as ever; with tiles 64 high, twice as many work.
+// The height of the tiles depends on the matrix. If C has fewer tiles of height 128 than the GPU has multiprocessors,
+// some multiprocessors would have no work. With tiles of height 64, twice as many multiprocessors work.
 //
-// Edges cost next to nothing. A thread beyond the last row or column of C computes that row or column once more, and
-// stores nothing; where k is no multiple of DEPTH, the first tile begins before the matrices and has zeros there.
+// Edges cost almost nothing. A thread beyond the last row or column of C computes that row or column again, and stores
+// nothing. If k is not a multiple of DEPTH, the first tile begins before the matrices, and has zeros there.
 //
-// TILE_M, TILE_N: height and width of a block's tile of C; WARP_N: width of a warp's, which is 64 high; DEPTH: of the
-// tiles of A and B; STAGES: tiles of each in shared memory; WIDTH: floats to a copy of B, 4 where all its rows begin at
-// a multiple of 16 bytes.
+// TILE_M, TILE_N: height and width of a block's tile of C; WARP_N: width of a warp's part of it, which is 64 high;
+// DEPTH: of the tiles of A and B, along k; STAGES: tiles of A and of B in shared memory; WIDTH: floats in one copy of
+// B, 4 if all its rows begin at a multiple of 16 bytes.
 #include <cuda_pipeline.h>
 
-// The 32 lanes of a warp lie 8 down and 4 across; each has its elements of C in groups of 4 x 4.
+// The 32 lanes of a warp cover its part of C with 8 lanes down and 4 across. Each lane has groups of 4 x 4 elements.
 constexpr int warp_m = 64;
 constexpr int rows = warp_m / 8;
 constexpr int columns = WARP_N / 4;
 constexpr int threads = (TILE_M / warp_m) * (TILE_N / WARP_N) * 32;
-constexpr int blocks = 32768 / (threads * rows * columns);  // on a multiprocessor: half its registers are for sums
+constexpr int blocks = 32768 / (threads * rows * columns);  // on a multiprocessor, with half its registers for sums
 
-constexpr int a_stride = TILE_M + 4;  // what a warp copies at once, 4 rows of 8, goes to 32 different banks
+constexpr int a_stride = TILE_M + 4;  // a warp copies 4 rows of 8 floats at once, to 32 banks
 constexpr int a_floats = DEPTH * a_stride;
 constexpr int stage = a_floats + DEPTH * TILE_N;
 
-// A thread copies A float by float, 8 neighbours of a row beside one another, and B in pieces of WIDTH floats.
+// Each thread copies single floats of A, with 8 neighbouring threads in one row, and WIDTH floats of B at a time.
 constexpr int a_down = threads / 8;
 constexpr int a_copies = TILE_M / a_down * (DEPTH / 8);
 constexpr int b_down = threads * WIDTH / TILE_N;
@@ -48,9 +49,9 @@ matmul_pipelined(float *C, const float *A, const float *B, int m, int n, int k) 
     const int top = blockIdx.y * TILE_M;
     const int left = blockIdx.x * TILE_N;
     const int tiles = (k + DEPTH - 1) / DEPTH;
-    const int missing = tiles * DEPTH - k;  // of the first tile's depth
+    const int missing = tiles * DEPTH - k;  // how much of the first tile lies before the matrices, along k
 
-    // Copies from global memory, to a stage that goes round.
+    // Copies from global memory, to each stage in turn.
     const int a_deep = threadIdx.x % 8;
     const int a_row = threadIdx.x / 8;
     const int b_deep = threadIdx.x / (TILE_N / WIDTH);
@@ -84,7 +85,7 @@ matmul_pipelined(float *C, const float *A, const float *B, int m, int n, int k) 
         filled = filled == (STAGES - 1) * stage ? 0 : filled + stage;
     };
 
-    // Lanes 0 and 1 have the same rows, 0 and 2 the same columns: shared memory serves such pairs at once.
+    // Lanes 0 and 1 have the same rows, lanes 0 and 2 the same columns. One access of shared memory serves both.
     const int warp = threadIdx.x / 32;
     const int lane = threadIdx.x % 32;
     const int row = warp / (TILE_N / WARP_N) * warp_m + (lane / 2 % 2 + lane / 8 * 2) * 4;
@@ -136,7 +137,7 @@ matmul_pipelined(float *C, const float *A, const float *B, int m, int n, int k) 
         for (int deep = 0; deep < DEPTH - 1; ++deep) {
             load((deep + 1) % 2, deep + 1);
             if (deep == 0) {
-                // Into the stage of the tile before this one, which all threads are done with.
+                // The copy replaces the previous tile, which no thread reads any more.
                 if (tile + STAGES - 1 < tiles) {
                     copy_tile(false);
                 }
@@ -145,7 +146,7 @@ matmul_pipelined(float *C, const float *A, const float *B, int m, int n, int k) 
             multiply(deep % 2);
         }
 
-        // Nothing of this tile is needed any more but what the registers hold: on to the next one.
+        // The registers hold all that is still needed of this tile, so the next tile can begin.
         __pipeline_wait_prior(STAGES - 2);
         __syncthreads();
         read = read == (STAGES - 1) * stage ? 0 : read + stage;

@@ -1,15 +1,16 @@
-// Each thread computes 8 x 8 elements of C, which it keeps in registers: tiles of tiles.
+// Each thread computes 8 x 8 elements of C, which it keeps in registers.
 //
-// For each step along k a thread loads 8 elements of A and 8 of B from shared memory and multiplies each with each: 16
-// loads feed 64 multiply-adds, where `tiled` needs 128. Now the arithmetic is what takes the time. Few threads fit on a
-// multiprocessor with so many registers each; 64 sums that do not wait for one another keep it busy all the same.
+// For each step along k, a thread loads 8 elements of A and 8 of B from shared memory, and multiplies all pairs. So 16
+// loads feed 64 multiply-adds, where `tiled` needs 128 loads. Now the arithmetic limits the speed. Each thread needs
+// many registers, so few threads fit on a multiprocessor. They still keep it busy, because the 64 sums of a thread do
+// not wait for each other.
 //
-// The rows and the columns of a thread lie 16 apart, so that the threads of a warp read neighbours in shared memory and
-// write neighbours in C.
-constexpr int side = 16;         // of the block, in threads
-constexpr int each = 8;          // rows and columns of a thread
+// The rows of a thread are 16 apart, and so are its columns. So the threads of a warp read neighbours in shared memory
+// and write neighbours in C.
+constexpr int side = 16;         // threads of the block, in each direction
+constexpr int each = 8;          // rows and columns of C that a thread computes
 constexpr int tile = side * each;
-constexpr int depth = 8;         // of the tiles of A and B
+constexpr int depth = 8;         // of the tiles of A and B, along k
 constexpr int threads = side * side;
 
 extern "C" __global__ void __launch_bounds__(threads)

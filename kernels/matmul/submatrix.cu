@@ -1,8 +1,8 @@
-// As `tiled`, written with matrices that know their size and stride, and with tiles that are matrices themselves.
+// Like `tiled`, written with a matrix type that knows its size and stride. Tiles have this type too.
 //
-// A part of a matrix has the stride of the whole, so that the same few functions serve both, and the kernel reads like
-// the sum over tiles that it is. All of them are inlined, so what a tile is called costs nothing; where it ends is
-// worked out anew for each tile, and that costs a little.
+// A part of a matrix has the stride of the whole matrix, so the same few functions serve both, and the kernel reads
+// like a sum over tiles. All functions are inlined, so calling them costs nothing. The size of each tile is computed
+// anew, which costs a little.
 //
 // TILE: width and height of a tile and of the block.
 struct Matrix {
@@ -12,7 +12,7 @@ struct Matrix {
     int stride;  // elements from one row to the next
 };
 
-// The tile at a place counted in tiles, cut off where the matrix ends.
+// The tile with these indices, which count tiles; smaller at the edge of the matrix.
 __device__ Matrix tile_of(const Matrix &matrix, int down, int across) {
     const int top = down * TILE;
     const int left = across * TILE;

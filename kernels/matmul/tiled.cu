@@ -1,8 +1,9 @@
-// Each block computes one tile of C from tiles of A and B that it brings into shared memory once for all its threads.
+// Each block computes one tile of C from tiles of A and B, which it copies to shared memory once for all its threads.
 //
-// Each element is fetched from global memory TILE times less often. A larger tile fetches less, but needs more shared
-// memory and a larger block, of which fewer fit on a multiprocessor. A small one has little to multiply between two
-// barriers: with TILE 8 an H100 is slower than with `naive`, whose loads the caches serve as well.
+// Each element is loaded from global memory TILE times less often. A larger tile needs fewer loads, but more shared
+// memory and a larger block, of which fewer fit on a multiprocessor. With a small tile, there is little to multiply
+// between two barriers: with TILE = 8, an H100 is slower than with `naive`, because the caches serve the loads of
+// `naive` as well.
 //
 // TILE: width and height of a tile and of the block.
 extern "C" __global__ void matmul_tiled(float *C, const float *A, const float *B, int m, int n, int k) {

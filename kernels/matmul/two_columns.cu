@@ -1,8 +1,9 @@
-// As `tiled`, with a tile of C twice as wide as the block: each thread computes two of its columns, TILE apart.
+// Like `tiled`, but a tile of C is twice as wide as the block, so each thread computes two columns.
 //
-// An element of A that a thread has loaded from shared memory now serves two multiply-adds: three loads feed two of
-// them where `tiled` needs four. The columns of a thread are TILE apart and not neighbours, so that a warp still reads
-// and writes full rows; the second may lie beyond C where the first does not.
+// Each element of A that a thread loads from shared memory is used in two multiply-adds. So three loads feed two
+// multiply-adds, where `tiled` needs four loads. The two columns of a thread are TILE apart and not neighbours, so a
+// warp still reads and writes full rows. At the right edge, the second column can lie outside C while the first lies
+// inside.
 //
 // TILE: height of a tile, width and height of the block.
 extern "C" __global__ void matmul_two_columns(float *C, const float *A, const float *B, int m, int n, int k) {

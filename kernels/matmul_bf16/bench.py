@@ -1,7 +1,7 @@
-"""C = A B^T on tensor cores, for an m x k matrix A and an n x k matrix B of bfloat16, summed up in float32.
+"""C = A B^T on tensor cores, for an m x k matrix A and an n x k matrix B of bfloat16, with sums in float32.
 
-Both matrices have their rows along k, as the inputs and the weights of a layer usually have, and the library is given
-them as they are. Tensor cores multiply faster than anything can fetch: what counts is that they never wait.
+The rows of both matrices lie along k, as usual for the inputs and weights of a layer; cuBLAS gets the same matrices.
+Tensor cores multiply faster than a simple kernel loads its operands. A variant is fast if they never wait for operands.
 """
 
 import functools
@@ -11,9 +11,9 @@ import numpy as np
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output, tensor_map
 
 TILE_ROWS = 128
-ROW_BYTES = 128  # of a tile along k: what TMA swizzles
+ROW_BYTES = 128  # of a row of a tile, along k; TMA swizzles such rows
 DEPTH = ROW_BYTES // 2
-SMS = 132  # of an H100 or H200; on a smaller GPU some blocks wait for their turn
+SMS = 132  # multiprocessors of an H100 or H200; on a smaller GPU some blocks start later
 
 
 def inputs(rng, m, n, k):
@@ -24,7 +24,7 @@ def inputs(rng, m, n, k):
 
 
 def bfloat16_bits(values):
-    """The upper half of each float, rounded to nearest, ties to even: NumPy has no bfloat16."""
+    """Return floats as bfloat16, rounded to nearest, ties to even: the upper 16 bits, because NumPy has no bfloat16."""
     bits = values.view("uint32")
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("uint16")
 
@@ -43,9 +43,9 @@ def cublas_handle():
 
 
 def with_cublas(arrays, stream):
-    """The products of bfloat16 are exact in float32, and COMPUTE_32F sums them up in it.
+    """Call cuBLAS; COMPUTE_32F adds the products, which are exact in float32, in float32.
 
-    cuBLAS has its matrices by columns, so that it takes each of ours for its transpose: C^T = B A^T.
+    cuBLAS expects matrices by columns, so it reads each matrix as its transpose: C^T = B A^T.
     """
     from nvmath import CudaDataType
     from nvmath.bindings import cublas
@@ -64,7 +64,7 @@ def with_cublas(arrays, stream):
 
 
 def on_tiles(name, **fields):
-    """A variant whose block of 256 threads computes a tile of 128 x 128."""
+    """Return a variant whose block of 256 threads computes a tile of 128 x 128."""
     return Variant(
         name,
         source=f"{name}.cu",
@@ -76,7 +76,7 @@ def on_tiles(name, **fields):
 
 
 def ring(name, *, grid, **params):
-    """A variant of the kernel that has a producer and two consumers of 128 threads each."""
+    """Return a variant with one producer and two consumers, of 128 threads each."""
     return Variant(
         name,
         source="wgmma_ring.cu",
@@ -100,7 +100,7 @@ def ring(name, *, grid, **params):
 
 
 def ring_bytes(rows, stages):
-    """Shared memory for stages of that many rows of tiles, each with two barriers of 8 bytes."""
+    """Return the bytes of shared memory for stages of this many rows; each stage has two barriers of 8 bytes."""
     return stages * (rows * ROW_BYTES + 16)
 
 
@@ -110,9 +110,9 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"C": output("float32", lambda m, n: (m, n))},
     reference=reference,
-    # Products are exact, so only the sums are rounded: tensor cores cut off what falls below the last bit of a float, a
-    # loss of up to 2^-23 in each of k / 16 additions, 3e-5 at k=4096. An H100 stays at half of that, and at 2.4e-6 in
-    # the mean. One product left out is 1 / sqrt(k), 2e-2.
+    # Products are exact, so only the sums are rounded. Tensor cores truncate them, with an error of up to 2^-23 in each
+    # of k / 16 additions, which is 3e-5 at k=4096. An H100 has at most half of this error, and 2.4e-6 in the mean. A
+    # missing product would be an error of 1 / sqrt(k), which is 2e-2.
     tolerance=Tolerance(max=6e-5, mean=1e-5),
     work=lambda m, n, k: Work(read_bytes=2 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
     relative_to="cublas",

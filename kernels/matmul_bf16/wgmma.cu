@@ -1,11 +1,12 @@
-// Hopper's own way: one thread starts TMA copies of whole tiles, and four warps together multiply 64x128 elements
-// with one instruction, straight from shared memory.
+// The instructions of Hopper. One thread starts TMA copies of whole tiles. With one instruction, four warps together
+// multiply 64x128 elements, which they read from shared memory.
 //
-// No thread computes addresses or holds what is copied, so registers hold sums alone. STAGES tiles of A and B are here
-// or on their way; but each is fetched only after all warps have multiplied the one in whose place it comes, and for
-// that they wait for each other. Two blocks on a multiprocessor fill each other's gaps.
+// No thread computes addresses for the copies, or holds the copied elements, so registers hold only sums. STAGES tiles
+// of A and B are in shared memory or being copied. A tile replaces an older tile, so its copy starts only after all
+// warps have multiplied the older tile, and all warps wait for each other there. Each multiprocessor runs two blocks;
+// one block computes while the other waits.
 //
-// STAGES: tiles of A and of B in shared memory, 32 KiB each pair.
+// STAGES: tiles of A and of B in shared memory, 32 KiB for each pair.
 #include "wgmma.cuh"
 
 constexpr int TILE = 128;

@@ -1,15 +1,15 @@
-// What Hopper's tensor cores need beside the arithmetic, one PTX instruction a function: barriers in shared memory,
-// tiles that the tensor memory accelerator (TMA) copies, and products that a warpgroup (four warps) starts and waits
-// for later.
+// Instructions that a product on Hopper's tensor cores needs, one function for each PTX instruction: barriers in
+// shared memory, copies of tiles by the tensor memory accelerator (TMA), and products that a warpgroup (four warps)
+// starts and waits for later.
 //
-// A tile has rows of 128 bytes along k: 64 bfloat16 or 32 floats, which the tensor cores read as TF32 (TF32 = 1).
-// Counted in bytes the two do not differ, so all that follows serves both.
+// A tile has rows of 128 bytes along k: 64 bfloat16, or 32 floats, which the tensor cores read as TF32 (TF32 = 1).
+// Both kinds have the same number of bytes, so the functions serve both.
 //
-// Where the bytes of a tile lie. Rows one below the other, 128 bytes apart, would have their 16-byte pieces of one
-// column all in the same four banks. So TMA swizzles: of the eight pieces of row r it stores piece p as piece p ^ (r %
-// 8). Eight rows, 1024 bytes, are one pattern, and it starts at an address that is a multiple of 1024. The tensor
-// cores undo this, for they exchange the same bits of the address: bits 4 to 6 with bits 7 to 9 by exclusive or. That
-// is why stepping 32 bytes along k is nothing but adding 32 to the address of the first row.
+// The layout of a tile: if the rows were stored 128 bytes apart without swizzling, all 16-byte pieces of a column
+// would lie in the same four banks. So TMA swizzles: it stores piece p of row r as piece p ^ (r % 8). The pattern
+// repeats every eight rows, which are 1024 bytes, and starts at an address that is a multiple of 1024. The tensor
+// cores undo the swizzle: they combine bits 4 to 6 of an address with its bits 7 to 9 by exclusive or, as TMA does. So
+// a step of 32 bytes along k only adds 32 to the address of the first row.
 #pragma once
 
 #include <cuda.h>
@@ -25,8 +25,8 @@ constexpr int DEPTH = ROW_BYTES / 2;
 
 __device__ inline uint32_t shared_address(const void *at) { return __cvta_generic_to_shared(at); }
 
-// ---- Barriers. A phase of a barrier ends when `count` arrivals and all expected bytes have come; phases have the
-// ---- parities 0, 1, 0, 1 ... and waiting for parity 1 before the first one has ended is no wait at all.
+// ---- Barriers. A phase of a barrier ends after `count` arrivals and all expected bytes. Phases have the parities
+// ---- 0, 1, 0, 1 ... Before the first phase ends, a wait for parity 1 returns at once.
 
 __device__ inline void init_barrier(uint64_t &barrier, int count) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count) : "memory");
@@ -44,7 +44,7 @@ __device__ inline void arrive(uint64_t &barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&barrier)) : "memory");
 }
 
-// Arrives at the barrier that lies at the same place in another block of the cluster.
+// Arrives at the barrier with the same address in another block of the cluster.
 __device__ inline void arrive_in_block(uint64_t &barrier, int block) {
     asm volatile(
         "{\n"
@@ -71,12 +71,12 @@ __device__ inline void wait(uint64_t &barrier, int parity) {
     } while (!done);
 }
 
-// Waits for all threads of a cluster, of which a block alone is one too.
+// Waits for all threads of the cluster. A block without others is a cluster of one block.
 __device__ inline void synchronize_cluster() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 
-// ---- Tiles. TMA fills what lies outside the matrix with zeros, and counts those bytes as well.
+// ---- Tiles. Outside the matrix, TMA writes zeros; these bytes count at the barrier too.
 
 __device__ inline void load_tile(void *tile, const CUtensorMap &matrix, int row, int k, uint64_t &barrier) {
     asm volatile(
@@ -86,8 +86,8 @@ __device__ inline void load_tile(void *tile, const CUtensorMap &matrix, int row,
         : "memory");
 }
 
-// The same into every block of the cluster in `blocks` (a bit each): at the same place, and counted by its own
-// barrier.
+// Loads a tile into several blocks of the cluster: `blocks` has one bit for each. The tile has the same address in each
+// block, and counts at the barrier of that block.
 __device__ inline void load_tile_into(uint16_t blocks, void *tile, const CUtensorMap &matrix, int row, int k,
                                       uint64_t &barrier) {
     asm volatile(
@@ -97,7 +97,7 @@ __device__ inline void load_tile_into(uint16_t blocks, void *tile, const CUtenso
         : "memory");
 }
 
-// ---- Registers: warpgroups with too many give some to those with too few.
+// ---- Registers: a warpgroup gives registers that it does not need to other warpgroups.
 
 template <int left>
 __device__ inline void give_registers() {
@@ -119,13 +119,13 @@ __device__ inline uint64_t describe(const void *tile) {
     return swizzled | eight_rows | (shared_address(tile) & 0x3ffff) >> 4;
 }
 
-// Fences the registers that a product adds to; needed before the product if anything else has written them.
+// Fences the registers of the sums; needed before a product if another instruction has written them.
 __device__ inline void fence_sums() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Ends a group of products.
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Waits until no more than the last `groups` groups are under way.
+// Waits until at most the last `groups` groups still run.
 template <int groups>
 __device__ inline void wait_for_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
@@ -178,8 +178,8 @@ __device__ inline void multiply(float (&sums)[COUNT], const void *a, const void 
     commit_products();
 }
 
-// Stores the sums of a warpgroup that are inside C. Warp w holds rows 16 w to 16 w + 15; in it thread t has,
-// of each eight columns, two neighbouring ones from 2 (t % 4) on, in row t / 4 and in the eighth row below. n is even.
+// Stores the sums of a warpgroup that are inside C. Warp w holds rows 16 w to 16 w + 15. In every eight columns, thread
+// t of the warp holds columns 2 (t % 4) and 2 (t % 4) + 1, in rows t / 4 and t / 4 + 8 of the warp. n is even.
 template <int COUNT>
 __device__ inline void store(float *C, int first_row, int first_column, int m, int n, const float (&sums)[COUNT]) {
     const int thread = threadIdx.x % 128;

@@ -1,20 +1,21 @@
-// Warps with different jobs: one thread only fetches tiles, two warpgroups only multiply, and they meet at barriers.
+// Warps with different tasks: one thread only fetches tiles, and two warpgroups only multiply. Barriers synchronize
+// them.
 //
-// The stages in shared memory form a ring. The producer fetches as far ahead as there is room; it waits for a stage to
-// be empty, the consumers wait for it to be full, and neither waits for anything else. Consumers start the next
-// products before the last ones have ended, so the tensor cores do not pause at a barrier. The producer gives most of
-// its registers to the consumers, whose sums are 64x256 for each warpgroup: the wider the tile, the fewer bytes for
-// each product. It takes the wider tile to gain anything: with 128 columns, one such block on a multiprocessor loses to
-// two of `wgmma` in bfloat16, and draws in TF32.
+// The stages in shared memory form a ring. The producer fetches tiles ahead as long as a stage is empty. It waits only
+// for an empty stage, and the consumers wait only for a full stage. Consumers start the next products before the
+// previous products have ended, so the tensor cores do not pause at a barrier. The producer gives most of its
+// registers to the consumers. Each consumer warpgroup can then keep 64x256 sums. A wider tile needs fewer bytes for
+// each product. Only the wide tile gains anything: with 128 columns, one such block on a multiprocessor is slower than
+// two blocks of `wgmma` in bfloat16, and as fast in TF32.
 //
-// With fewer blocks than tiles (`persistent`) a block goes on to another tile, and the producer fetches for it while
-// the consumers still store the last one. At any time the blocks work in a rectangle of tiles GROUP high, so they
-// share most of what they fetch in the L2 cache. The order matters more than what persistence saves: 132 tiles of
-// 128x256 fetch least when they are about a square of C, which is 16 high. In rectangles 8 high, this was slower than
-// with a block for each tile.
+// With fewer blocks than tiles (`persistent`), a block computes several tiles, and the producer fetches for the next
+// tile while the consumers still store the previous one. At any time the blocks work on a rectangle of tiles that is
+// GROUP high, so they share most of the fetched bytes in the L2 cache. The order of the tiles matters more than the
+// time that persistence saves. 132 tiles of 128x256 fetch least if they form about a square of C, which is 16 tiles
+// high. In rectangles 8 high, this kernel was slower than with a block for each tile.
 //
-// With CLUSTER = 2 two blocks, one above the other in C, take the same tile of B: each fetches half of it for both,
-// which saves a third of what the L2 cache has to deliver, and gains more than persistence does.
+// With CLUSTER = 2, two blocks, one above the other in C, use the same tile of B. Each block fetches half of it for
+// both. This saves a third of the bytes that the L2 cache has to deliver, and gains more than persistence.
 //
 // COLUMNS: width of a block's tile, 128 or 256; STAGES: tiles of A and B in the ring; GROUP: height of the rectangle,
 // in tiles (of a cluster); CLUSTER: blocks in a cluster, 1 or 2.
@@ -30,7 +31,7 @@ struct Stage {
     unsigned char b[COLUMNS * ROW_BYTES];
 };
 
-// A position in the ring, and how often it was passed.
+// A stage of the ring, and the parity of its phase, which changes with each pass through the ring.
 struct Place {
     int stage = 0;
     int parity = 0;
@@ -43,7 +44,7 @@ struct Place {
     }
 };
 
-// The tiles of C that a block computes, one after the other: down GROUP tiles, then on to the next column of them.
+// The tiles of C that a block computes, in order: GROUP tiles down, then the next column of tiles.
 class Tiles {
   public:
     __device__ Tiles(int m, int n)
@@ -69,7 +70,7 @@ class Tiles {
 
 __device__ void produce(const CUtensorMap &A, const CUtensorMap &B, int m, int n, int k, Stage *stages,
                         uint64_t *full, uint64_t *empty) {
-    constexpr int PART = COLUMNS / CLUSTER;  // of the tile of B, which this block fetches for the whole cluster
+    constexpr int PART = COLUMNS / CLUSTER;  // columns of the tile of B that this block fetches for its cluster
     const int part = blockIdx.x % CLUSTER * PART;
     Place place;
     int row, column;
@@ -90,7 +91,7 @@ __device__ void produce(const CUtensorMap &A, const CUtensorMap &B, int m, int n
     }
 }
 
-// Signals every producer that fills this stage that a warp has read it.
+// Signals to all producers that fill this stage that a warp has read the stage.
 __device__ void release(uint64_t &empty) {
     if (threadIdx.x % 32 < CLUSTER) {
         if constexpr (CLUSTER > 1) {
@@ -141,7 +142,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
     synchronize_cluster();
 
-    // 128 threads with 24 registers and 256 with 240 take what 384 with 168 had.
+    // 128 threads with 24 registers and 256 threads with 240 need as many registers as 384 threads with 168.
     if (threadIdx.x < 128) {
         give_registers<24>();
         if (threadIdx.x == 0) {

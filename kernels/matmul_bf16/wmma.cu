@@ -1,8 +1,8 @@
-// Tensor cores by their plainest interface: a warp multiplies fragments of 16x16 that it loads from tiles in shared
-// memory.
+// The simplest interface to tensor cores: a warp loads fragments of 16x16 from tiles in shared memory, and multiplies
+// them.
 //
-// One instruction makes thousands of multiply-adds, so the arithmetic is no longer what takes the time. A block loads
-// a tile, waits for it, multiplies, and waits again: most of the time the tensor cores have nothing to multiply.
+// One instruction makes thousands of multiply-adds, so the arithmetic no longer limits the speed. A block loads a
+// tile, waits for it, multiplies, and waits again. Most of the time the tensor cores have no work.
 #include "wmma.cuh"
 
 __device__ void load(Tile &tile, const Element *from, int first_row, int first_k, int rows, int k) {

@@ -1,10 +1,11 @@
-// Shared by the wmma variants: a block of 8 warps computes a tile of 128x128 of C = A B^T (A is m x k, B is n x k) from
-// tiles of A and B in shared memory, each warp 32x64 of it, in fragments of 16x16 that its 32 threads hold together.
+// Code of all wmma variants. A block of 8 warps computes a tile of 128x128 of C = A B^T (A is m x k, B is n x k) from
+// tiles of A and B in shared memory. Each warp computes 32x64 elements, in fragments of 16x16 that its 32 threads hold
+// together.
 //
-// Both operands lie with their rows along k. That is the "row-major" of A; B is read as the transpose of a row-major
-// tile, which wmma calls "column-major".
+// The rows of both matrices lie along k. For A, wmma calls this layout "row-major". B is read as the transpose of a
+// row-major tile, which wmma calls "column-major".
 //
-// TF32: 1 for floats, of which the tensor cores keep 10 bits of mantissa; 0 for bfloat16.
+// TF32: 1 for floats, of which the tensor cores use 10 bits of the mantissa; 0 for bfloat16.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,9 +21,9 @@ using Factor = Element;
 
 constexpr int THREADS = 256;
 constexpr int TILE = 128;                                  // rows and columns of C that a block computes
-constexpr int DEPTH = 64 / sizeof(Element);                // of a tile along k: 64 bytes
+constexpr int DEPTH = 64 / sizeof(Element);                // elements of a tile along k: 64 bytes
 constexpr int VECTOR = 16 / sizeof(Element);               // elements in 16 bytes
-constexpr int PITCH = DEPTH + VECTOR;                      // 80 bytes: eight rows of 16 bytes lie in all 32 banks once
+constexpr int PITCH = DEPTH + VECTOR;                      // 80 bytes: 16 bytes of eight rows lie in 32 banks
 constexpr int FRAGMENT = 16;                               // rows and columns of a fragment of C
 constexpr int FRAGMENT_DEPTH = 32 / sizeof(Element);       // 8 for TF32, 16 for bfloat16
 
@@ -30,7 +31,7 @@ struct __align__(32) Tile {
     Element of[TILE][PITCH];
 };
 
-// A warp's part of the tile of C.
+// The part of the tile of C that a warp computes.
 class WarpSums {
   public:
     __device__ WarpSums() {
@@ -67,7 +68,7 @@ class WarpSums {
         }
     }
 
-    // A fragment cannot be stored in part, so each goes through shared memory, and from there what lies inside C.
+    // A fragment cannot be stored in part. It goes to shared memory, and its elements inside C are stored from there.
     __device__ void store(float *C, int first_row, int first_column, int m, int n) const {
         __shared__ __align__(32) float patches[THREADS / 32][FRAGMENT][FRAGMENT];
         auto &patch = patches[threadIdx.x / 32];
@@ -93,7 +94,7 @@ class WarpSums {
     __device__ static int top() { return threadIdx.x / 64 * 32; }
     __device__ static int left() { return threadIdx.x / 32 % 2 * 64; }
 
-    // The tensor cores would cut off what TF32 has no bits for.
+    // Without this rounding, the tensor cores would truncate each float to TF32.
     template <typename Fragment>
     __device__ static void round(Fragment &factors) {
 #if TF32

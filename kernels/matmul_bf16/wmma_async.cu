@@ -1,8 +1,7 @@
-// While the warps multiply one pair of tiles, the next one is on its way: cp.async copies from global to shared memory
-// without passing through registers, and a thread waits for its copies only when it needs them.
+// While the warps multiply one pair of tiles, the next pair is copied. cp.async copies from global to shared memory
+// without registers, and a thread waits for its copies only when it needs them.
 //
-// Copies are of 16 bytes, so rows have to start at multiples of 16 bytes. Beyond the edges a
-// copy fills with zeros.
+// Each copy moves 16 bytes, so rows have to start at multiples of 16 bytes. Outside the matrices a copy writes zeros.
 #include "wmma.cuh"
 
 #include <cuda_pipeline.h>
@@ -32,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     int now = 0;
     for (int at = 0; at < k; at += DEPTH) {
         __pipeline_wait_prior(0);
-        __syncthreads();  // tiles `now` are here, and no warp reads the others any more
+        __syncthreads();  // tiles `now` have arrived, and no warp reads the other tiles any more
         if (at + DEPTH < k) {
             start_loading(a[1 - now], A, row, at + DEPTH, m, k);
             start_loading(b[1 - now], B, column, at + DEPTH, n, k);

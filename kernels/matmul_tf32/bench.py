@@ -1,8 +1,8 @@
-"""C = A B^T on tensor cores, for an m x k matrix A and an n x k matrix B of floats, of which they keep TF32.
+"""C = A B^T on tensor cores, for an m x k matrix A and an n x k matrix B of floats, which are rounded to TF32.
 
-TF32 has the exponent of a float and 10 bits of its mantissa. Hopper's tensor cores take operands of four bytes from
-shared memory only where their rows lie along k. So do both matrices here, and the library is given them as they are.
-The kernels are those of matmul_bf16: counted in bytes their tiles are the same.
+TF32 has the exponent of a float and 10 bits of its mantissa. Hopper's tensor cores read operands of four bytes from
+shared memory only if their rows lie along k. The rows of both matrices lie along k, also for cuBLAS.
+The kernels are those of matmul_bf16, because their tiles have the same number of bytes.
 """
 
 import functools
@@ -12,11 +12,11 @@ import numpy as np
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output, tensor_map
 
 TILE_ROWS = 128
-ROW_BYTES = 128  # of a tile along k: what TMA swizzles
+ROW_BYTES = 128  # of a row of a tile, along k; TMA swizzles such rows
 DEPTH = ROW_BYTES // 4
-SMS = 132  # of an H100 or H200; on a smaller GPU some blocks wait for their turn
+SMS = 132  # multiprocessors of an H100 or H200; on a smaller GPU some blocks start later
 MANY = 1000
-"""With fewer errors their mean is too uncertain to be checked."""
+"""With fewer elements than this, the mean error is too uncertain to check."""
 
 
 def inputs(rng, m, n, k):
@@ -27,10 +27,10 @@ def inputs(rng, m, n, k):
 
 
 def tolerance(m, n):
-    # Rounding to 10 bits moves a factor by 1.9e-4 of its rms, a product by 2.6e-4, and so a sum of any number of them:
-    # 1.9e-4 in the mean of the errors, 1.5e-3 at most. All variants are there, also those whose floats TMA rounds on
-    # their way. If tensor cores truncate unrounded factors, the mean is 4.4e-4, which is noticed if there are many
-    # errors. One product left out is 1 / sqrt(k), 2e-2.
+    # Rounding to 10 bits changes a factor by 1.9e-4 of its rms, and a product by 2.6e-4. A sum of products has the same
+    # relative error: 1.9e-4 in the mean and at most 1.5e-3. All variants have these errors, also if TMA rounds the
+    # floats while it copies them. If tensor cores truncated factors that are not rounded, the mean would be 4.4e-4; the
+    # check notices this for many elements. A missing product would be an error of 1 / sqrt(k), which is 2e-2.
     return Tolerance(max=3e-3, mean=3e-4 if m * n >= MANY else 3e-3)
 
 
@@ -43,7 +43,7 @@ def cublas_handle():
 
 
 def with_cublas(arrays, stream):
-    """COMPUTE_32F_FAST_TF32 lets cuBLAS round the inputs.
+    """Call cuBLAS; COMPUTE_32F_FAST_TF32 lets it round the inputs.
 
     It has its matrices by columns, so that it takes each of ours for its transpose: C^T = B A^T.
     """
@@ -64,7 +64,7 @@ def with_cublas(arrays, stream):
 
 
 def on_tiles(name, **fields):
-    """A variant whose block of 256 threads computes a tile of 128 x 128."""
+    """Return a variant whose block of 256 threads computes a tile of 128 x 128."""
     return Variant(
         name,
         source=f"../matmul_bf16/{name}.cu",
@@ -76,7 +76,7 @@ def on_tiles(name, **fields):
 
 
 def ring(name, *, grid, **params):
-    """A variant of the kernel that has a producer and two consumers of 128 threads each."""
+    """Return a variant with one producer and two consumers, of 128 threads each."""
     return Variant(
         name,
         source="../matmul_bf16/wgmma_ring.cu",
@@ -100,7 +100,7 @@ def ring(name, *, grid, **params):
 
 
 def ring_bytes(rows, stages):
-    """Shared memory for stages of that many rows of tiles, each with two barriers of 8 bytes."""
+    """Return the bytes of shared memory for stages of this many rows; each stage has two barriers of 8 bytes."""
     return stages * (rows * ROW_BYTES + 16)
 
 

@@ -1,12 +1,12 @@
 """C = A + B for matrices of rows x columns floats in row-major order.
 
-The work of vector_add with two indices: what counts is that neighbouring threads keep to neighbouring columns.
+The work is that of vector_add, with two indices. It is fast if neighbouring threads access neighbouring columns.
 """
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output
 
 MOST_SIDE = 32
-"""Of a square block: 32 x 32 is as many threads as it can have."""
+"""The longest side of a square block: a block can have at most 32 x 32 threads."""
 
 
 def inputs(rng, rows, columns):
@@ -15,7 +15,7 @@ def inputs(rng, rows, columns):
 
 
 def quads(columns):
-    """The float4 that a row can touch, the one it begins in and the one it ends in included."""
+    """Return the most aligned float4 that a row of this many columns lies in, also in part."""
     return columns // 4 if columns % 4 == 0 else ceil_div(columns + 3, 4)
 
 

@@ -1,9 +1,9 @@
-// Each warp adds 128 neighbouring elements of a row, four a thread, with 16-byte loads and stores.
+// Each warp adds 128 neighbouring elements of a row. Each thread adds four of them, with 16-byte loads and stores.
 //
-// A quarter of the memory instructions move the same bytes, and a warp's are four full lines in a row. Where the number
-// of columns is no multiple of 4, rows begin between 16-byte boundaries, in all three matrices alike: the first four
-// elements of a row are counted from the boundary before it, and where they or the last four reach beyond the row, what
-// belongs to the row is added one by one.
+// A quarter of the memory instructions moves the same bytes, and each instruction of a warp accesses four full lines
+// in a row. If the number of columns is not a multiple of 4, rows can begin between 16-byte boundaries, at the same
+// offset in all three matrices. Then the groups of four elements are counted from the last boundary before the row. If
+// the first or last group reaches outside the row, its elements inside the row are added one by one.
 extern "C" __global__ void matrix_add_float4_rows(float *C, const float *A, const float *B, int rows, int columns) {
     const int row = blockIdx.y * blockDim.y + threadIdx.y;
     if (row >= rows) {

@@ -1,9 +1,10 @@
-"""y = 1 / sqrt(x) for n floats that lie in the host's memory, with the results wanted there.
+"""y = 1 / sqrt(x) for n floats. The input and the results are in the host's memory.
 
-A copy to the device, a kernel, a copy back: a GPU has an engine for each, so three chunks of the data can be processed
-at the same time. The variants differ in how much the engines overlap. A sample begins with the input in the host's
-memory and ends when the last result is there. The untimed steps before and after it copy the input from the device,
-where perfsvc put it, and the results back to it, where perfsvc checks them.
+Each chunk of the data is copied to the device, processed by a kernel, and copied back. A GPU has an engine for each of
+these operations, so it can process three chunks at the same time. The variants differ in how much the engines overlap.
+A sample begins with the input in the host's memory, and ends when the last result is there. perfsvc puts the input on
+the device, and checks the results there. So an untimed step before the sample copies the input to the host, and another
+one after it copies the results to the device.
 """
 
 import ctypes
@@ -22,14 +23,14 @@ def inputs(rng, n):
     return {"x": rng.uniform(1.0, 4.0, n).astype("float32")}
 
 
-# --- what all variants have in common --------------------------------------------------------------------------------
+# --- shared by all variants ------------------------------------------------------------------------------------------
 
 host = {}  # the input and the results, allocated once for all samples of a case
 chunks = []
 
 
 class Chunk:
-    """A part of the data, with its three operations, each queued on a stream."""
+    """A part of the data. Each method queues one operation on a stream."""
 
     def __init__(self, cuda, kernel, arrays, start, stop):
         self.cuda, self.kernel = cuda, kernel
@@ -37,16 +38,16 @@ class Chunk:
         self.device_x, self.device_y = (address(arrays[name]) + 4 * start for name in ("device_x", "device_y"))
 
     def bring(self, stream):
-        """Copies the input to the device."""
+        """Copy the input to the device."""
         self.cuda.memcpy_htod_async(self.device_x, self.x, stream)
 
     def compute(self, stream):
-        """Launches the kernel."""
+        """Launch the kernel."""
         grid, block, n = (ceil_div(len(self.x), BLOCK), 1), (BLOCK, 1, 1), len(self.x)
         self.kernel.prepared_async_call(grid, block, stream, self.device_y, self.device_x, n)
 
     def fetch(self, stream):
-        """Copies the results to the host."""
+        """Copy the results to the host."""
         self.cuda.memcpy_dtoh_async(self.y, self.device_y, stream)
 
 
@@ -62,7 +63,7 @@ def streams(count):
 
 
 def in_memory_of(empty, arrays, binary):
-    """The input in host memory that ``empty`` allocates, with room for the results, in chunks."""
+    """Copy the input to host memory, and clear the results there; ``empty`` allocates both on the first call."""
     import pycuda.driver as cuda
 
     x = arrays["x"]
@@ -88,17 +89,17 @@ def in_pinned_memory(arrays, stream, binary):
 
 
 def deliver(arrays, stream):
-    """The results to where they are checked."""
+    """Copy the results to the device, where perfsvc checks them."""
     import pycuda.driver as cuda
 
     cuda.memcpy_htod(address(arrays["y"]), host["y"])
 
 
-# --- what differs ----------------------------------------------------------------------------------------------------
+# --- the variants ----------------------------------------------------------------------------------------------------
 
 
 def depth_first(used):
-    """Queue all operations of chunk after chunk, on the streams in turn."""
+    """Queue all operations of each chunk on one stream, in turn; yield the stream of each chunk."""
     for chunk, own in zip(chunks, cycle(used), strict=False):
         chunk.bring(own)
         chunk.compute(own)
@@ -112,25 +113,25 @@ def wait_for(used):
 
 
 def one_stream(arrays, stream):
-    """A stream does one thing after the other: at any time two of the three engines have nothing to do."""
+    """A stream runs its operations one after the other, so two of the three engines are always idle."""
     wait_for(set(depth_first(streams(1))))
 
 
 def two_streams_depth_first(arrays, stream):
-    """Work that waits on one stream does not delay the other: while a chunk is computed, another is copied."""
+    """One stream does not wait for the other: while the kernel processes a chunk, another chunk is copied."""
     wait_for(set(depth_first(streams(2))))
 
 
 def three_streams(arrays, stream):
-    """A third stream gives the third engine something to do: one chunk comes, one is computed, one goes."""
+    """All three engines work: one chunk is copied in, one is processed, and one is copied out."""
     wait_for(set(depth_first(streams(3))))
 
 
 def two_streams_breadth_first(arrays, stream):
-    """Two chunks at a time: both are brought, then both computed, then both fetched.
+    """Process two chunks at a time: copy both to the device, launch both kernels, copy both results back.
 
-    Each stream has the same work as depth first, queued in another order. Old GPUs had one queue for all streams, in
-    which a fetch that waited for its kernel delayed the next chunk behind it. This order helped there.
+    Each stream has the same operations as with depth first, queued in another order. Old GPUs had one queue for all
+    streams. There a copy that waited for its kernel delayed the next chunk, and this order helped.
     """
     pair = streams(2)
     for first in range(0, len(chunks), 2):
@@ -145,12 +146,11 @@ def two_streams_breadth_first(arrays, stream):
 
 
 def called_back(arrays, stream):
-    """Depth first on two streams, with a callback to the host for each chunk that is back.
+    """Process depth first on two streams; a callback reports to the host when a chunk has been copied back.
 
-    The driver calls a host function in a thread of its own, and the stream continues when the function has returned.
-    Here it is the C library's ``sem_post``, on a semaphore that this thread waits for. It runs no Python and takes no
-    GIL, so the cost is that of the way from the GPU to the host and back. A Python function, and with it the stream,
-    would have to wait for the GIL.
+    The driver calls a host function in a thread of its own, and the stream continues when the function returns. Here it
+    is the C library's ``sem_post``, on a semaphore that this thread waits for. It does not need the GIL, so the
+    variant measures only the cost of a callback. A Python function would wait for the GIL, and so would the stream.
     """
     done = semaphore()
     for own in depth_first(streams(2)):
@@ -164,11 +164,11 @@ class Semaphore:
 
     def __init__(self):
         self.driver, self.library = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(None)
-        self.memory = (ctypes.c_uint64 * 8)()  # more than a sem_t has
+        self.memory = (ctypes.c_uint64 * 8)()  # larger than a sem_t
         self.library.sem_init(self.memory, 0, 0)
 
     def post_from(self, stream):
-        """Queues a callback (PyCUDA has none)."""
+        """Queue a callback on a stream (PyCUDA has no function for this)."""
         post = ctypes.cast(self.library.sem_post, ctypes.c_void_p)
         status = self.driver.cuLaunchHostFunc(ctypes.c_void_p(stream.handle), post, self.memory)
         if status:
@@ -193,7 +193,7 @@ def variant(name, function, memory):
         scratch={each: scratch("float32", lambda n: n) for each in ("device_x", "device_y")},
         steps=[call(memory, source="inverse_root.cu", timed=False), call(function), call(deliver, timed=False)],
         requires="cuda",
-        cache="warm",  # the data comes over the bus and not from the cache
+        cache="warm",  # the data comes over the bus, so the GPU's cache need not be emptied
     )
 
 
@@ -203,15 +203,15 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"y": output("float32", lambda n: n)},
     reference=lambda x: 1 / np.sqrt(x),
-    tolerance=Tolerance(max=1e-6, mean=2e-7),  # Newton's method ends within a few roundings of 6e-8
+    tolerance=Tolerance(max=1e-6, mean=2e-7),  # a few rounding errors of 6e-8 remain after Newton's method
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n),
     variants=[
-        # The GPU cannot access memory that the system may swap out: the host's processor copies it, piece by piece, to
-        # pinned memory of the driver, and the GPU copies it from there.
+        # The GPU cannot access memory that the system may swap out. So the host's processor copies the data piece by
+        # piece to pinned memory of the driver, and the GPU copies the data from there.
         variant("pageable", one_stream, in_pageable_memory),
         # A second stream does not help, because the host waits until a chunk's results are copied.
         variant("pageable_two_streams", two_streams_depth_first, in_pageable_memory),
-        # Page-locked memory stays where it is. The GPU reads and writes it at the pace of the bus, without the host.
+        # The system never swaps out pinned memory. The GPU accesses it at the speed of the bus, without the host.
         variant("pinned", one_stream, in_pinned_memory),
         variant("breadth_first", two_streams_breadth_first, in_pinned_memory),
         variant("depth_first", two_streams_depth_first, in_pinned_memory),

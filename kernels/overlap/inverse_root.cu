@@ -1,8 +1,8 @@
-// y = 1 / sqrt(x) by Newton's method, v <- v (1.5 - 0.5 x v v), in many more steps than it needs.
+// y = 1 / sqrt(x) by Newton's method, v <- v (1.5 - 0.5 x v v), with many more steps than needed.
 //
-// Five steps would do. STEPS is such that on an H100 the kernel takes about as long as the copy of its input: then there
-// is as much to hide as there is to hide it behind. Each thread has one element and keeps it in registers, so that the
-// kernel leaves the memory to the copies that go on beside it.
+// Five steps would be enough. STEPS is chosen so that on an H100 the kernel takes about as long as the copy of its
+// input. Then an overlap of both saves the most. Each thread keeps its element in registers, so the kernel hardly uses
+// the memory while copies run at the same time.
 extern "C" __global__ void inverse_root(float *y, const float *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {

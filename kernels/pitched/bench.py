@@ -1,8 +1,9 @@
 """The sum of each row of a volume of slices x rows x width floats, packed or pitched.
 
-Packed, a row follows the one above it without a gap. Pitched, as cudaMallocPitch and cudaMalloc3D lay them out, rows
-are padded to a multiple of 512 bytes. The same kernels read both layouts, with different pitches as arguments.
-The variants called rows see one tall matrix of all the rows, those called slices a volume.
+In the packed layout, rows follow each other without a gap. In the pitched layout, which cudaMallocPitch and
+cudaMalloc3D use, rows are padded to a multiple of 512 bytes. The same kernels read both layouts, with different pitches
+as arguments. The variants ``rows_*`` treat all rows of all slices as one matrix. The variants ``slices_*`` treat the
+data as a volume.
 """
 
 import numpy as np
@@ -11,18 +12,18 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, i32, ou
 
 ALIGNMENT_BYTES = 512
 PADDING = 1e6
-"""The value of the padding: one such element in a sum cannot be overlooked."""
+"""The value of the padding: large, so that the check notices a single such element in a sum."""
 WARPS = 8
-"""Of a block; each warp sums a row."""
+"""Warps of a block; each warp adds up one row."""
 
 
 def pitch(width):
-    """The floats from one row of the pitched volume to the next."""
+    """Return the number of floats from the start of a row of the pitched volume to the start of the next row."""
     return ceil_div(4 * width, ALIGNMENT_BYTES) * ALIGNMENT_BYTES // 4
 
 
 def inputs(rng, slices, rows, width):
-    # Away from zero and of one sign, so that nothing cancels.
+    # All values are positive, so that they do not cancel each other.
     packed = rng.random((slices, rows, width), dtype="float32") + np.float32(0.5)
     pitched = np.full((slices, rows, pitch(width)), PADDING, "float32")
     pitched[:, :, :width] = packed
@@ -30,18 +31,18 @@ def inputs(rng, slices, rows, width):
 
 
 def tolerance(width):
-    # Nothing cancels, so each addition rounds off 2**-24 of the sum at most: those of a lane, which has 4 elements in
-    # every 128, and then the 5 of its warp.
+    # All values are positive, so each addition adds a relative error of at most 2**-24. A lane adds 4 of every 128
+    # elements, and then its warp makes 5 additions.
     most = (4 * ceil_div(width, 128) + 5) * 2**-24
     return Tolerance(max=most, mean=most)
 
 
 PITCHES = {"packed": lambda width: width, "pitched": pitch}
-"""By layout, which is the name of the array too."""
+"""The pitch as a function of the width, by layout. The layout is also the name of the array."""
 
 
 def by_rows(name, entry, layout):
-    """A variant that sees a matrix of all the rows of all slices."""
+    """Return a variant that treats all rows of all slices as one matrix."""
     return Variant(
         name,
         source="rows.cu",
@@ -53,7 +54,7 @@ def by_rows(name, entry, layout):
 
 
 def by_slices(name, entry, layout):
-    """A variant that sees slice after slice."""
+    """Return a variant that treats the data as a volume of slices."""
     row_pitch = PITCHES[layout]
     return Variant(
         name,

@@ -1,6 +1,6 @@
-// The sum of one row, by one warp: what rows.cu and slices.cu do with each row once they have found it.
+// The sum of one row, computed by one warp. rows.cu and slices.cu use it.
 //
-// Lane 0 has the result.
+// Lane 0 gets the result.
 __device__ float warp_sum(float value) {
     for (int offset = 16; offset > 0; offset /= 2) {
         value += __shfl_down_sync(0xffffffff, value, offset);
@@ -8,7 +8,7 @@ __device__ float warp_sum(float value) {
     return value;
 }
 
-// Loads of 4 bytes, which may start anywhere.
+// Loads of 4 bytes, for rows that start at any float.
 __device__ float row_sum(const float *row, int width) {
     float sum = 0.0f;
     for (int x = threadIdx.x; x < width; x += 32) {
@@ -17,8 +17,7 @@ __device__ float row_sum(const float *row, int width) {
     return warp_sum(sum);
 }
 
-// Loads of 16 bytes, for rows that start at such a boundary. The last may reach into the padding: that is there to be
-// read, and is left out of the sum.
+// Loads of 16 bytes, for rows that start at a 16-byte boundary. The last load may include padding, which is not added.
 __device__ float row_sum_float4(const float *row, int width) {
     float sum = 0.0f;
     for (int x = 4 * threadIdx.x; x < width; x += 4 * 32) {

@@ -1,12 +1,12 @@
-// A warp a row of a matrix: each row begins `pitch` elements after the one above it.
+// Each warp adds up one row of a matrix. A row begins `pitch` elements after the row above it.
 //
-// In a packed matrix the pitch is the width. Where that is no whole number of 128-byte lines, most rows begin inside a
-// line, and then each load of a warp touches two lines where one would do. A pitched matrix pays for padding at the end
-// of its rows, and gets rows that begin with a line: loads of 4 bytes touch one line each, and loads of 16 bytes, which
-// a packed row allows only where it happens to begin at such a boundary, are a quarter as many.
+// In a packed matrix the pitch is the width. If the width is not a multiple of 128 bytes, most rows begin inside a
+// line, and each load of a warp touches two lines instead of one. In a pitched matrix, padding at the end of each row
+// makes every row begin at a line. Then a load of 4 bytes for each thread touches one line, and loads of 16 bytes are
+// possible, so a quarter of the loads is enough.
 //
-// Loads that touch two lines cost an H100 nothing that shows: the rest of a line is in the cache when the next load
-// asks for it, and the memory reads no byte twice. So padding alone gains nothing here. The loads of 16 bytes do.
+// Loads that touch two lines cost an H100 no measurable time: the rest of a line is still in the cache at the next
+// load, so no byte is read from memory twice. So padding alone gains nothing here. The loads of 16 bytes do.
 #include "row_sum.cuh"
 
 extern "C" __global__ void pitched_rows(float *sums, const float *matrix, int rows, int width, int pitch) {

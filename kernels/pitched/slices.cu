@@ -1,9 +1,9 @@
-// A warp a row of a volume: a slice begins `slice_pitch` elements after the one before it, a row `pitch` after the one
-// above it.
+// Each warp adds up one row of a volume. A slice begins `slice_pitch` elements after the slice before it, and a row
+// begins `pitch` elements after the row above it.
 //
-// Blocks have two indices, one for the slice and one for the rows within it, so no thread divides by the number of
-// rows. Padded rows align the slices as well. What the layouts cost and bring is the same as in a matrix of all the
-// rows; blocks at the bottom of a slice have warps to spare where eight do not divide its rows.
+// Blocks have two indices, one for the slice and one for the rows in it, so no thread divides by the number of rows.
+// The padding of the rows also aligns the slices. The layouts have the same costs and gains as in rows.cu. If the
+// number of rows is not a multiple of eight, the last block of each slice has warps without a row.
 #include "row_sum.cuh"
 
 extern "C" __global__ void pitched_slices(float *sums, const float *volume, int rows, int width, int pitch,

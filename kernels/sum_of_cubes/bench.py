@@ -1,7 +1,7 @@
-"""The sum of the cubes of n unsigned integers of 32 bits, modulo 2^32: one number out of all of them.
+"""The sum of the cubes of n unsigned integers of 32 bits, modulo 2^32.
 
-Whole numbers that wrap around may be added in any order, so every variant is exact. The variants differ in how many
-threads there are, in which thread takes which elements, and in how the threads' sums come together.
+Integers that wrap around can be added in any order, so every variant is exact. The variants differ in how many threads
+they use, in which thread adds which elements, and in how the sums of the threads are added.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, finish,
 BLOCK = 256
 MOST_BLOCKS = 1024
 SMALL = 2**16
-"""The most that a single thread or block is given."""
+"""The largest n for the variants with a single thread or block."""
 ITEMS = 4
 
 
@@ -32,7 +32,7 @@ def threads(n):
 
 
 def added_on_the_host(name, grid, partials, **fields):
-    """A variant that leaves partial sums, which the host adds up."""
+    """Return a variant that stores partial sums, which the host adds."""
     return Variant(
         name,
         source=f"{name}.cu",

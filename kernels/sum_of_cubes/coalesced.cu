@@ -1,11 +1,12 @@
-// Neighbouring threads take neighbouring elements, and all of them step over the whole grid at once.
+// Neighbouring threads take neighbouring elements, and each thread goes on by the size of the whole grid.
 //
-// One load of a warp is now one stretch of 128 bytes, all of which it wants. Every thread still leaves a sum, and the
-// host has a quarter of a million of them to fetch and add.
+// One load of a warp reads 128 bytes in a row, and uses all of them. Every thread still stores a sum, so the host has
+// to fetch and add a quarter of a million sums.
 //
-// That the step is an int of its own is worth a quarter of the time. Adding an int must not overflow, so the compiler
-// can count the rounds beforehand, and has 16 loads of a thread under way together. In i += gridDim.x * BLOCK the step
-// is unsigned and i may wrap around: nothing can be counted, and each load waits for the one before it.
+// The step is a variable of type int, which makes the kernel about a quarter faster. Additions of int must not
+// overflow, so the compiler can compute the number of iterations in advance, and start 16 loads of a thread before it
+// uses the first. In `i += gridDim.x * BLOCK` the step is unsigned, and i may wrap around. Then the compiler does not
+// know the number of iterations, and each load waits for the load before it.
 //
 // BLOCK: threads of a block.
 extern "C" __global__ void cubes_coalesced(unsigned int *partials, const unsigned int *a, int n) {

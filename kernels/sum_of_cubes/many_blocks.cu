@@ -1,7 +1,8 @@
-// Many blocks, so that every multiprocessor has work; each thread still takes a piece of its own.
+// Many blocks, so that every multiprocessor has work. Each thread still adds a contiguous piece of the array.
 //
-// The threads of a warp read at the same time, and their pieces are far apart: one load touches 32 places of the memory
-// and brings 32 bytes from each, of which four are wanted now and the others only if the cache still has them later.
+// The threads of a warp read at the same time, and their pieces are far apart. So one load of a warp reads 32 bytes at
+// each of 32 addresses. Each thread uses four of its 32 bytes now. It can use the other bytes later only if they are
+// still in the cache.
 //
 // BLOCK: threads of a block.
 extern "C" __global__ void cubes_many_blocks(unsigned int *partials, const unsigned int *a, int n) {

@@ -1,7 +1,7 @@
-// The threads of one block take a piece each, one piece after the other, and the host adds up what they leave.
+// One block. Each of its threads adds one contiguous piece of the array, and the host adds the sums of the threads.
 //
-// 256 threads wait for the memory at the same time in place of one. But all of them live on one multiprocessor, and the
-// others have nothing to do.
+// 256 threads wait for the memory at the same time, instead of one. But all of them run on one multiprocessor, and the
+// other multiprocessors have no work.
 //
 // BLOCK: threads of the block.
 extern "C" __global__ void cubes_one_block(unsigned int *partials, const unsigned int *a, int n) {

@@ -1,7 +1,7 @@
-// The threads of a block add up their sums in shared memory, half as many of them in each round; one sum a block is
-// left.
+// The threads of a block add their sums in shared memory. Each round halves the number of sums, until the block has
+// one.
 //
-// The kernel reads as fast as before; what it spares is the writing of a sum for every thread, and the host's work.
+// The kernel reads as fast as `coalesced`. It saves writing a sum for every thread, and the host adds fewer sums.
 //
 // BLOCK: threads of a block, a power of two.
 extern "C" __global__ void cubes_shared_tree(unsigned int *partials, const unsigned int *a, int n) {

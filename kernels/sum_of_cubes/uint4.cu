@@ -1,11 +1,12 @@
-// ITEMS loads of four elements each before a thread adds up any; then shuffles, and one atomic addition a block.
+// Each thread starts ITEMS loads of four elements before it adds. Then come shuffles, and one atomic addition for each
+// block.
 //
-// What decides is how many bytes are under way, and here each thread has 16 * ITEMS. A block that is through with its
-// share makes room for the next one, so that no multiprocessor waits for another. Atomic additions of integers come to
-// the same in any order, however many there are. The buffer starts at a 16-byte boundary; the up to three elements left
-// over go to the first block.
+// The speed depends on the number of bytes in flight. Here each thread has 16 * ITEMS bytes in flight. A new block
+// starts as soon as another block ends, so no multiprocessor waits for another. Atomic additions of integers give the
+// same result in any order. The array starts at a 16-byte boundary. The first block adds the up to three elements
+// after the last group of four.
 //
-// BLOCK: threads of a block, a multiple of 32. ITEMS: loads of 16 bytes that a thread has under way.
+// BLOCK: threads of a block, a multiple of 32. ITEMS: loads of 16 bytes that a thread starts before it adds.
 __device__ unsigned int cube(unsigned int x) {
     return x * x * x;
 }

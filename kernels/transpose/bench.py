@@ -1,7 +1,7 @@
 """b = transpose of a, for a square matrix of n x n floats in row-major order.
 
-No arithmetic at all: what counts is that both the rows read and the rows written move in full lines. The reference
-variant copies the same bytes without transposing them.
+There is no arithmetic. A variant is fast if it reads and writes memory in full lines. The reference variant copies the
+same bytes without transposing them.
 """
 
 import ctypes
@@ -17,12 +17,12 @@ def inputs(rng, n):
 
 
 def at(*points):
-    """Return an ``only`` that allows these of the full points, and any other size."""
+    """Return a function for ``only``: of the three full sizes it allows just these, and it allows all other sizes."""
     return lambda n: n in points or n not in {SMALL, MIDDLE, LARGE}
 
 
 def tiled(name, only, **params):
-    """A square tile in shared memory, for blocks as wide as the tile."""
+    """Return a variant with a square tile in shared memory, and blocks as wide as the tile."""
     return Variant(
         name,
         source="tiled.cu",
@@ -36,7 +36,7 @@ def tiled(name, only, **params):
 
 
 def oblong(width, height, only):
-    """A tile and a block of any shape."""
+    """Return a variant whose tile and block have this shape."""
     return Variant(
         f"oblong{width}x{height}",
         source="oblong.cu",
@@ -74,7 +74,7 @@ def triton_kernel():
 
 
 def with_triton(arrays, stream):
-    import torch  # whose current stream is the one that Triton launches on
+    import torch  # Triton launches on the current stream of torch
 
     a, b = (torch.as_tensor(arrays[name], device="cuda") for name in ("a", "b"))
     n, tile = len(a), 64
@@ -82,7 +82,7 @@ def with_triton(arrays, stream):
         triton_kernel()[ceil_div(n, tile), ceil_div(n, tile)](b, a, n, TILE=tile)
 
 
-def device_copy(arrays, stream):  # the driver's own; PyCUDA's takes no stream by its address
+def device_copy(arrays, stream):  # calls the driver, because PyCUDA's copy does not accept the address of a stream
     a, b = arrays["a"], arrays["b"]
     if not stream:
         b[:] = a
@@ -102,7 +102,7 @@ benchmark = Benchmark(
     inputs=inputs,
     outputs={"b": output("float32", lambda n: (n, n))},
     reference=lambda a: a.T,
-    tolerance=Tolerance(max=0.0, mean=0.0),  # elements are moved, never computed
+    tolerance=Tolerance(max=0.0, mean=0.0),  # elements are only moved, so they are exact
     work=lambda n: Work(read_bytes=4 * n * n, written_bytes=4 * n * n),
     relative_to="copy",
     variants=[

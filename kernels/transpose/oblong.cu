@@ -1,11 +1,13 @@
-// A tile of any shape: the threads of a block are dealt anew to the turned tile, which is as wide as the tile was high.
+// A tile of any shape. The transposed tile is as wide as the tile was high, so the threads of a block are numbered
+// anew before they write.
 //
-// 32 x 8 reads whole lines and writes runs of 8 floats, 8 x 32 does the opposite: 8 floats are the 32 bytes that memory
-// moves at least, so both move nothing in vain and differ in how well the pieces come together. A block of 1 x 2 is
-// right and hopeless: 2 threads take the place of a warp of 32, and each float moves alone.
+// With 32 x 8 a warp reads whole lines and writes runs of 8 floats; with 8 x 32 it reads runs and writes whole lines.
+// 8 floats are 32 bytes, the smallest amount that the memory moves. So both shapes move no byte in vain, and differ
+// only in how well the memory combines the runs. A block of 1 x 2 gives the correct result very slowly: it has 2
+// threads, a warp has room for 32, and each float is moved alone.
 //
-// WIDTH, HEIGHT: of the tile and of the block, powers of two up to 32. PAD lets the columns that a warp reads together
-// lie in different banks.
+// WIDTH, HEIGHT: of the tile and of the block, powers of two up to 32. PAD puts the columns that a warp reads together
+// into different banks.
 #define PAD (32 / HEIGHT)
 
 extern "C" __global__ void transpose_oblong(float *b, const float *a, int n) {

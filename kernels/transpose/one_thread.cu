@@ -1,7 +1,7 @@
 // One thread moves the whole matrix, element by element.
 //
-// This is the loop that a CPU would run. A GPU hides the wait for memory by running other threads meanwhile, and here
-// there is none: nearly all of the time is waiting, and all multiprocessors but one are idle.
+// This is the loop that a CPU would run. A GPU hides the wait for the memory by running other threads. Here there are
+// no other threads: the thread waits nearly all of the time, and only one multiprocessor has work.
 extern "C" __global__ void transpose_one_thread(float *b, const float *a, int n) {
     for (int y = 0; y < n; ++y) {
         for (int x = 0; x < n; ++x) {

@@ -1,7 +1,7 @@
-// A square of 4 x 4 floats in the registers of one thread, and what moves four floats at once.
+// A square of 4 x 4 floats in the registers of one thread, and functions that move four floats at once.
 //
-// Rows of n floats are aligned for float4 where n is a multiple of 4. Elsewhere the four floats go one by one: right,
-// and slower. What lies outside the matrix is neither read nor written.
+// If n is a multiple of 4, rows of n floats are aligned for float4. Otherwise the four floats are moved one by one,
+// which is slower. Elements outside the matrix are neither read nor written.
 __device__ inline float4 load_four(const float *matrix, int row, int column, int n) {
     float4 four = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (row >= n || column >= n) {
@@ -45,7 +45,7 @@ __device__ inline Square load_square(const float *matrix, int row, int column, i
     return square;
 }
 
-// Costs nothing: the compiler only calls the registers by other names.
+// The transposed square. This takes no instruction: the compiler only renames registers.
 __device__ inline Square turned(Square of) {
     return {
         make_float4(of.rows[0].x, of.rows[1].x, of.rows[2].x, of.rows[3].x),

@@ -1,7 +1,8 @@
-// A tile without padding whose columns still lie in 32 different banks: each row is stored in another order.
+// A tile without padding, whose columns still lie in 32 different banks, because each row is stored in another order.
 //
-// Column x of row y is kept at x ^ y. Along a row and along a column that takes each of the 32 banks once. It costs one
-// instruction and saves the padding: less shared memory, and rows that stay aligned, which the next variants need.
+// Column x of row y is stored at x ^ y. So the elements of a row lie in 32 different banks, and so do those of a
+// column. This costs one instruction and saves the padding: the tile needs less shared memory, and its rows stay
+// aligned, which `float4` needs.
 //
 // ROWS: height of the block, a divisor of 32; its width is 32.
 extern "C" __global__ void transpose_swizzled(float *b, const float *a, int n) {

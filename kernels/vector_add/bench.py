@@ -1,14 +1,14 @@
 """c = a + b, element by element.
 
-One addition for every twelve bytes moved: nothing but memory bandwidth decides how fast this is.
+Each addition moves twelve bytes, so the memory bandwidth limits the speed.
 """
 
 from perfsvc.suite import Benchmark, Tolerance, Variant, Work, ceil_div, output
 
 MOST_THREADS = 1024
-"""Of a block, on every GPU."""
+"""The most threads that a block can have, on every GPU."""
 SMALL = 1000
-"""The point for one block, and for one other variant to compare it with."""
+"""The point of ``one_block``, and of one other variant for comparison."""
 
 
 def inputs(rng, n):

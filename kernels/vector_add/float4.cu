@@ -1,7 +1,7 @@
 // Each thread adds four neighbouring elements with 16-byte loads and stores.
 //
-// A quarter of the memory instructions move the same bytes, which leaves more of them in flight for each instruction
-// issued. Buffers start at 16-byte boundaries; the up to three elements left over are added one by one.
+// A quarter of the memory instructions moves the same bytes, so each instruction keeps more bytes in flight. Arrays
+// start at 16-byte boundaries. The up to three elements after the last float4 are added one by one.
 extern "C" __global__ void vector_add_float4(float *c, const float *a, const float *b, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int quads = n / 4;

@@ -1,12 +1,12 @@
-// Each thread has several float4 of both arrays under way before it adds the first.
+// Each thread starts the loads of several float4 of both arrays before it adds the first ones.
 //
-// Loads that do not wait for each other fetch more bytes at a time for each thread, so that fewer threads keep the
-// memory busy and fewer blocks have to be started. Those of a block lie BLOCK float4 apart: each of its loads still
-// reads full lines.
+// Loads that do not wait for each other keep more bytes in flight for each thread. So fewer threads keep the memory
+// busy, and fewer blocks have to be started. The loads of one thread are BLOCK float4 apart, so each load of a warp
+// still reads full lines.
 //
-// On an H100 this gains nothing: one float4 of each array in each of 2048 threads already keeps a multiprocessor's
-// share of the memory busy, and past that point more of them only take registers. It can help where fewer threads fit,
-// as in a kernel that needs many registers or much shared memory.
+// On an H100 this gains nothing. With one float4 of each array in each of its 2048 threads, a multiprocessor already
+// uses its full share of the memory bandwidth. More loads only take registers. They can help a kernel that runs with
+// fewer threads, because it needs many registers or much shared memory.
 //
 // BLOCK: threads of a block; QUADS: float4 of each array that a thread adds.
 extern "C" __global__ void vector_add_float4_batch(float *c, const float *a, const float *b, int n) {

@@ -1,7 +1,8 @@
-// As many blocks as it takes, with a thread for each element.
+// One thread for each element, in as many blocks as needed.
 //
-// All multiprocessors work. The last block has threads to spare, and the guard keeps them from what lies past the end.
-// A thread does little for what starting it costs: two loads of 4 bytes, one addition, one store.
+// All multiprocessors work. The last block can have more threads than elements; the `if` stops these threads from
+// accessing memory after the end. Starting a thread is expensive compared with its work: two loads of 4 bytes, one
+// addition and one store.
 extern "C" __global__ void vector_add_guarded(float *c, const float *a, const float *b, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {

@@ -1,7 +1,7 @@
 // One block with a thread for each element.
 //
-// The first kernel that anyone writes: the thread's number is the element's. It ends at 1024 elements, which is all the
-// threads that a block can have, and it keeps one multiprocessor busy while the others idle.
+// This is the simplest kernel: the number of the thread is the index of the element. It adds at most 1024 elements,
+// because a block has at most 1024 threads. It uses one multiprocessor; all others have no work.
 extern "C" __global__ void vector_add_one_block(float *c, const float *a, const float *b) {
     const int i = threadIdx.x;
     c[i] = a[i] + b[i];
