@@ -227,7 +227,7 @@ def _mistyped_variables() -> Iterator[ConfigError]:
         elif nested or meant:
             nearest = meant or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)), "")
             cure = f"write {nearest}" if nearest else "list the keys: perfsvc config show"
-            yield ConfigError("no key has this variable", path=name, nearest=nearest, cure=cure)
+            yield ConfigError("no setting has this environment variable", path=name, nearest=nearest, cure=cure)
 
 
 def _variable_that_sets(key_path: KeyPath, environment: Mapping[str, Any]) -> str:

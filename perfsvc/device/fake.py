@@ -1,4 +1,4 @@
-"""The fake device: right results at scripted times, and every fault on request, for tests of all other rooms.
+"""The fake device: correct results at scripted times, and every fault on request, for tests of all other rooms.
 
 The script is a JSON file, ``--device fake:script.json``::
 

@@ -136,7 +136,7 @@ def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tupl
     """Return the cause of a series that moved, and the evidence as a sentence without its full stop."""
     if sides and sides.code:
         if together:
-            return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases of the GPU moved with it"
+            return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases on this GPU changed in the same direction"
         if not sides.device:
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and the driver or the power limit changed"
         if clock:

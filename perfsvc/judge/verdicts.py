@@ -57,8 +57,8 @@ def verdicts(
     never compared, nor is the CPU device with a GPU. For every metric, lower is better.
 
     - A candidate that is wrong or failed is *broken*: one row for the case, whatever its metrics.
-    - A right result of the baseline that the candidate does not have is *missing*. If the candidate skipped a whole
-      case that has a right result in the baseline, the case has one *missing* row.
+    - A correct result of the baseline that the candidate does not have is *missing*. If the candidate skipped a whole
+      case that has a correct result in the baseline, the case has one *missing* row.
     - A candidate without a usable baseline level is *new*. A case whose version changed is *new* too; its older version
       is not missing.
     - Everything else is what ``compare`` returns.
@@ -219,7 +219,7 @@ def _absent(
     candidate: Mapping[Series, Level],
     sources: Mapping[Series, Sequence[Series]],
 ) -> dict[Series, Level]:
-    """Return the baseline's right results that the candidate does not have.
+    """Return the baseline's correct results that the candidate does not have.
 
     Left out are:
 

@@ -78,7 +78,7 @@ class Measurement:
         check_s: the part of ``wall_s`` spent on checking results.
         sampling_s: the part of ``wall_s`` spent on taking samples.
         busy_s: seconds that the device worked on samples, including warm-up.
-        python: what the Python functions of the case ran with; None if it has none, or no right result.
+        python: what the Python functions of the case ran with; None if it has none, or no correct result.
         files: the modules and cubins that ``python`` names, by their SHA-256 digests.
     """
 

@@ -110,7 +110,7 @@ class AppriseNotifier:
         try:
             service = self._service(message.key, address)
             if service is None:
-                return NotSentError("Apprise does not understand its address", again=False)
+                return NotSentError("the target's address is not a valid Apprise URL", again=False)
             body = message.body if _has_headers(service) else _with_key(message, service)
             if service.notify(title=message.title, body=body, body_format=self._apprise.NotifyFormat.TEXT):
                 return None
@@ -190,7 +190,7 @@ def _failure(log: list[str]) -> NotSentError:
     for pattern, words, again in CAUSES:
         if pattern.search(text):
             return NotSentError(words, again=again)
-    return NotSentError("the target did not accept it", again=True)
+    return NotSentError("the target did not accept the message", again=True)
 
 
 def _within(limit_s: float, attempt: Callable[[], NotSentError | None]) -> NotSentError | None:

@@ -310,7 +310,7 @@ class Benchmark:
         outputs: the results by name; an output that ``inputs`` makes too is changed in place.
         reference: a function of inputs and axes that returns the results by name, or the only result. Floating inputs
             arrive in float64, so that plain NumPy is a float64 reference.
-        tolerance: the largest error of a right result, or a function of the axes.
+        tolerance: the largest error of a correct result, or a function of the axes.
         work: the work of one run of a variant, or a function of the axes.
         variants: the implementations.
         name: the benchmark's name in case ids; by default the folder's name.

@@ -110,7 +110,7 @@ def _problems_of_benchmark(benchmark: Benchmark, name: str) -> Iterator[Problem]
         yield Problem("no reference", line, "give a function that computes the outputs in float64: reference=...")
     if benchmark.outputs and benchmark.tolerance is None:
         yield Problem(
-            "no tolerance", line, "state the largest error of a right result: tolerance=Tolerance(max=..., mean=...)"
+            "no tolerance", line, "state the largest error of a correct result: tolerance=Tolerance(max=..., mean=...)"
         )
     if benchmark.reference is not None and not benchmark.outputs:
         yield Problem("no outputs", line, 'declare what the reference computes: outputs={"c": output("float32", ...)}')

@@ -120,7 +120,7 @@ class BenchmarkPoint:
 
     @cached_property
     def tolerance(self) -> Tolerance:
-        """The largest error of a right result; zero if the benchmark has no outputs."""
+        """The largest error of a correct result; zero if the benchmark has no outputs."""
         benchmark = self.file.benchmark
         if not benchmark.outputs:
             return Tolerance(max=0.0, mean=0.0)

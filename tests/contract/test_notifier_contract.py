@@ -191,8 +191,8 @@ def test_what_the_target_does_is_put_into_words(sending, receiver, answer, what,
     ("address", "what", "again"),
     [
         ("json://127.0.0.1:1/a-secret-token", "nothing listens at the target", True),
-        ("nosuch://a-secret-token", "Apprise does not understand its address", False),
-        ("a-secret-token", "Apprise does not understand its address", False),
+        ("nosuch://a-secret-token", "the target's address is not a valid Apprise URL", False),
+        ("a-secret-token", "the target's address is not a valid Apprise URL", False),
     ],
 )
 def test_what_is_wrong_with_an_address_is_said_without_it(sending, address, what, again):

@@ -177,7 +177,7 @@ def test_a_commit_with_a_wrong_result_is_skipped(history):
     history.line("CC")
     found = history.bisect(good="HEAD~4", code=1)
     assert subjects(found) == ["wrong", "commit 0"]
-    assert "no right result" in found["skipped"][0]["reason"]
+    assert "no correct result" in found["skipped"][0]["reason"]
 
 
 def test_commits_without_the_case_are_skipped_and_former_names_are_followed(history):
@@ -285,7 +285,7 @@ def test_a_change_in_many_small_steps_blames_no_single_commit(history):
     found = history.bisect("--threshold", "4.5%", good="HEAD~9", code=1)
     assert subjects(found) == ["step 5"]
     assert not found["proven"]
-    assert "several small ones" in found["reason"]
+    assert "several small changes" in found["reason"]
 
 
 def test_a_dirty_checkout_is_left_as_it_is(history):
@@ -385,7 +385,7 @@ def test_an_end_that_does_not_compile_is_a_failed_case(history):
 def test_an_end_with_a_wrong_result_is_a_failed_case(history):
     history.line("a")
     history.commit("wrong", "w", {"fault": "wrong"})
-    assert "no right result" in history.bisect(good="HEAD~1", code=4).err
+    assert "no correct result" in history.bisect(good="HEAD~1", code=4).err
 
 
 def test_python_variants_run_the_code_of_their_commit(perfsvc):

@@ -161,7 +161,7 @@ def test_an_old_binary_that_crashes_confirms_nothing(nights):
     ended = perfsvc.fake("--confirm", "--format", "json", suite=suite, code=1)
     found = by_case(ended)[CASE]
     assert found["cause"] == "unconfirmed"
-    assert found["reason"].startswith("the baseline's binary has no right result any more: ")
+    assert found["reason"].startswith("the baseline's binary has no correct result any more: ")
     assert [turn["status"] for turn in found["baseline"]] == ["failed"]
     assert confirm(perfsvc, code=4)["cause"] == "unconfirmed"
 

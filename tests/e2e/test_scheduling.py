@@ -137,7 +137,7 @@ def test_the_daemon_catches_up_stops_after_the_current_case_and_resumes_the_nigh
     with daemon.started() as process:
         wait_for(lambda: daemon.begun)
         process.send_signal(signal.SIGTERM)
-        wait_for(daemon.reported("told to stop: waiting for waits/"))
+        wait_for(daemon.reported("stopping: waiting for waits/"))
         daemon.go.touch()
         assert process.wait(60) == 143
     assert daemon.reported("was missed, and begins now")()
@@ -157,7 +157,7 @@ def test_a_second_signal_ends_the_daemon_and_its_night_at_once(daemon):
     with daemon.started() as process:
         wait_for(lambda: daemon.begun)
         process.send_signal(signal.SIGTERM)
-        wait_for(daemon.reported("told to stop: waiting for waits/"))
+        wait_for(daemon.reported("stopping: waiting for waits/"))
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 143  # the current case would last for ever
     wait_for(lambda: daemon.states()[1:] == [("interrupted", None)])

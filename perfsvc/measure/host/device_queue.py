@@ -406,7 +406,7 @@ class DeviceQueue:
             self._dismiss()
             return
         self._grace_ends = time.monotonic() + GRACE_S
-        self._report(f"told to stop: waiting for {self._active.task.record.case.id} to finish")
+        self._report(f"stopping: waiting for {self._active.task.record.case.id} to finish")
 
     def _rest(self) -> None:
         """End the worker, and release the device once the worker is gone: another run may wait for it."""
@@ -419,5 +419,5 @@ class DeviceQueue:
         """Empty the queue after the time budget is used up; yield each case that was not measured at all."""
         for _, task in self.give_up():
             if task.key not in self._measured and task not in self._plan.first:
-                reason = f"the budget of {self._plan.budget_s:g} s was over before its turn came"
+                reason = f"the budget of {self._plan.budget_s:g} s was used up before the case was measured"
                 yield OverBudget(self.device.uuid, *task.key, reason)

@@ -59,7 +59,7 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     Raises:
         UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad commit, or a
             commit lacks the case.
-        CaseError: the case cannot be built at the good or the bad commit, or has no right result there.
+        CaseError: the case cannot be built at the good or the bad commit, or has no correct result there.
         InfrastructureError: no device, or no compiler.
     """
     began = time.monotonic()

@@ -22,7 +22,7 @@ class MeasureBuilds(Protocol):
     def __call__(
         self, sides: tuple[CommitBuild, CommitBuild], *, threshold: float, enough: Callable[[Comparison], bool]
     ) -> PairResults:
-        """Measure until ``enough`` accepts a comparison, a side has no right result, or the budget ends."""
+        """Measure until ``enough`` accepts a comparison, a side has no correct result, or the budget ends."""
         ...
 
 
@@ -61,7 +61,7 @@ class Search:
         """Measure until the commit that moved the case is known, and return the finished bisection.
 
         Raises:
-            CaseError: the case has no right result at the good or the bad commit.
+            CaseError: the case has no correct result at the good or the bad commit.
             NoDeviceError: the device cannot be opened.
         """
         good, bad = self._asked.good, self._asked.bad
@@ -70,7 +70,7 @@ class Search:
         self._progress.report(f"measuring {bad} and {good} in A/B pairs")
         total = self._trial(good, bad, self._asked.threshold, _is_conclusive)
         if total.verdict is None:
-            raise CaseError(total.reason, cure="name commits at which the case has a right result")
+            raise CaseError(total.reason, cure="name commits at which the case has a correct result")
         if total.verdict not in judge.MOVES or total.ratio is None:
             return self._concluded(total.verdict, _unmoved(total))
         boundary = judge.midpoint(total.ratio)
@@ -184,7 +184,7 @@ def _trial(before: Commit, after: Commit, results: PairResults, metric: str) -> 
     side, why = results.fault
     if side:
         commit = {"baseline": before, "candidate": after}[side]
-        return replace(trial, reason=f"at {commit.short} the case has no right result: {why}")
+        return replace(trial, reason=f"at {commit.short} the case has no correct result: {why}")
     for commit, runs in ((before, results.baseline), (after, results.candidate)):
         if not all(run.values_of(metric) for run in runs):
             return replace(trial, reason=f"at {commit.short} the case has no {metric}")
@@ -235,7 +235,7 @@ def _reason(proof: Trial, total: Trial, suspects: int, metric: str) -> str:
         return f"like the bad commit, but whether it differs from {proof.before.short} is unclear: {proof.reason}"
     if proof.verdict is not total.verdict:
         alone = f"compared with {proof.before.short} below it, the case moves only {units.percent(proof.ratio)}"
-        return f"the first that is like the bad commit, but {alone}: the change may have come in several small ones"
+        return f"the first that is like the bad commit, but {alone}: the change may be the sum of several small changes"
     change = f"{units.change(abs(proof.ratio - 1))} {direction_word(metric, proof.ratio)}"
     reason = f"compared with the commit below it, {proof.before.short}, the case is {change}"
     return f"{reason}; this is a part of the change: bisect again for the rest" if _is_part(proof, total) else reason

@@ -191,7 +191,7 @@ class Confirmer:
         side, why = results.fault
         if side:
             packages = f" with the packages of today ({code.packages})" if code and code.packages else ""
-            return replace(measured, reason=f"the {side}'s binary has no right result any more{packages}: {why}")
+            return replace(measured, reason=f"the {side}'s binary has no correct result any more{packages}: {why}")
         runs = (*results.baseline, *results.candidate)
         if lacking := next((run for run in runs if not run.values_of(metric)), None):
             return replace(

@@ -72,7 +72,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
 
 
 def exit_code(confirmations: Iterable[Confirmation]) -> int:
-    """Return 5 if stored code was refused, 4 if a side has no right result, 1 if a regression is confirmed, else 0."""
+    """Return 5 if stored code was refused, 4 if a side has no correct result, 1 for a confirmed regression, else 0."""
     confirmations = tuple(confirmations)
     if refusals(confirmations):
         return UntrustedError.exit_code

@@ -66,7 +66,7 @@ class PairResults:
 
     @property
     def fault(self) -> tuple[str, str]:
-        """The side without a right result, and why; both empty if both sides are right."""
+        """The side without a correct result, and why; both empty if both sides are correct."""
         sides = {"baseline": self.baseline, "candidate": self.candidate}
         faults = [(name, run.reason) for name, runs in sides.items() for run in runs if run.status is not Status.OK]
         return faults[0] if faults else ("", "")
@@ -82,7 +82,7 @@ def measure_pairs(
 ) -> PairResults:
     """Measure a baseline and a candidate in A/B pairs, and compare them after each number of pairs in ``judge.LOOKS``.
 
-    Measuring stops if ``enough`` accepts a comparison, if a side has no right result or lacks the metric, or if the
+    Measuring stops if ``enough`` accepts a comparison, if a side has no correct result or lacks the metric, or if the
     budget is used up.
 
     Args:

@@ -228,10 +228,10 @@ def test_a_folder_and_a_missing_or_unreadable_file_are_reported(folder, monkeypa
 @pytest.mark.parametrize(
     ("name", "value", "what", "cure"),
     [
-        ("PERFSVC_RUN__REPLICSA", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
-        ("PERFSVC_RUN_REPLICAS", "3", "no key has this variable", "write PERFSVC_RUN__REPLICAS"),
-        ("PERFSVC_DATABASE", "x", "no key has this variable", "write PERFSVC_DB"),
-        ("PERFSVC_X__Y", "x", "no key has this variable", "list the keys: perfsvc config show"),
+        ("PERFSVC_RUN__REPLICSA", "3", "no setting has this environment variable", "write PERFSVC_RUN__REPLICAS"),
+        ("PERFSVC_RUN_REPLICAS", "3", "no setting has this environment variable", "write PERFSVC_RUN__REPLICAS"),
+        ("PERFSVC_DATABASE", "x", "no setting has this environment variable", "write PERFSVC_DB"),
+        ("PERFSVC_X__Y", "x", "no setting has this environment variable", "list the keys: perfsvc config show"),
         ("PERFSVC_RUN", "{}", "run is a table", "name one of its keys: PERFSVC_RUN__KEY=…"),
         (
             "PERFSVC_RUN__REPLICAS",

@@ -395,7 +395,8 @@ def test_no_case_begins_when_the_budget_is_over_and_unmeasured_cases_are_reporte
     kinds = [type(event) for event in measurements]
     assert kinds == [Measurement, Measurement, OverBudget, OverBudget]
     assert sorted(event.case.variant for event in measurements) == ["a", "b", "c", "d"]
-    assert {event.reason for event in measurements[2:]} == {"the budget of 3600 s was over before its turn came"}
+    reason = "the budget of 3600 s was used up before the case was measured"
+    assert {event.reason for event in measurements[2:]} == {reason}
     assert {(event.device, event.cache) for event in measurements[2:]} == {("only", CacheState.COLD)}
 
 
@@ -449,8 +450,8 @@ def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
     assert sorted(measurements) == sorted((variant, Status.OK) for variant in begun)
     assert {variant.split("-")[0] for variant in begun} == {"first", "second"}
     assert len(begun) == 2
-    reported = [f"told to stop: waiting for scale/{variant} to finish" for variant in begun]
-    assert sorted(line for line in work.messages if line.startswith("told")) == sorted(reported)
+    reported = [f"stopping: waiting for scale/{variant} to finish" for variant in begun]
+    assert sorted(line for line in work.messages if line.startswith("stopping")) == sorted(reported)
 
 
 def test_a_run_stopped_before_its_first_case_measures_nothing_and_releases_its_device(work):

@@ -132,11 +132,11 @@ def test_commits_hidden_by_noise_are_skipped_with_the_reason():
 def test_a_commit_without_a_right_result_is_skipped():
     bisection = search(["1.0 a", "1.0 b", "1.0 c", "1.06 d"], StandInGpu(faulty=("1.0 c",)), threshold=0.03)
     assert names(bisection) == ["c2", "c3"]
-    assert bisection.skipped[0].reason == "at c2 the case has no right result: off by 1"
+    assert bisection.skipped[0].reason == "at c2 the case has no correct result: off by 1"
 
 
 def test_an_end_without_a_right_result_is_an_error():
-    with pytest.raises(CaseError, match="at c2 the case has no right result: off by 1"):
+    with pytest.raises(CaseError, match="at c2 the case has no correct result: off by 1"):
         search(["1.0 a", "1.0 b", "1.1 c"], StandInGpu(faulty=("1.1 c",)))
 
 
