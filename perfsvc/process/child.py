@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import math
 import os
+import select
 import signal
 import socket
 import tempfile
@@ -18,6 +19,10 @@ from perfsvc.process.programs import describe_exit
 
 TAIL_BYTES = 2000
 """How many bytes of a dead child's output are reported."""
+MOST_OUTPUT_BYTES = 16 << 20
+"""A file of output that is larger is emptied, so that a child that prints without end does not fill the disk."""
+OUTPUT_POLL_S = 0.5
+"""Seconds between two looks at the size of the output."""
 CLOSED = "killed, because it stopped exchanging messages"
 """How a child died that closed its socket, or took no message, but did not end."""
 CLOSED_LIMIT_S = 2.0
@@ -96,8 +101,9 @@ class Child:
             TimeoutError: no message came in time.
             FrameError: the child sent something that is no message, or did not end its message in time.
         """
-        self.socket.settimeout(limit_s)
         try:
+            self._wait_for_message(limit_s)
+            self.socket.settimeout(limit_s)
             frame = frames.receive(self.socket, message_limit_s)
         except TimeoutError:
             raise
@@ -106,6 +112,11 @@ class Child:
         except (OSError, EOFError):
             frame = None
         return frame or self.death()
+
+    def limit_output(self) -> None:
+        """Empty the file of output if it is too large. Call this method again and again while the child works."""
+        if os.fstat(self._output.fileno()).st_size > MOST_OUTPUT_BYTES:
+            self._output.truncate(0)
 
     def take_output(self) -> str:
         """Return the end of what the child has printed since the last call."""
@@ -164,6 +175,16 @@ class Child:
         output = tail(self._output, TAIL_BYTES) or self._server.last_output(TAIL_BYTES)
         how = CLOSED if closed else _how(status if ended else None)
         return Death(how, status if ended else None, output, with_server, closed=closed)
+
+    def _wait_for_message(self, limit_s: float | None) -> None:
+        """Wait for the first byte of a message, and limit the output meanwhile; raises ``TimeoutError``."""
+        ends = math.inf if limit_s is None else time.monotonic() + limit_s
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        while not poll.poll(1000 * min(OUTPUT_POLL_S, max(0.0, ends - time.monotonic()))):
+            if time.monotonic() >= ends:
+                raise TimeoutError
+            self.limit_output()
 
     def _wait(self) -> bool:
         """Wait for the child to end; return False if even a kill does not end it, because a driver call hangs."""

@@ -168,8 +168,13 @@ class DeviceQueue:
                 yield self._note(measurement)
 
     def enforce_limits(self) -> Iterator[Measurement]:
-        """Kill the worker if it has exceeded its time limit, or is still busy ``GRACE_S`` after the run had to stop."""
+        """Limit the worker's output. Kill the worker if it has exceeded its time limit.
+
+        Kill it too if it is still busy ``GRACE_S`` after the run had to stop.
+        """
         active = self._active
+        if self._worker:
+            self._worker.limit_output()
         if active and not active.left_s:
             yield from self._exceed_limit(active)
         elif active and self._grace_ends is not None and time.monotonic() >= self._grace_ends:

@@ -112,6 +112,10 @@ class WorkerHandle:
             reply = replace(reply, measurement=replace(reply.measurement, files=files))
         return reply
 
+    def limit_output(self) -> None:
+        """Empty the file of the worker's output if it is too large; see ``Child.limit_output``."""
+        self._child.limit_output()
+
     def dismiss(self, *, kill: bool = False) -> None:
         """Close the socket, so that the worker ends by itself, or kill the worker; do not wait for its end."""
         self._child.dismiss(kill=kill)

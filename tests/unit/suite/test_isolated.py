@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import SuiteError
+from perfsvc.process import child
 from perfsvc.process.shared_memory import map_arrays
 from perfsvc.suite import Selection, StoredBench, discover, isolated
 from perfsvc.suite.arrays import make_arrays, make_fresh
@@ -125,6 +126,24 @@ def test_a_file_that_hangs_is_killed_after_its_time(tmp_path, monkeypatch, part,
     (problem,) = suite.problems
     assert problem.what == "it took longer than 3s"
     assert {listed.case.benchmark for listed in suite.cases} == {"fine"}
+
+
+def test_a_file_that_prints_without_end_does_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolated, "READ_LIMIT_S", 1.0)
+    monkeypatch.setattr(child, "OUTPUT_POLL_S", 0.01)
+    monkeypatch.setattr(child, "MOST_OUTPUT_BYTES", 1000)
+    written(tmp_path, top="while True: time.sleep(0.001); os.write(1, b'x' * 1000)")
+    largest = 0
+    with ThreadPoolExecutor(1) as threads:
+        suite = threads.submit(discover, tmp_path)
+        while not suite.done():
+            for file in Path("/proc/self/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(file.readlink()).endswith("(deleted)"):
+                        largest = max(largest, file.stat().st_size)
+            time.sleep(0.01)
+    assert suite.result().problems[0].what == "it took longer than 1s"
+    assert 0 < largest < 300_000
 
 
 @pytest.mark.parametrize("part", ["top", "inputs", "reference"])

@@ -18,6 +18,7 @@ from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.plan.order import Plan
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Measurement, OverBudget, Status
+from perfsvc.process import child
 from perfsvc.process.fork_servers import END_LIMIT_S
 from perfsvc.process.shared_memory import map_arrays, share
 
@@ -52,6 +53,17 @@ def test_a_worker_that_called_python_of_one_file_measures_no_case_of_another(wor
         assert called.get(worker, "") in {"", benches[variant]}
         called[worker] = benches[variant] or called.get(worker, "")
     assert len(called) <= 3 * 2 * 3  # for each replica at most one for each file, and one for the others
+
+
+def test_a_worker_that_prints_without_end_does_not_fill_the_disk(work, monkeypatch):
+    monkeypatch.setattr(child, "MOST_OUTPUT_BYTES", 1000)
+    monkeypatch.setattr(device_queue, "POLL_S", 0.02)
+    size = "os.fstat(1).st_size"
+    flood = f"os.write(1, b'x' * 100_000); wait_for(lambda: {size} == 0); log({size})"
+    work.play(each=flood)
+    (measurement,) = work.measure(Plan((work.task("good"),), 1, 1, 10.0), work.devices("only"))
+    assert measurement.status == Status.OK
+    assert [size for _, size in work.logged()] == [0]
 
 
 @pytest.mark.parametrize(("kind", "servers"), [("fake", 1), ("cuda", 1), ("cpu", 2)])
