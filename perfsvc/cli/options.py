@@ -140,7 +140,7 @@ class Share(_ToFloat):
 
 
 class Seconds(_ToFloat):
-    """A number of seconds above zero."""
+    """A time above zero: a number of seconds, or a duration such as ``1m``, as seconds."""
 
     name = "seconds"
 
@@ -149,9 +149,12 @@ class Seconds(_ToFloat):
         try:
             seconds = float(value)
         except ValueError:
-            self.fail(f"{value!r} is no number of seconds; write 2 or 0.5", param, ctx)
+            try:
+                seconds = units.parse_duration(str(value))
+            except ValueError:
+                self.fail(f"{value!r} is no number of seconds; write 2 or 1m", param, ctx)
         if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is not a number of seconds above 0; write 2 or 0.5", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds above 0; write 2 or 1m", param, ctx)
         return seconds
 
 

@@ -96,10 +96,10 @@ def command() -> None:
 @click.option(
     "--output",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False, exists=True, writable=True),
+    type=click.Path(path_type=Path, file_okay=False),
     default=None,
     show_default="standard output",
-    help="Write files into this folder.",
+    help="Write files into this folder; perfsvc makes it if it is missing.",
 )
 def print_(
     at: time,
@@ -118,14 +118,15 @@ def print_(
     from perfsvc.files import Folder, reporting
     from perfsvc.service.findings.actions import user_name
     from perfsvc.service.schedule.printed import printed
-    from perfsvc.service.schedule.scheduled_night import scheduled_night
+    from perfsvc.service.schedule.scheduled_night import for_owner, scheduled_night
 
     loaded = configuration.current().loaded
     night = scheduled_night(loaded, at=at, zone=timezone, gpus=gpus, limit_s=limit, user=user_name())
+    night = for_owner(night)
     files = printed(kind, night, image=image, claim=claim)
     for name, text in files.items():
         if folder:
-            with reporting(folder / name), Folder.open(folder) as opened:
+            with reporting(folder / name), Folder.open(folder, make=True) as opened:
                 opened.write(name, text)
             click.echo(f"{folder / name} is written", err=True)
         else:

@@ -6,6 +6,8 @@ git fails, because the caller would take an empty history for the real one.
 
 import contextlib
 import os
+import shlex
+import shutil
 import subprocess
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,8 +52,7 @@ def unreadable(folder: Path) -> str:
 
     Git refuses the repositories of other users ("dubious ownership"), for example to root's cron.
     """
-    folder = folder.resolve()
-    if not any(os.path.lexists(parent / ".git") for parent in (folder, *folder.parents)):
+    if _repository(folder) is None:
         return ""
     try:
         completed = run_git(folder, "rev-parse", "--git-dir", limit_s=LIMIT_S)
@@ -67,10 +68,19 @@ def unreadable(folder: Path) -> str:
 
 def unreadable_cure(folder: Path) -> str:
     """Return the cure for a repository that git cannot read."""
+    if shutil.which("git") is None:
+        return "install git, or add its folder to PATH"
+    repository = _repository(folder) or folder
     return (
-        f"run perfsvc as the owner of {folder}; or, if you trust all of its files, let git read it: "
-        "git config --global --add safe.directory FOLDER"
+        f"run perfsvc as the owner of {repository}; or, if you trust all of its files, let git read it: "
+        f"git config --global --add safe.directory {shlex.quote(str(repository))}"
     )
+
+
+def _repository(folder: Path) -> Path | None:
+    """Return the top folder of the repository that holds a folder, without git; None if there is no repository."""
+    folder = folder.resolve()
+    return next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
 
 
 def require_readable(folder: Path) -> None:

@@ -203,8 +203,7 @@ def test_the_printed_files_can_be_written_to_a_folder(nights, kind, files):
     perfsvc = nights.perfsvc
     arguments = ("schedule", "print", "--at", "02:00", "--as", kind, "--timezone", "Europe/Berlin")
     printed = perfsvc(*arguments, code=0).out
-    folder = perfsvc.folder / "units"
-    folder.mkdir()
+    folder = perfsvc.folder / "new" / "units"
     assert perfsvc(*arguments, "--output", folder, code=0).out == ""
     assert sorted(path.name for path in folder.iterdir()) == files
     assert all((folder / name).read_text() in printed for name in files)

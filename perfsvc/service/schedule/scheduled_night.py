@@ -1,9 +1,10 @@
 """The night that a scheduler starts: its command, folder and environment."""
 
 import os
+import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import time
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -47,6 +48,8 @@ class ScheduledNight:
         limit_s: seconds after which the night is terminated.
         user: the user who runs the night.
         writable: the folders outside ``folder`` that the night writes to, besides the default folders of this user.
+        owner: the user as whom root's systemd runs the night; empty for root.
+        home: the home folder of ``owner``.
     """
 
     at: time
@@ -60,6 +63,8 @@ class ScheduledNight:
     limit_s: float
     user: str
     writable: tuple[Path, ...] = ()
+    owner: str = ""
+    home: Path | None = None
 
     @property
     def variables_file(self) -> Path:
@@ -114,6 +119,20 @@ def scheduled_night(
         user=user,
         writable=writable,
     )
+
+
+def for_owner(night: ScheduledNight) -> ScheduledNight:
+    """Return root's night as a night of the user who owns its folder; return every other night as it is.
+
+    Nights do not need root. A user without an account has no home folder, and root runs this user's nights.
+    """
+    if night.user != "root":
+        return night
+    try:
+        account = pwd.getpwuid(night.folder.stat().st_uid)
+    except KeyError:
+        return night
+    return night if account.pw_uid == 0 else replace(night, owner=account.pw_name, home=Path(account.pw_dir))
 
 
 def _writable(loaded: Loaded, folder: Path, plain: Mapping[str, str]) -> tuple[Path, ...]:

@@ -185,7 +185,8 @@ def _ask_once(
             raise SuiteError(
                 f"it took longer than {units.duration_text(limit_s)}",
                 path=path,
-                cure="make it faster; inputs and references may take ten times --limit",
+                cure="make its inputs and references faster: reading the file runs them once, at the smoke point, "
+                f"and may take {units.duration_text(READ_LIMIT_S)}; those of a case may take ten times --limit",
             ) from None
         except FrameError as broken:
             raise _unreadable(path, str(broken)) from broken

@@ -229,7 +229,7 @@ def test_a_request_has_the_options_of_the_command_line(monkeypatch):
     monkeypatch.setattr("perfsvc.service.run.run.run", lambda request, *_: seen.append(request) or sys.exit(0))
     arguments = ("--device", "cpu", "--device", "cuda", "--select", "a", "--exclude", "b", "--points", "full")
     numbers = ("--replicas", "5", "--samples", "7", "--limit", "9.5", "--seed", "11", "--threshold", "4%")
-    how = ("--precision", "1%", "--seconds", "0.5", "--energy", "--spread", "each-model", "--budget", "1h30m")
+    how = ("--precision", "1%", "--seconds", "0.5s", "--energy", "--spread", "each-model", "--budget", "1h30m")
     words = ("--label", "x", "--db", "some.db", "--suite", str(GOOD))
     monkeypatch.setattr(sys, "argv", ["perfsvc", "run", *arguments, *numbers, *how, *words])
     with pytest.raises(SystemExit):
@@ -260,8 +260,8 @@ def test_a_budget_is_written_in_hours_minutes_and_seconds(written, seconds):
             for bad in ("0s", "-5m", "20", "", "1x", "m", "s90", "9" * 400 + "h")
         ),
         *(("--precision", bad, "write 0.2% or 0.002") for bad in ("0", "-1%", "100%", "nan", "x")),
-        *(("--seconds", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf", "x")),
-        *(("--limit", bad, "write 2 or 0.5") for bad in ("0", "-1", "nan", "inf")),
+        *(("--seconds", bad, "write 2 or 1m") for bad in ("0", "-1", "nan", "inf", "x")),
+        *(("--limit", bad, "write 2 or 1m") for bad in ("0", "-1", "nan", "inf")),
         *(("--threshold", bad, "write 1% or 0.01") for bad in ("0", "nan", "x")),
         ("--samples", "0", "x>=1"),
         ("--replicas", "0", "x>=1"),

@@ -125,6 +125,7 @@ def test_a_file_that_hangs_is_killed_after_its_time(tmp_path, monkeypatch, part,
     assert time.monotonic() - began < LIMIT_S + 8
     (problem,) = suite.problems
     assert problem.what == "it took longer than 3s"
+    assert "reading the file runs them once, at the smoke point, and may take 3s" in problem.cure
     assert {listed.case.benchmark for listed in suite.cases} == {"fine"}
 
 

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from datetime import time
 from pathlib import Path
+from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import kubernetes_validate
@@ -19,7 +20,7 @@ import yaml
 from perfsvc.config import load
 from perfsvc.errors import UsageError
 from perfsvc.service.schedule.printed import FILES, printed
-from perfsvc.service.schedule.scheduled_night import ScheduledNight, scheduled_night
+from perfsvc.service.schedule.scheduled_night import ScheduledNight, for_owner, scheduled_night
 
 FOLDERS = ["plain", "with blanks", "100% $HOME $(HOME) [a] *", 'it\'s "quoted" \\ & ; # é']
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -181,6 +182,30 @@ def test_roots_service_may_write_where_its_nights_write(night):
     written = [word for line in lines for word in words_of_systemd(line)]
     assert written[:2] == [f"-{night.folder}", f"-{writable[0]}"]
     assert written[-1] == "-%h"
+
+
+@needs_systemd
+def test_root_prints_a_service_for_the_user_who_owns_the_folder(night, tmp_path, monkeypatch):
+    home = night.folder.parent / "home"
+    account = SimpleNamespace(pw_uid=1234, pw_name="nights", pw_dir=str(home))
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: account)
+    assert for_owner(night) == night  # only root can run nights as another user
+    files = printed("systemd", for_owner(replace(night, user="root")))
+    service = files["perfsvc-nightly.service"].splitlines()
+    assert "User=nights" in service
+    assert f'ReadWritePaths="-{home}"' in service
+    assert f'InaccessiblePaths="-{home}/.ssh" "-{home}/.gnupg"' in service
+    assert "%h" not in files["perfsvc-nightly.service"]  # root's home folder
+    result = verified(files, tmp_path)
+    assert (result.returncode, result.stderr, result.stdout) == (0, "", "")
+
+
+def test_root_runs_its_own_nights_and_those_of_a_user_without_an_account(night, monkeypatch):
+    own = replace(night, user="root")
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_uid=0, pw_name="root", pw_dir="/root"))
+    assert for_owner(own) == own
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert for_owner(own) == own
 
 
 def test_systemd_catches_up_on_a_missed_night(night):
