@@ -110,7 +110,8 @@ class Keys:
         """
         if not _SECRET.fullmatch(text.strip()):
             raise UsageError(
-                "that is no key: a key is 64 hexadecimal digits", cure="perfsvc key show prints one on the other host"
+                "that is no key: a key is 64 hexadecimal digits",
+                cure="perfsvc key show prints a key on the other host, and openssl rand -hex 32 makes a new key",
             )
         secret = bytes.fromhex(text.strip())
         self._replace((secret, *(old for old in self.secrets if old != secret)))
@@ -163,7 +164,10 @@ class Keys:
         del self.secrets
 
 
-UNKNOWN = "measure again here, or trust the key of the host that stored it: perfsvc key add (docs/security.md)"
+UNKNOWN = (
+    "measure its commit again here with perfsvc run, or trust the key of the host that stored it: "
+    "ssh HOST perfsvc key show | perfsvc key add (docs/security.md)"
+)
 CHANGED = "find out who writes to the database, restore a backup, or measure again (docs/security.md)"
 
 

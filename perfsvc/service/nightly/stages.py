@@ -240,7 +240,7 @@ def confirm(night: Night) -> StageResult:
     if refused := refusals(confirmations):
         raise UntrustedError(
             f"stored code of {units.count(len(refused), 'suspect')} was refused: {refused[0]}",
-            cure="perfsvc key list shows whose code runs here (docs/security.md)",
+            cure="perfsvc key list shows the keys that you trust (docs/security.md)",
         )
     # A series that moved again was measured twice: against its baseline, and against the level before this step.
     of_series = [answer for answer in confirmations if answer.suspect.change is not ChangeKind.AGAIN]
