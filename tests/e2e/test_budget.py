@@ -44,11 +44,11 @@ def test_cases_never_measured_come_before_measured_ones(perfsvc):
 def test_a_case_over_budget_is_not_missing_and_still_expected_later(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
-    ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=0)
+    ended = perfsvc.fake("--budget", "0.001s", "--format", "json", code=4)
     assert ended.json["results"] == []
     assert [row["case"] for row in ended.json["over_budget"]] == CASES
     assert perfsvc.rows("select count(*) from verdicts where run_id = 2") == [(0,)]
-    assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=0).out
+    assert "run 3: 3 over budget" in perfsvc.fake("--budget", "0.001s", code=4).out
     assert "3 unchanged" in perfsvc.fake(code=0).out
 
 

@@ -75,6 +75,12 @@ def test_a_point_that_is_not_measured_here_is_said(perfsvc):
     assert "--points" in ended.err
 
 
+def test_a_run_whose_cases_cannot_run_here_has_measured_nothing_and_fails(perfsvc):
+    suite = perfsvc.suites / "ladder"
+    out = perfsvc("run", "--device", "cpu", "--suite", suite, "--select", "*/absent*", code=4).out
+    assert "perfsvc_has_no_such_part" in out
+
+
 def test_listed_cases_say_all_that_a_program_may_ask(perfsvc):
     arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
     rows = perfsvc("list", *arguments, "--format", "json", code=0).json

@@ -220,8 +220,11 @@ def exit_code_of(
     """Return the exit code of a judged and confirmed run.
 
     A suspect is no regression if its confirmation cleared it. A confirmed suspect is a regression, whatever its verdict
-    is. Moves of series in ignored findings (``ignored_moves``) do not count.
+    is. Moves of series in ignored findings (``ignored_moves``) do not count. A run that measured nothing, because every
+    case was over budget or could not run here, has failed.
     """
+    judgements = list(judgements)
+    measured_nothing = all(judgement.verdict is Verdict.MISSING for judgement in judgements)
     cleared = {
         confirmation.suspect.series
         for confirmation in confirmations
@@ -238,7 +241,7 @@ def exit_code_of(
         for confirmation in confirmations
         if confirmation.regressed
     ]
-    return judge.exit_code([*standing, *regressed], failed=failed, strict=strict)
+    return judge.exit_code([*standing, *regressed], failed=failed or measured_nothing, strict=strict)
 
 
 def explain_regressed(store: Store, run: int, settings: ProfilerSettings, progress: Progress) -> list[CaseExplanation]:
