@@ -63,4 +63,4 @@ def _titles(record: dict[Any, Any]) -> tuple[str, str]:
         record["driver"] and f"driver {record['driver']}",
         record["toolkit"],
     ]
-    return record["device_model"], "  ·  ".join(filter(None, facts))
+    return record["device_model"], " · ".join(filter(None, facts))

@@ -79,7 +79,7 @@ def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert message.headers[HEADER].startswith("perfsvc-")
     assert nights.night(slow) == ("nothing new", [])
     _, (message,) = nights.night({"*": USUAL})
-    assert message.json["title"] == "scale/beta is back"
+    assert message.json["title"] == "scale/beta at the old level again"
     assert "Resolved\n- finding 1, scale/beta: back at its old level in run 4" in message.json["message"]
     assert nights.night({"*": USUAL}) == ("nothing new", [])
 
@@ -90,7 +90,7 @@ def test_other_code_that_slows_a_case_after_its_recovery_is_a_new_finding(nights
     nights.night({"*": USUAL, "scale/beta": SLOW, nights.first_binary(): USUAL})
     nights.perfsvc.rebuild(nights.suite)
     _, (message,) = nights.night({"*": USUAL})
-    assert message.json["title"] == "scale/beta is back"
+    assert message.json["title"] == "scale/beta at the old level again"
     nights.perfsvc.rebuild(nights.suite)
     _, (message,) = nights.night({"*": USUAL, "scale/beta": {"seconds": 1.2e-4}, nights.first_binary(): USUAL})
     body = message.json["message"]

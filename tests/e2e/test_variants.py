@@ -113,7 +113,7 @@ def test_a_stored_run_is_drawn_variant_by_variant(scripted):
         "copy",
     ] * 2  # the reference variant's line is named as well
     assert "Fake H100" in texts
-    assert any(text.startswith("run 1  ·  night  ·  2") for text in texts)
+    assert any(text.startswith("run 1 · night · 2") for text in texts)
     for text in ("n=1000", "n=2000", "8.00 GB/s", "16.0 GB/s", "vs copy", "0.12×", "skipped"):
         assert text in texts, text
 
