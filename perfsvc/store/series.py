@@ -142,9 +142,8 @@ class SeriesStore:
         """Return the histories, up to a run, of all series that have a judged metric and whose case the run measured.
 
         The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes.
-        They begin with the first of these runs that measured anything in an environment of ``run``. Data that is
-        excluded from judging is left out. A renamed case keeps its history. A history lacks the runs that did not
-        measure its series.
+        They begin with the first of these runs that measured anything in an environment of ``run``. Excluded data is
+        left out. A renamed case keeps its history. A history lacks the runs that did not measure its series.
         """
         with self._database.reading() as connection:
             histories = _array_histories(connection, _runs_until(connection, run, last))

@@ -535,6 +535,7 @@ def factors_of(number):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.slow
 def test_later_nights_are_the_same_with_and_without_retention(story, tmp_path):
     """Everything that is not needed is removed every night; one night changes the driver."""
     with Store.open(tmp_path / "twin.db") as other:
