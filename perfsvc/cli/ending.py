@@ -175,7 +175,7 @@ def gently() -> Iterator[Callable[[], bool]]:
     """Let the block finish its current work on SIGTERM, and raise ``Stopped`` at the end of the block.
 
     The context manager yields a function that returns True after SIGTERM; the block calls it before it starts anything
-    new. A second SIGTERM raises ``Stopped`` at once. Outside ``stoppable`` the handler of SIGTERM stays as it is.
+    new. A second SIGTERM raises ``Stopped`` at once. Outside a ``stoppable`` block, the function always returns False.
     """
     received: list[int] = []
 

@@ -57,14 +57,14 @@ limit = click.option(
 
 
 def _zone(default: str) -> options.Decorator:
-    """Return the option ``--timezone``; the help describes the zone that is used without the option by ``default``."""
+    """Return the option ``--timezone``; ``default`` is what the help shows as the default."""
     return click.option(
         "--timezone",
         type=Zone(),
         default=None,
         show_default=default,
         metavar="ZONE",
-        help="The time zone of --at: Europe/Berlin.",
+        help="The time zone of --at, for example Europe/Berlin.",
     )
 
 

@@ -216,14 +216,15 @@ class OtherProcesses:
     desktop) are not listed.
 
     Args:
-        listed: returns the compute processes on the GPU now; None if unknown.
-        worked: returns the processes that worked since the last call; None if unknown. With None, every listed process
-            but this one counts as working.
+        listed: returns the process ids of the compute processes on the GPU now; None if unknown.
+        worked: returns the process ids that worked since the last call; None if unknown. With None, every listed
+            process but this one counts as working.
     """
 
     def __init__(
         self, listed: Callable[[], frozenset[int] | None], worked: Callable[[], frozenset[int] | None]
     ) -> None:
+        # All sets are process ids, as the driver of the GPU knows them.
         self._listed = listed
         self._worked = worked
         self._before = listed() or frozenset()

@@ -94,7 +94,7 @@ def _not_valid(text: str, folder: Path) -> UsageError:
             f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
         )
     return UsageError(
-        f"{text!r} is no run or label, and the suite {folder} lies in no git repository where it could be a revision",
+        f"{text!r} is no run or label, and no git revision either: the suite {folder} is in no git repository",
         cure=f"name the suite of your repository (--suite FOLDER), or give {KNOWN}; perfsvc runs lists the runs",
     )
 

@@ -213,9 +213,10 @@ def put_artifact(connection: Connection, sha256: str, kind: str, content: bytes)
 def put_python_code(
     connection: Connection, binary: int | None, code: PythonCode | None, files: Mapping[str, bytes], keys: Keys
 ) -> int | None:
-    """Store what a case's Python functions ran with, and return its id; None if ``code`` is None.
+    """Store a record of the Python code and packages that a case used; return the record's id, None without ``code``.
 
-    ``files`` has the modules and cubins by digest; if ``binary`` is given, they are stored as files of this binary.
+    ``files`` has the modules and cubins by digest. They are stored as files of ``binary``; without it, they are not
+    stored.
     """
     if code is None:
         return None

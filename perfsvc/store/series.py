@@ -139,11 +139,11 @@ class SeriesStore:
             return _histories(connection, runs, errors=errors)
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
-        """Return the histories, up to a run, of all series that have a judged metric and whose case the run measured.
+        """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.
 
-        The histories cover the newest ``last`` runs of the run's scope that have ended and had no uncommitted changes.
-        They begin with the first of these runs that measured anything in an environment of ``run``. Excluded data is
-        left out. A renamed case keeps its history. A history lacks the runs that did not measure its series.
+        A history has at most ``last`` runs: the newest of the same scope that have ended and measured committed code.
+        It begins with the oldest of these runs that measured anything on a device in the same environment as now.
+        Excluded data is left out. A renamed case keeps its history. A history lacks runs that did not measure it.
         """
         with self._database.reading() as connection:
             histories = _array_histories(connection, _runs_until(connection, run, last))

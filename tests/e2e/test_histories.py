@@ -153,7 +153,7 @@ def test_a_revision_of_a_suite_outside_any_repository_is_an_error(repository, tm
     outside = tmp_path / "outside"
     shutil.copytree(suite, outside)
     ended = workplace("compare", "HEAD", "1", "--suite", outside, code=2)
-    assert f"the suite {outside} lies in no git repository" in ended.err.replace("\n", " ")
+    assert f"the suite {outside} is in no git repository" in ended.err.replace("\n", " ")
     assert "--suite FOLDER" in ended.err
 
 

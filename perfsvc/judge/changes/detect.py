@@ -293,7 +293,7 @@ def detect_changes_together(
         labels = np.array([numbers[group] for group in groups], np.intp)
 
     def believes(rows: Ints, scores: Floats) -> Bools:
-        """Return which of the series in these rows have changed: high scores that are also discoveries."""
+        """Return which series changed: their scores are high, and remain so after the control of false discoveries."""
         high: Bools = scores >= MIN_SCORE
         if not high.any():
             return high

@@ -99,7 +99,7 @@ class Program:
 
     def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
         """Return a callable without arguments that runs a step."""
-        # A callable that refers to the program would keep its modules loaded until a garbage collection.
+        # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):

@@ -56,8 +56,8 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis has a column with its name, or ``axis_<name>`` if that
     name is taken. Each named metric has a column ``metric_<name>``. A case without the axis or the metric has an empty
-    cell. If a case has a reference variant, ``relative_to`` names it. ``relative_speed`` is then how many times as fast
-    as the reference variant the case was in the same replica.
+    cell. If a case has a reference variant, ``relative_to`` names it, and ``relative_speed`` is the speed of the case
+    divided by the speed of the reference variant in the same replica.
 
     Args:
         columns: equally long columns by name. ``axes`` and ``metrics`` hold a dictionary for each row. Without ``axes``

@@ -161,7 +161,7 @@ def _draw_ceilings(axes: "Axes", launches: Roofline) -> None:
 
 
 def _draw_bandwidth(axes: "Axes", launches: Roofline) -> None:
-    """Write DRAM's bandwidth along the slope, in the middle of the slope's part below the lowest ceiling."""
+    """Write DRAM's bandwidth along its sloped line, midway between the left edge and the lowest horizontal line."""
     first, last = axes.get_xlim()[0], min(launches.ceilings.values()) / launches.bandwidth
     ends = axes.transData.transform([(x, x * launches.bandwidth) for x in (first, last)])
     angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))

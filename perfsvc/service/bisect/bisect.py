@@ -54,7 +54,7 @@ class BisectRequest:
 
 
 def bisect(request: BisectRequest, progress: Progress) -> Bisection:
-    """Build a case at every commit from a good to a bad one, and measure until the commit that moved the case is known.
+    """Build a case at every commit from a good to a bad one, and measure until it is known which one changed the time.
 
     Raises:
         UsageError: there is no repository or no such revision, the good commit is no ancestor of the bad commit, or a

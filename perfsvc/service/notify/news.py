@@ -119,7 +119,7 @@ def news_of(store: Store, number: int, about: Collection[str]) -> News:
 
 
 def hosts_news(store: Store, about: Collection[str]) -> News:
-    """Return what ``perfsvc watchdog`` found and no message reports yet.
+    """Return the news that ``perfsvc watchdog`` found, without news that a message has reported already.
 
     Args:
         store: the database, with the findings as the watchdog left them.

@@ -84,7 +84,7 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
 
 
 def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[Any, Series]]:
-    """Return the ``finding_cases`` rows of some findings, each with its series under the present name of its case."""
+    """Return the ``finding_cases`` rows of some findings, each with its series. Renamed cases have present names."""
     query = with_series(FindingCases, FindingCases.last_run_id).where(
         among(connection, FindingCases.finding_id, numbers)
     )

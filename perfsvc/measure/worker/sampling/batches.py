@@ -109,7 +109,8 @@ class BatchTaker:
     def _shrink(self, count: int, *, alone: bool) -> None:
         """Halve later batches, because the host fell behind the device in a batch of ``count`` samples.
 
-        ``alone`` is True if the host fell behind already at the first sample.
+        ``alone`` is True if the host fell behind at the first sample of the batch, when no other sample was queued. If
+        this happens several times, something synchronises, and the GPU is not blocked any more.
         """
         self._fitting = max(1, count // 2)
         self._timeouts_alone += alone
