@@ -175,6 +175,7 @@ def test_errors_of_ncu_are_translated(ncu, run, fault, error, message, cure):  #
     assert cure in raised.value.cure
 
 
+@pytest.mark.slow
 def test_ncu_is_killed_with_its_program_if_it_hangs(ncu, run, tmp_path):
     program = [sys.executable, "-c", "import time; time.sleep(100)"]
     with pytest.raises(TimeLimitError, match="still running after 2 s"):

@@ -273,6 +273,7 @@ benchmark = Benchmark(
 """
 
 
+@pytest.mark.slow
 def test_kernels_with_one_name_in_two_files_are_distinguished(check, repository):
     (repository.suite / "scale" / "bench.py").write_text(TWO)
     (repository.suite / "scale" / "again.cu").write_text(KERNEL)
@@ -431,6 +432,7 @@ def test_annotations_point_to_the_kernel(check, spilling, perfsvc):
 # --- results on the CPU device ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_results_are_checked_on_the_cpu_on_request(check, repository):
     ran = ["--exclude", "scale/exact", "--exclude", "scale/text", "--run", "--format", "json"]
     assert check("--base", "HEAD", *ran).json["wrong"] == []

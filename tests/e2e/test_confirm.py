@@ -192,6 +192,7 @@ def test_a_case_is_measured_again_on_the_cpu_from_the_database_alone(perfsvc):
     assert all(turn["status"] == "ok" for side in ("baseline", "candidate") for turn in found[side])
 
 
+@pytest.mark.slow
 def test_a_python_variant_is_measured_again_from_the_database(perfsvc):
     arguments = ("--select", "kinds/python", "--replicas", "1")
     for _ in range(2):
@@ -213,6 +214,7 @@ def test_a_case_that_was_not_judged_here_is_a_usage_error(nights, case, device, 
     assert message in perfsvc("confirm", case, "--device", spec, code=2).err
 
 
+@pytest.mark.slow
 def test_a_suspect_of_energy_is_measured_again_with_energy(nights):
     perfsvc, suite = nights
     usual, hungry = ({"seconds": 1e-4, "energy_j": joules} for joules in (0.25, 0.3))

@@ -125,6 +125,7 @@ def test_a_password_that_was_typed_is_not_stored(perfsvc, postgresql):
     assert "geheim" not in run.provenance.command_line
 
 
+@pytest.mark.slow
 def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
     perfsvc.environment["PERFSVC_DB"] = postgresql
     suite = perfsvc.own("scale")

@@ -85,6 +85,7 @@ def test_devices_measure_at_the_same_time(host):
     measuring.close()
 
 
+@pytest.mark.slow
 def test_a_case_is_assigned_to_the_same_device_every_night(host):
     devices = host.devices(A=USUAL, B=USUAL)
     tonight = host.measure(devices, "each-model")
@@ -159,6 +160,7 @@ def test_cases_are_assigned_on_the_command_line_and_compared_with_the_run_before
     ]
 
 
+@pytest.mark.slow
 def test_cases_that_another_device_took_over_are_stored_under_that_device(perfsvc):
     on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
     assigned = stored(perfsvc, 1)

@@ -32,6 +32,7 @@ def test_with_padding_it_is_faster_for_the_same_reason(explain, reports):
     assert explanation["reasons"][0]["kind"] == "bank conflicts"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ending", "head"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("html", b"<!doctype html>")])
 def test_the_suffix_of_the_file_decides_how_a_roofline_is_drawn(explain, reports, tmp_path, ending, head):
     explain(*reports, "--roofline", f"roofline.{ending}")

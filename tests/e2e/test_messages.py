@@ -110,6 +110,7 @@ def test_a_failed_case_is_reported_once(nights):
     assert nights.night(wrong) == ("nothing new", [])
 
 
+@pytest.mark.slow
 def test_an_excluded_night_is_resolved_without_a_message_and_hides_no_later_regression(nights):
     nights.night({"*": USUAL})
     nights.perfsvc.rebuild(nights.suite)

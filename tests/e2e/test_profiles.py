@@ -103,6 +103,7 @@ def test_an_unreadable_report_is_stored_with_the_reason(night):
     assert rows == [("the script makes the reader of reports die", "report")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 2)])
 def test_an_error_that_holds_for_the_whole_gpu_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night
@@ -135,6 +136,7 @@ def test_a_device_without_a_profiler_is_reported_once_and_nothing_is_stored(nigh
     assert perfsvc.rows("select * from profiles") == []
 
 
+@pytest.mark.slow
 def test_a_stored_profile_is_not_made_again(night):
     perfsvc, suite, play = night
     perfsvc.fake("--confirm", "--profile", suite=suite, code=1)

@@ -80,6 +80,7 @@ def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number
     assert set(perfsvc.rows("select status from measurements")) <= {("ok",)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", FIRST_QUICK)
 def test_a_run_stopped_while_it_compiles_ends_its_compilers(perfsvc, number):
     pid = perfsvc.folder / "pid"

@@ -47,6 +47,7 @@ def arguments(workplace):
     return ("run", "--device", f"fake:{workplace.script}", "--suite", workplace.suites / "scale", "--replicas", "1")
 
 
+@pytest.mark.slow
 def test_nothing_but_text_is_written_to_files_and_pipes(coloured):
     ended = coloured.process(*arguments(coloured), code=4)
     assert ESCAPE not in ended.out + ended.err

@@ -274,6 +274,7 @@ def stored(store):
     return every, [(event.finding, event.kind, event.run, event.text) for event in store.findings.events()]
 
 
+@pytest.mark.slow
 def test_an_update_killed_at_any_statement_can_be_repeated(story, nights, tiled, naive):
     joules = replace(tiled, metric="energy_j")
     warm = replace(tiled, cache=CacheState.WARM)

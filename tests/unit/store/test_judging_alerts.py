@@ -78,6 +78,7 @@ def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(nights
     assert (suspect.judgement.baseline_run, suspect.judgement.cause) == (25, Cause.UNCONFIRMED)
 
 
+@pytest.mark.slow
 def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
     raised = [nights(1.007, OTHER) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]

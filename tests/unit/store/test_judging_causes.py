@@ -545,6 +545,7 @@ def test_rising_energy_and_errors_are_suspects_and_recover(story, night, cases):
     assert finding.state is FindingState.RESOLVED
 
 
+@pytest.mark.slow
 def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
     rng = np.random.default_rng(11)
 
@@ -558,6 +559,7 @@ def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
     assert suspect.judgement.cause is Cause.UNCONFIRMED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "raised"), [(1.5e-7, set()), (4e-7, {"max_error"})])
 def test_an_error_that_changes_by_less_than_one_bit_raises_nothing(night, cases, error, raised):
     for _ in range(24):

@@ -129,6 +129,7 @@ def test_a_night_whose_suite_was_changed_in_the_database_is_not_resumed(story):
             story.store.nights.require_signed(changed)
 
 
+@pytest.mark.slow
 def test_forged_content_of_any_size_does_not_fill_the_memory(story, run):
     """Zeros compress to a thousandth."""
     size = 1 << 27

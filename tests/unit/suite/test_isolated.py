@@ -180,6 +180,7 @@ def test_what_a_file_prints_is_shown_on_standard_error_with_its_path(tmp_path, c
     assert f"{tmp_path}/hostile/bench.py: reading the weights" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_hang_at_a_full_point_costs_its_case_and_not_the_run(tmp_path):
     suite = discover(written(tmp_path, reference="time.sleep(1000 * (len(x) == 16))"))
     (small, large), _ = suite.resolve(Selection(), "full")
@@ -329,6 +330,7 @@ def test_requests_of_a_file_that_imports_for_long_share_its_process(tmp_path):
     assert len(set((tmp_path / "hostile" / "bench.py.pids").read_text().split())) == 1
 
 
+@pytest.mark.slow
 def test_requests_of_a_file_that_makes_large_arrays_get_several_processes(tmp_path):
     top = "print(os.getpid(), file=open(__file__ + '.pids', 'a'))"
     suite = discover(written(tmp_path, top=top, inputs="time.sleep(1.0 * (n > 4))"))

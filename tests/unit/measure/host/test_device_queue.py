@@ -480,6 +480,7 @@ def test_a_stopping_run_does_not_wait_for_a_device_that_is_still_being_opened(wo
     assert [event for _, event in work.logged()] == ["born"]
 
 
+@pytest.mark.slow
 def test_a_case_that_does_not_finish_in_a_stopping_run_is_given_up_and_not_failed(work, monkeypatch):
     monkeypatch.setattr(device_queue, "GRACE_S", 0.3)
     work.play(each="log(variant); time.sleep(60)")

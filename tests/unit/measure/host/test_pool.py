@@ -72,6 +72,7 @@ def test_a_faulty_worker_costs_its_case_alone(work, bad, reason):
 MANY = tuple(f"case{number}" for number in range(6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "after",
     [
@@ -200,6 +201,7 @@ def test_the_output_of_an_earlier_case_is_not_reported_for_a_later_one(work):
     assert "output of fine" not in measurements["bad", 0].reason
 
 
+@pytest.mark.slow
 def test_making_arrays_does_not_count_against_the_limit_of_a_case(work):
     measurements = work(limit_s=2.0, replicas=1, preparation_s=3.0)
     assert {measurement.status for measurement in measurements.values()} == {Status.OK}

@@ -252,6 +252,7 @@ def test_a_run_does_not_wait_for_a_server_that_is_still_starting(monkeypatch, tm
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_killed_parent(work):
     daemon = "subprocess.Popen(['sleep', '60'], start_new_session=True).pid"
     work.play(born=f"import subprocess; log('born', os.getppid(), {daemon}); time.sleep(60)")

@@ -328,6 +328,7 @@ def test_a_target_that_answers_with_two_errors_gets_the_third_attempt(nights, re
     assert keys(receiver) == [key_of(nights.store, 1)] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "limit_s"), [(500, 10.0), ("close", 10.0), ("hang", 0.5), ("drip", 0.5)])
 def test_a_target_that_does_not_accept_the_message_gets_it_the_next_night(nights, receiver, web, answer, limit_s):
     receiver.answers = [answer] * len(PAUSES_S)

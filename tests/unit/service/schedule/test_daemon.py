@@ -209,6 +209,7 @@ def test_a_night_that_ignores_signals_is_killed(nights, monkeypatch):
     assert nights.reported[-1] == "the night ended with SIGKILL"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "stop_s", "reported"),
     [
