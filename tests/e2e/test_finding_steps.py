@@ -166,7 +166,7 @@ def test_only_the_second_step_recovers_when_the_level_before_it_is_back(twice):
     assert [(moved["step"], moved["recovered_run"]) for moved in found["moved"]] == [(1, None), (2, 4)]
     nights.commit("undo the first", "one anew", seconds(1))
     (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta is back"
+    assert message["title"] == "scale/beta at the old level again"
     assert nights.findings() == []
 
 
@@ -185,7 +185,7 @@ def test_both_steps_recover_at_once(twice):
     nights, *_ = twice
     nights.commit("undo both", "one anew", seconds(1))
     (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta is back"
+    assert message["title"] == "scale/beta at the old level again"
     assert nights.findings() == []
 
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_confirmed_is_a_finding_in_the_second_night(nights):
     assert message["title"] == f"{CASE} slower by 50 %"
     assert "(new): unconfirmed, " in message["message"]
     (found,) = nights.findings()
-    assert "+50.0 % against run 1 in runs 2 and 3, unconfirmed: the baseline's binary has no right" in found["evidence"]
+    assert "+50.0 % against run 1 in runs 2 and 3, unconfirmed: the baseline's binary has no correct" in found["evidence"]
     assert nights.night(code=1) == []
     nights.times[old] = seconds(1)
     assert nights.night(code=1) == []
@@ -249,7 +249,7 @@ def test_unchanged_code_that_is_slower_for_two_nights_is_a_finding_of_its_gpu(ni
     assert nights.night(code=0) == []
     nights.times[nights.binary()] = seconds(1)
     (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta is back"
+    assert message["title"] == "scale/beta at the old level again"
 
 
 def test_unchanged_code_that_slows_down_twice_is_two_messages(nights):
@@ -266,4 +266,4 @@ def test_unchanged_code_that_slows_down_twice_is_two_messages(nights):
     assert nights.night(code=0) == []
     nights.times[nights.binary()] = seconds(1)
     (message,) = nights.night(code=0)
-    assert message["title"] == "scale/beta is back"
+    assert message["title"] == "scale/beta at the old level again"

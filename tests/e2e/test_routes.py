@@ -127,7 +127,7 @@ def test_a_lost_gpu_reaches_those_who_mend_machines(nights):
     assert nights.titles() == {}
     nights.let_a_week_pass()
     titles = nights.titles()
-    assert titles["team"] == titles["ops"] == f"{title}, unseen for 7 days"
+    assert titles["team"] == titles["ops"] == f"{title}, unanswered for 7 days"
     lost.unlink()
     assert set(nights.titles()) == {"team"}
 
@@ -171,7 +171,7 @@ def test_an_unseen_finding_is_repeated_after_a_week_until_a_person_answers(night
     assert set(nights.titles()) == {"team", "alice"}
     assert nights.titles() == {}
     nights.let_a_week_pass()
-    reminder = "scale/gamma[n=100] slower by 5 %, unseen for 7 days"
+    reminder = "scale/gamma[n=100] slower by 5 %, unanswered for 7 days"
     titles = nights.titles()
     assert titles == {"team": reminder, "alice": reminder, "ops": titles["ops"]}
     assert titles["ops"].startswith("a quiet week: ")
