@@ -133,7 +133,7 @@ def test_the_table_shows_the_commit_and_the_effort(history):
     )
     first = history.git("rev-parse", "HEAD~1")
     assert f"{first[:10]} is the first commit at which {CASE} is slower" in ended.out
-    assert "it is 5 % slower" in ended.out
+    assert "the case is 5 % slower" in ended.out
     assert "commit 3" in ended.out
     assert "changed: binary (gpu/kernels/scale/scale.cu)" in ended.out
     assert "4 commits: 3 built" in ended.out

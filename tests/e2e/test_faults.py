@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.processes import workers
+
 GOOD = {f"faulty/{name}[n=1000]" for name in ("good", "also_good")}
 
 
@@ -89,23 +91,6 @@ def wait_for(condition, seconds=30):
             return
         time.sleep(0.05)
     raise AssertionError("the condition was not met in time")
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:  # it has ended since it was found
-        return []
-
-
-WORKER = b"perfsvc.measure.worker.main"
-"""In the command line of the server that forks workers. Another server forks what runs benchmark files."""
-
-
-def workers(run):
-    """Return the workers that a run's fork server forked."""
-    servers = [child for child in children(run.pid) if WORKER in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return [worker for server in servers for worker in children(server)]
 
 
 def alive(pid):

@@ -205,7 +205,9 @@ def test_what_cannot_be_confirmed_is_a_finding_in_the_second_night(nights):
     assert message["title"] == f"{CASE} slower by 50 %"
     assert "(new): unconfirmed, " in message["message"]
     (found,) = nights.findings()
-    assert "+50.0 % against run 1 in runs 2 and 3, unconfirmed: the baseline's binary has no correct" in found["evidence"]
+    assert (
+        "+50.0 % against run 1 in runs 2 and 3, unconfirmed: the baseline's binary has no correct" in found["evidence"]
+    )
     assert nights.night(code=1) == []
     nights.times[old] = seconds(1)
     assert nights.night(code=1) == []

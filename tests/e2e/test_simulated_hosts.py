@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow  # some seventy nights
 BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 
+@pytest.mark.timeout(400)
 def test_each_planted_event_arrives_once_and_nothing_else(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.processes import workers
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FIRST_QUICK = [SIGNALS[0], *(pytest.param(number, marks=pytest.mark.slow) for number in SIGNALS[1:])]
 CODES = {number: 128 + number for number in SIGNALS}
@@ -31,23 +33,6 @@ def alive(pid):
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
         return False
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:  # it has ended since it was found
-        return []
-
-
-WORKER = b"perfsvc.measure.worker.main"
-"""In the command line of the server that forks workers. Another server forks what runs benchmark files."""
-
-
-def workers(run):
-    """Return the workers that a run's fork server forked."""
-    servers = [child for child in children(run.pid) if WORKER in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return [worker for server in servers for worker in children(server)]
 
 
 @contextmanager
