@@ -109,8 +109,9 @@ class InertStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the stream."""
-        self.own.flush()
+        """Flush the stream, unless it is closed: Python also flushes when it frees this object."""
+        if not self.own.closed:
+            self.own.flush()
 
     def fileno(self) -> int:
         """Return the stream's file descriptor."""

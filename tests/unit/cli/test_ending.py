@@ -1,6 +1,7 @@
 """Every way in which a command can end has its own exit code and last words."""
 
 import errno
+import io
 import os
 import resource
 import signal
@@ -265,3 +266,13 @@ def test_a_command_raises_the_soft_limit_of_open_files():
     finished = subprocess.run(command, env=BUFFERED, capture_output=True, text=True, check=False, timeout=30)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert int(finished.stdout) == (4096 if hard == resource.RLIM_INFINITY else min(4096, hard)), finished.stderr
+
+
+def test_a_stream_may_be_closed_before_its_wrapper():
+    own = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    stream = ending.InertStream(own)
+    stream.write("x")
+    own.close()
+    stream.close()
+    with pytest.raises(ValueError, match="closed"):
+        stream.write("y")
