@@ -1,7 +1,7 @@
 """Binaries: the code of cases as it ran, stored by content, and which binary each case of a run used.
 
-Code is signed when it is stored, and read again only if a trusted key has signed it (``perfsvc.keys``): whoever
-can write to the database must not decide what runs on the hosts that use it.
+Code is signed when it is stored, and read again only if a trusted key has signed it (``perfsvc.keys``). So a person who
+can write to the database cannot decide which code runs on the hosts that use it.
 """
 
 import hashlib

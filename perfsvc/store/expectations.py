@@ -79,7 +79,7 @@ class ExpectationStore:
         back, the finding stays open, names what is still missing, and gets an event. A repeated call changes nothing.
 
         Args:
-            seen: what is there; it replaces what is stored under the same key.
+            seen: the things that are present; they replace the stored expectations with the same keys.
             missing: what is expected and not there.
             renamed: cases that have another name by now; the old name is expected no longer.
             night: the night that looked; None for ``perfsvc watchdog``.

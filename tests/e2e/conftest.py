@@ -138,7 +138,7 @@ class Workplace:
         return self("run", "--device", "cpu", "--suite", SUITES / suite, *arguments, code=code)
 
     def own(self, suite: str) -> Path:
-        """A suite in this folder, outside any repository: what is not committed is an experiment."""
+        """A suite in this folder, outside any repository, so that no uncommitted change counts."""
         return Path(shutil.copytree(SUITES / suite, self.folder / suite))
 
     def rebuild(self, suite: Path) -> None:

@@ -107,7 +107,9 @@ def test_a_wrong_file_ends_a_command_with_the_line_of_the_error(perfsvc, command
 @pytest.mark.parametrize("command", [("--help",), ("run", "--help"), ("init", "--force"), ("devices",)])
 def test_help_is_shown_in_spite_of_a_wrong_file(perfsvc, command):
     (perfsvc.folder / "perfsvc.toml").write_text("nonsense")
-    perfsvc(*command, code=0)
+    ended = perfsvc(*command, code=0)
+    assert ("Usage: " in ended.out) is ("--help" in command)
+    assert "nonsense" not in ended.err
 
 
 def test_a_secret_is_never_printed(perfsvc):

@@ -9,7 +9,7 @@ SLOW = {"*": {"seconds": 1.05e-4}}
 
 
 def night(workplace, cases, code=0):
-    """Measure six cases, with a suite outside any repository: what is not committed is an experiment."""
+    """Measure six cases, with a suite outside any repository, so that no uncommitted change counts."""
     workplace.play(cases)
     workplace.fake("--points", "full", suite=workplace.folder / "scale", code=code)
 

@@ -30,7 +30,7 @@ class Missed:
     """What a night or ``perfsvc watchdog`` found when it looked for what is expected.
 
     Attributes:
-        here: how much of what is expected is present, in words.
+        here: words that say how many of the expected things are present.
         missing: the active findings about what is missing; ignored findings are absent.
         exit_code: the exit code of a command that only looks for what is expected.
         note: what earlier nights had and this night does not look for, in words; empty if there is nothing.
