@@ -33,6 +33,7 @@ OF_COMMAND: Mapping[str, Mapping[str, str]] = {
             "precision",
             "samples",
             "seconds",
+            "places",
             "energy",
             "spread",
             "budget",

@@ -28,6 +28,7 @@ class RunOptions(TypedDict):
     precision: float | None
     samples: int | None
     seconds: float | None
+    places: int | None
     energy: bool
     spread: Spread
     budget: float | None
@@ -75,6 +76,13 @@ class RunOptions(TypedDict):
     default=None,
     show_default="2 on a GPU, 0.15 on the CPU device",
     help="The longest sampling of a replica, even if the interval is still wider; at most half of --limit.",
+)
+@click.option(
+    "--places",
+    type=click.IntRange(1, 100),
+    default=None,
+    show_default="8 on a GPU, 1 on the CPU device",
+    help="At how many places in the device's memory the arrays of a case lie in turn while it is timed.",
 )
 @click.option(
     "--energy/--no-energy",
@@ -163,6 +171,7 @@ def _request(chosen: RunOptions) -> "RunRequest":
         precision=chosen["precision"],
         samples=chosen["samples"],
         seconds=chosen["seconds"],
+        places=chosen["places"],
         energy=chosen["energy"],
         spread=chosen["spread"],
         budget_s=chosen["budget"],

@@ -161,6 +161,7 @@ def _run(value: object) -> object:
 
 Count = Annotated[int, Field(ge=1)]
 Folder = Annotated[Path, BeforeValidator(_path)]
+Places = Annotated[int, Field(ge=1, le=100)]
 Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), NumberUnit.DURATION]
 SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), NumberUnit.DURATION]
 SecondsOrNever = Annotated[float | Literal["never"], PlainValidator(_seconds_or_never), NumberUnit.DURATION]
@@ -213,6 +214,9 @@ class RunSettings(SettingsTable):
     """Also stop when a process has timed a case this often. By default 1000 on a GPU, 20 on the CPU device."""
     seconds: Seconds | None = Field(default=None, examples=["2s"])
     """Also stop when a process has timed a case for this long. By default 2s on a GPU, 0.15s on the CPU device."""
+    places: Places | None = Field(default=None, examples=[8])
+    """At how many places in the device's memory the arrays of a case lie in turn while it is timed. By default 8 on a
+    GPU, 1 on the CPU device."""
     energy: bool = False
     """Also measure the energy of a launch, which takes a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"

@@ -244,6 +244,7 @@ class CpuDevice(HostDevice):
         clock: Literal["device", "host"],
         evict_bytes: int,
         blocked: bool,
+        before: Callable[[int], None] | None = None,
     ) -> Batch:
         """Time samples: in elapsed time with the clock ``"host"``, else in processor time.
 
@@ -253,7 +254,9 @@ class CpuDevice(HostDevice):
         samples_s = []
         now = time.perf_counter if clock == "host" else time.process_time
         started = time.perf_counter()
-        for _ in range(count):
+        for number in range(count):
+            if before:
+                before(number)
             self._evicted[:evict_bytes] += 1
             self._parallel_s = 0.0
             start = now()

@@ -18,6 +18,9 @@ an entry:
 ``within``, ``between``
     Noise as relative standard deviations: of the samples of a replica, and of the replicas. It depends on the script's
     ``seed``, the case, its binaries and the replica, so it is the same each time a script is played.
+``by_page``
+    Factors of the times: the time of a sample whose arrays lie n pages further than at the case's first launch, in
+    total, is multiplied by item n, counted again from the first item when the list ends.
 ``conditions``
     The conditions of the GPU, a list of objects with the fields of ``perfsvc.model.Conditions``
     (``[{"slowdowns": ["thermal slowdown"], "temperature_c": 92}, {}]``), one for each reading. Each batch takes a
@@ -106,6 +109,7 @@ class ScriptedCase:
     seconds: float | tuple[float | tuple[float, ...], ...] = 1e-4
     within: float = 0.0
     between: float = 0.0
+    by_page: tuple[float, ...] = (1.0,)
     conditions: tuple[ScriptedConditions, ...] = ()
     fault: Fault | None = None
     replica: int | None = None
@@ -212,6 +216,8 @@ class FakeDevice(HostDevice):
         self._times: Iterator[float] = iter(())
         self._readings = self._entry.readings()
         self._launches = 0
+        self._first_addresses: int | None = None
+        self._page = 0
 
     @contextlib.contextmanager
     def measuring(self, record: ReplayRecord, replica: int) -> Iterator[None]:
@@ -226,6 +232,7 @@ class FakeDevice(HostDevice):
         self._times = entry.times(replica, f"{self._script.seed}/{record.case.id}/{'/'.join(record.modules)}")
         self._readings = entry.readings()
         self._launches = 0
+        self._first_addresses, self._page = None, 0
         yield
 
     def expect(self, expected: Mapping[str, NDArray[Any]]) -> None:
@@ -249,11 +256,19 @@ class FakeDevice(HostDevice):
         """Write the reference to every output and zeros to all scratch memory, or cause the scripted fault."""
         self._launches += 1
         self._commit(launch)
+        self._note_page(args)
         for arg, value in zip(launch.args, args, strict=True):
             if isinstance(arg, BufferArg) and arg.buffer in self._results:
                 self.write(int(value), self._results[arg.buffer])
             elif isinstance(arg, BufferArg) and arg.buffer in self._scratch:
                 self.fill(int(value), self._scratch[arg.buffer], 0)
+
+    def _note_page(self, args: Sequence[np.generic]) -> None:
+        """Note how many pages the addresses of a launch have moved since the case's first launch."""
+        addresses = sum(int(value) for value in args if isinstance(value, np.uint64))
+        if self._first_addresses is None:
+            self._first_addresses = addresses
+        self._page = (addresses - self._first_addresses) // self.page_bytes
 
     def _commit(self, launch: Launch) -> None:
         """Cause the scripted fault, if it occurs at the launch itself."""
@@ -305,13 +320,22 @@ class FakeDevice(HostDevice):
         clock: Literal["device", "host"],
         evict_bytes: int,
         blocked: bool,
+        before: Callable[[int], None] | None = None,
     ) -> Batch:
-        """Run the work once, and return the next scripted sample times."""
-        before = self._launches
-        sample()
-        launches = self._launches - before
-        empty = before and not launches  # samples without launches measure the timer overhead
-        samples_s = (self._entry.timer_overhead_s,) * count if empty else tuple(islice(self._times, count))
+        """Run the work at each place of its arrays once, and return the next scripted sample times."""
+        launched, launches = self._launches, 0
+        factors: list[float] = []
+        for number in range(count):
+            if before:
+                before(number)
+            if before or not number:
+                already = self._launches
+                sample()
+                launches = self._launches - already
+            factors.append(self._entry.by_page[self._page % len(self._entry.by_page)])
+        empty = launched and not launches  # samples without launches measure the timer overhead
+        times = repeat(self._entry.timer_overhead_s, count) if empty else islice(self._times, count)
+        samples_s = tuple(seconds * factor for seconds, factor in zip(times, factors, strict=True))
         # None with the host's clock: then nothing is queued ahead.
         ahead = self._keeps_ahead(count * (launches + _EVENTS_PER_SAMPLE)) if clock == "device" else None
         busy_s = sum(samples_s)

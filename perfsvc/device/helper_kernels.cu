@@ -37,17 +37,6 @@ extern "C" __global__ void perfsvc_stamp(volatile u64* stamps, u32 slots) {
     stamps[2 * multiprocessor + 1] = nanoseconds();
 }
 
-// Writes lines that the cache keeps before all others. They evict the lines that another kernel asked the cache to keep,
-// which survive any ordinary write. The ordinary write that follows makes these lines ordinary again.
-extern "C" __global__ void perfsvc_evict(uint4* lines, u64 count) {
-    u64 policy;
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
-        asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %1, %1, %1}, %2;" ::"l"(lines + i), "r"(0u), "l"(policy)
-                     : "memory");
-    }
-}
-
 // --- results ---------------------------------------------------------------------------------------------------------
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the input affects every bit of the output.

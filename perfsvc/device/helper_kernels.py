@@ -1,4 +1,4 @@
-"""perfsvc's own kernels for a GPU: the blocking kernel, clock stamps, eviction, digests and errors of results."""
+"""perfsvc's own kernels for a GPU: the blocking kernel, clock stamps, digests and errors of results."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ from perfsvc.model import Unit
 
 BLOCKING_KERNEL = "perfsvc_block"
 STAMP = "perfsvc_stamp"
-EVICT = "perfsvc_evict"
 DIGEST = "perfsvc_digest"
 
 FLOATS = ("float16", "float32", "float64")
@@ -32,5 +31,5 @@ def unit(kind: str) -> Unit | None:
     pairs = [(dtype, "float64") for dtype in FLOATS] + [(dtype, dtype) for dtype in INTEGERS]
     pairs += [(dtype, "int64") for dtype in INTEGERS if dtype != "int64"]
     squares = {squares_entry(reference): None for _, reference in pairs}
-    entries = (BLOCKING_KERNEL, STAMP, EVICT, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
+    entries = (BLOCKING_KERNEL, STAMP, DIGEST, *squares, *(error_entry(*pair) for pair in pairs))
     return Unit(Path(__file__).with_name("helper_kernels.cu"), entries)

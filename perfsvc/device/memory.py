@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ class _RawBytes:
 
 class HostMemory:
     """Host memory for devices without memory of their own, allocated and moved by plain addresses as on a GPU."""
+
+    page_bytes = mmap.PAGESIZE
 
     def __init__(self) -> None:
         self._blocks: dict[int, NDArray[np.uint8]] = {}

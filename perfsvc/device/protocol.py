@@ -32,6 +32,11 @@ class Device(Protocol):
         """The address of the stream that everything is queued on, as libraries take it; 0 if there are no streams."""
         ...
 
+    @property
+    def page_bytes(self) -> int:
+        """The size of the pages in which the device's memory is mapped."""
+        ...
+
     def measuring(self, record: ReplayRecord, replica: int) -> AbstractContextManager[None]:
         """Enclose all work of one case in one replica: an NVTX range on CUDA, the choice of the script on the fake."""
         ...
@@ -147,6 +152,7 @@ class Device(Protocol):
         clock: Literal["device", "host"],
         evict_bytes: int,
         blocked: bool,
+        before: Callable[[int], None] | None = None,
     ) -> Batch:
         """Run ``sample`` ``count`` times, and time each run by itself.
 
@@ -160,6 +166,8 @@ class Device(Protocol):
             blocked: queue each sample behind a kernel that blocks the stream until the sample is queued. If the host
                 does not finish queueing in time, the kernel ends by itself; then the batch ends early, and
                 ``kept_ahead`` is False.
+            before: called before each sample with the sample's number, counted from 0. It may queue work, which is not
+                timed.
         """
         ...
 

@@ -164,7 +164,7 @@ def _tail(confidence: float) -> float:
 # --- noise -----------------------------------------------------------------------------------------------------------
 
 
-def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
+def noise_of(replicas: Sequence[ArrayLike], places: Sequence[ArrayLike] = ()) -> Noise:
     """Return the noise of a case's times in one run, as relative standard deviations.
 
     ``within`` is the noise of samples within a replica: the median absolute deviation of all samples from the median of
@@ -176,11 +176,17 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     errors, or 0 if the difference is negative. Samples that follow each other closely are alike, so a small part of
     ``within`` may appear in ``between``, but never the reverse.
 
+    ``places`` is the deviation of the medians at several places of the arrays, in the same way beyond the errors of
+    these medians. The error of a median of n normal samples is ``within`` times the square root of π / 2n.
+
     Args:
         replicas: for each replica its times in seconds, shape (n,). Replicas of fewer than two samples are ignored.
+        places: for each replica the medians at the places of the arrays in seconds, shape (places,). Replicas with one
+            place are ignored.
 
     Returns:
-        ``within`` is None without a replica of two samples, ``between`` without two such replicas.
+        ``within`` is None without a replica of two samples, ``between`` without two such replicas, and ``places``
+        without a replica of two places.
 
     Raises:
         ValueError: a time that is not finite or not above zero.
@@ -194,14 +200,35 @@ def noise_of(replicas: Sequence[ArrayLike]) -> Noise:
     ordered = [times for times in map(sorted_samples, filter(np.size, replicas)) if times.size > 1]
     if not ordered:
         return Noise(None, None)
+    samples = sum(times.size for times in ordered) / len(ordered)
     medians = np.array([median_of_sorted(times) for times in ordered])
     deviations = np.concatenate([times / center - 1 for times, center in zip(ordered, medians, strict=True)])
     within = NORMAL_MAD * median(np.abs(deviations))
+    of_places = _noise_of_places([np.asarray(medians, float) for medians in places], within, samples)
     if len(ordered) == 1:
-        return Noise(within, None)
+        return Noise(within, None, *of_places)
     errors = np.array([_error_of_median(times) for times in ordered]) / medians
     variance = float(np.var(medians / medians.mean(), ddof=1) - np.mean(errors**2))
-    return Noise(within, max(variance, 0.0) ** 0.5)
+    return Noise(within, max(variance, 0.0) ** 0.5, *of_places)
+
+
+def _noise_of_places(
+    replicas: Sequence[Floats], within: float, samples: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return the noise between places, and the lowest and the highest median of a place, as means over the replicas.
+
+    Args:
+        replicas: the medians at the places, for each replica.
+        within: the noise of the samples of a replica.
+        samples: how many samples a replica has.
+    """
+    several = [medians for medians in replicas if medians.size > 1]
+    if not several:
+        return None, None, None
+    error = np.mean([math.pi / 2 * within**2 * medians.size / samples for medians in several])
+    variance = float(np.mean([np.var(medians / medians.mean(), ddof=1) for medians in several]) - error)
+    lowest, highest = (float(np.mean([end(medians) for medians in several])) for end in (np.min, np.max))
+    return max(variance, 0.0) ** 0.5, lowest, highest
 
 
 def _error_of_median(times: Floats) -> float:

@@ -69,7 +69,8 @@ class Measurement:
 
     Attributes:
         device: the device's UUID.
-        samples_s: the samples of all batches that were not rejected.
+        samples_s: the samples of all batches that were not rejected, without the differences between places.
+        places_s: the median of the samples at each place of the case's arrays.
         stopped: why sampling stopped.
         batches: all batches in the order they were taken; a rejected batch is kept with its reason.
         warmup: samples taken first and thrown away.
@@ -90,6 +91,7 @@ class Measurement:
     reason: str = ""
     cure: str = ""
     samples_s: tuple[float, ...] = ()
+    places_s: tuple[float, ...] = ()
     max_error: float | None = None
     mean_error: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -124,12 +126,18 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The two levels of a case's noise in a run, as relative standard deviations; None if data is too scarce.
+    """The noise of a case in a run by its sources, as relative standard deviations; None if data is too scarce.
 
     Attributes:
         within: the spread of the samples of one replica around its median.
         between: the spread of the replicas' medians beyond what ``within`` explains.
+        places: the spread of the medians at several places of the arrays beyond what ``within`` explains.
+        lowest_place_s: the lowest median of a place, in seconds; the mean over the replicas.
+        highest_place_s: the highest one.
     """
 
     within: float | None
     between: float | None
+    places: float | None = None
+    lowest_place_s: float | None = None
+    highest_place_s: float | None = None

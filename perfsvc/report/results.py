@@ -14,6 +14,8 @@ from perfsvc.report.rows import SEPARATOR, Key, MetricRow, ResultRow, RunReport
 Verdicts = Mapping[Key, Mapping[str, Judgement]]
 """Verdicts by device, case and cache state, then by metric."""
 
+LARGE_PLACES = 0.01
+"""The noise between places of the arrays, as a share of the time, from which on a note has the range of times."""
 
 BatchCounts = Mapping[str, int]
 """The number of a case's batches by why they were rejected; accepted batches have an empty reason."""
@@ -93,6 +95,7 @@ def _row(
     for name in sorted((levels.keys() | judgements.keys()) - {TIME}):
         low, high = intervals.get((key, name), (None, None))
         metrics.append(MetricRow(name, levels.get(name), low, high, judgements.get(name)))
+    places = _places(record["noise_places"], record["lowest_place_s"], record["highest_place_s"])
     return ResultRow(
         case=Case(
             record["benchmark"],
@@ -122,14 +125,27 @@ def _row(
         relative_speed=record.get("relative_speed"),
         noise_within=record["noise_within"],
         noise_between=record["noise_between"],
+        noise_places=record["noise_places"],
         stopped=_sentences(record["stopped"]),
-        notes=(*_rejections(batches), *_sentences(record["note"])),
+        notes=(*_rejections(batches), *places, *_sentences(record["note"])),
         excluded=record.get("excluded") or "",
     )
 
 
 def _key(record: Mapping[str, Any]) -> Key:
     return record["device"], record["case"], CacheState(record["cache"])
+
+
+def _places(noise: float | None, lowest_s: float | None, highest_s: float | None) -> Iterator[str]:
+    """Yield a note such as ``109.0 µs to 127.0 µs, depending on where its arrays lie``; nothing if the noise is small.
+
+    Args:
+        noise: the noise between the places of a case's arrays.
+        lowest_s: the lowest median at a place.
+        highest_s: the highest median at a place.
+    """
+    if noise is not None and noise >= LARGE_PLACES and lowest_s is not None and highest_s is not None:
+        yield f"{units.seconds(lowest_s)} to {units.seconds(highest_s)}, depending on where its arrays lie"
 
 
 def _rejections(batches: BatchCounts) -> Iterator[str]:

@@ -70,6 +70,7 @@ class ResultRow:
         relative_speed: the reference variant's level over the case's level; None if the run lacks one of them.
         noise_within: relative deviation of its samples around their replica's median.
         noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
+        noise_places: deviation of the medians at several places of the arrays beyond what ``noise_within`` explains.
         stopped: why sampling stopped, each reason once.
         notes: what a reader of its time has to know, each note once.
         excluded: why it is excluded from judging; empty if it is judged.
@@ -98,6 +99,7 @@ class ResultRow:
     relative_speed: float | None = None
     noise_within: float | None = None
     noise_between: float | None = None
+    noise_places: float | None = None
     stopped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     excluded: str = ""
@@ -189,6 +191,7 @@ class RunDetails:
         note: what a reader of the time has to know, each note once.
         noise_within: relative deviation of the samples around their replica's median.
         noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
+        noise_places: deviation of the medians at several places of the arrays beyond what ``noise_within`` explains.
         bandwidth_bytes_per_s: the bytes of the work over the level.
         flops_per_s: the operations of the work over the level.
         peak_share: the bandwidth over the GPU's better measured peak.
@@ -206,6 +209,7 @@ class RunDetails:
     note: str = ""
     noise_within: float | None = None
     noise_between: float | None = None
+    noise_places: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
     peak_share: float | None = None

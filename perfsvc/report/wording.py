@@ -167,7 +167,8 @@ def commit_text(commit: str, *, dirty: bool) -> str:
 
 def details(known: RunDetails) -> list[tuple[str, str]]:
     """Return the name and the value of each known detail of a case in a run."""
-    noise = (("within replicas", known.noise_within), ("between them", known.noise_between))
+    shares = (known.noise_within, known.noise_between, known.noise_places)
+    noise = zip(("within replicas", "between them", "between places of the arrays"), shares, strict=True)
     named_values = {
         "stopped": known.stopped,
         "noise": ", ".join(f"{100 * share:.2g} % {name}" for name, share in noise if share is not None),

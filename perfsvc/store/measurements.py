@@ -5,7 +5,6 @@ rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
 import json
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ from enum import Enum
 from statistics import median
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
@@ -35,7 +33,7 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
@@ -79,6 +77,7 @@ class MeasurementStore:
                 Measurements.status,
                 Measurements.reason,
                 Measurements.samples,
+                Measurements.place_medians,
                 Measurements.wall_s,
             )
             .join(Cases, Cases.id == Measurements.case_id)
@@ -96,6 +95,7 @@ class MeasurementStore:
                     cache=row.cache,
                     reason=row.reason,
                     samples_s=unpack(row.samples) if row.samples else (),
+                    places_s=unpack(row.place_medians) if row.place_medians else (),
                     wall_s=row.wall_s,
                 )
                 for row in connection.execute(query)
@@ -171,6 +171,9 @@ class MeasurementStore:
                     "cache": cache,
                     "noise_within": number(levels.within),
                     "noise_between": number(levels.between),
+                    "noise_places": number(levels.places),
+                    "lowest_place_s": number(levels.lowest_place_s),
+                    "highest_place_s": number(levels.highest_place_s),
                     "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
                 }
                 for (uuid, case, cache), levels in noise.items()
@@ -196,6 +199,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
         "cure": measurement.cure,
         "samples": pack(measurement.samples_s) if measurement.samples_s else None,
         "sample_count": len(measurement.samples_s),
+        "place_medians": pack(measurement.places_s) if len(measurement.places_s) > 1 else None,
         "median_s": number(estimate.median_s) if estimate else None,
         "low_s": number(estimate.low_s) if estimate else None,
         "high_s": number(estimate.high_s) if estimate else None,
@@ -226,25 +230,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
         connection.execute(insert(Metrics), metrics)
 
 
-# --- samples and batches ----------------------------------------------------------------------------------------------
-
-_DTYPE = np.dtype("<f4")
-MOST_SAMPLES = 1 << 25
-"""More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
-
-
-def pack(samples: Sequence[float]) -> bytes:
-    """Return samples in seconds as a blob."""
-    return zlib.compress(np.asarray(samples, _DTYPE).tobytes())
-
-
-def unpack(blob: bytes) -> tuple[float, ...]:
-    """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
-    stream = zlib.decompressobj()
-    content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
-    if not stream.eof:
-        raise ValueError("the blob ends early, or holds too many samples")
-    return tuple(np.frombuffer(content, _DTYPE).tolist())
+# --- batches ------------------------------------------------------------------------------------------------------
 
 
 def _put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
@@ -415,6 +401,9 @@ _COLUMNS = {
     "relative_to": Measurements.relative_to,
     "noise_within": NoiseOfCases.noise_within,
     "noise_between": NoiseOfCases.noise_between,
+    "noise_places": NoiseOfCases.noise_places,
+    "lowest_place_s": NoiseOfCases.lowest_place_s,
+    "highest_place_s": NoiseOfCases.highest_place_s,
     "copy_bytes_per_s": Peaks.copy_bytes_per_s,
     "read_bytes_per_s": Peaks.read_bytes_per_s,
     "verdict": Verdicts.verdict,

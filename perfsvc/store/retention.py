@@ -149,7 +149,9 @@ class Retention:
             old = (row for row in connection.execute(query) if not still_needed.contains(row.run_id, row.lineage_id))
             rows = list(islice(old, None if dry_run else MOST))
             for ids in [] if dry_run else _chunks(row.id for row in rows):
-                connection.execute(update(Measurements).where(Measurements.id.in_(ids)).values(samples=None))
+                connection.execute(
+                    update(Measurements).where(Measurements.id.in_(ids)).values(samples=None, place_medians=None)
+                )
                 connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(ids)))
         return Removed(len(rows), sum(row.size for row in rows))
 

@@ -28,9 +28,9 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
-from perfsvc.store.measurements import unpack
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
+from perfsvc.store.schema.column_types import unpack
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 

@@ -9,9 +9,9 @@ from sqlalchemy import Select, delete, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged, series_of, with_case, with_series
-from perfsvc.store.measurements import batch_summary, pack, unpack
+from perfsvc.store.measurements import batch_summary
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.tables import Devices

@@ -3,10 +3,9 @@
 import atexit
 import contextlib
 import functools
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.helper_kernels import error_entry
-from perfsvc.device.memory import Arena, arena_bytes
+from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
@@ -32,9 +31,6 @@ _OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Pr
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
-# Eviction is thorough for a case if the case's median with ordinary eviction is below this share of its median with
-# thorough eviction. Cases slower than the limit are not tested: a cache of 50 MB saves a kernel at most some 20 µs.
-_KEPT_LINES_SAMPLES, _KEPT_LINES_LIMIT_S, _KEPT_LINES_SHARE = 8, 5e-4, 0.88
 
 _CURES = {
     "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
@@ -135,8 +131,7 @@ class CudaDevice:
             kernels = HelperKernels(helper_kernels, self.info.multiprocessors)
             self._results = Results(kernels, self._stream)
             self._results_on_other_stream = Results(kernels, drv.Stream(_NON_BLOCKING))
-            self._eviction = Eviction(kernels, self._stream)
-            self._timer = SampleTimer(kernels, self._stream, self._eviction.queue, self._telemetry.read)
+            self._timer = SampleTimer(kernels, self._stream, Eviction(self._stream), self._telemetry.read)
         except NoDeviceError:
             self._telemetry.close()
             raise
@@ -152,7 +147,6 @@ class CudaDevice:
         self._open = True
         self._lost = False
         self._allocations: dict[int, Any] = {}
-        self._eviction_decided = False  # for the present case
         self._last_entry = ""
         self._domain = nvtx.get_domain(NVTX_DOMAIN)
 
@@ -160,6 +154,11 @@ class CudaDevice:
     def queue_depth(self) -> int:
         """How many operations the driver takes before it makes the host wait."""
         return _QUEUE_DEPTH
+
+    @property
+    def page_bytes(self) -> int:
+        """The size of the pages in which the driver maps memory."""
+        return PAGE_BYTES
 
     @property
     def stream(self) -> int:
@@ -172,14 +171,13 @@ class CudaDevice:
         record: ReplayRecord,
         replica: int,
     ) -> Iterator[None]:
-        """Prepare to measure a case: open its NVTX range, and forget what was decided and read for the case before.
+        """Prepare to measure a case: open its NVTX range, and forget the conditions that the case before left.
 
         The range is in the domain ``perfsvc``, and has the case's id, its benchmark and the replica.
         """
         case = record.case
         attributes = self._domain.get_event_attributes(message=case.id, category=case.benchmark, payload=replica)
         self._domain.push_range(attributes)
-        self._eviction_decided = self._eviction.thorough = False
         self._timer.discard_conditions()  # clocks and temperatures of the case before
         try:
             yield
@@ -311,18 +309,12 @@ class CudaDevice:
         clock: Literal["device", "host"],
         evict_bytes: int,
         blocked: bool,
+        before: Callable[[int], None] | None = None,
     ) -> Batch:
-        """Time samples one by one; for the first batch of a case, decide first how to empty the cache."""
-        deciding_s = 0.0
-        if evict_bytes:
-            self._eviction.prepare(evict_bytes)
-            if blocked and not self._eviction_decided:
-                deciding_s = self._decide_eviction(sample, evict_bytes)
-                self._eviction.prepare(evict_bytes)
+        """Time samples one by one."""
         if clock == "host":
-            return self._timer.host_batch(sample, count, evict_bytes=evict_bytes)
-        batch = self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked)
-        return replace(batch, busy_s=batch.busy_s + deciding_s)
+            return self._timer.host_batch(sample, count, evict_bytes=evict_bytes, before=before)
+        return self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked, before=before)
 
     @_translated
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
@@ -346,27 +338,6 @@ class CudaDevice:
     def energy(self, sample: Callable[[], None], seconds: float) -> float | None:
         """Return joules per sample by the GPU's own counter; None if the GPU has none."""
         return self._timer.energy(sample, self._telemetry.energy_j, seconds)
-
-    def _decide_eviction(self, sample: Callable[[], None], evict_bytes: int) -> float:
-        """Choose thorough eviction if it makes the case much slower; return the seconds that the device was busy.
-
-        If thorough eviction makes a case slower, the case had kept lines in the cache that ordinary eviction does not
-        remove.
-        """
-        medians: list[float] = []  # with ordinary, then with thorough eviction
-        busy_s = 0.0
-        # The first batch only warms up: its median is dropped.
-        for thorough, count in ((False, 2), (False, _KEPT_LINES_SAMPLES), (True, _KEPT_LINES_SAMPLES)):
-            self._eviction.thorough = thorough
-            batch = self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=True)
-            busy_s += batch.busy_s
-            medians = [*medians[-1:], statistics.median(batch.samples_s[-count + 1 :])]
-            if not batch.kept_ahead or medians[-1] > _KEPT_LINES_LIMIT_S:
-                medians = []
-                break
-        self._eviction.thorough = bool(medians) and medians[0] < _KEPT_LINES_SHARE * medians[1]
-        self._eviction_decided = True
-        return busy_s
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise a ``LaunchError`` for a PyCUDA error; the ``LaunchError`` is fatal if the context is lost."""

@@ -9,15 +9,11 @@ import numpy as np
 import pycuda.driver as drv
 from numpy.typing import NDArray
 
-from perfsvc.device.cuda.helper_kernels import HelperKernels
-from perfsvc.device.helper_kernels import EVICT
-
 THREADS = 4
 PIECE_BYTES = 8 << 20
 PIECES = 2
 
 _DRIVER = ctypes.CDLL("libcuda.so.1")  # the library that PyCUDA has loaded, for a call that PyCUDA does not have
-_LINE_BYTES = 16
 
 
 class Uploader:
@@ -62,35 +58,29 @@ class Uploader:
 
 
 class Eviction:
-    """Empties the L2 cache by writing a buffer larger than the cache.
+    """Empties the L2 cache: a write to a buffer larger than the cache evicts all lines.
 
-    The write does not evict lines that a kernel asked the cache to keep (``evict_last``): on an H100 such lines survive
-    a write of twice the cache's size. ``thorough`` first writes new lines with the same request, which evict the
-    kernel's lines. It is off by default because it slows the following kernel by some five per cent at 10 µs.
+    The write does not evict lines that a kernel asked the cache to keep (``evict_last``, or an access policy window):
+    on an H100 such lines survive a write of twice the cache's size. So before each sample, while no kernel of the
+    sample is queued, the driver first makes these lines ordinary. Nothing else in the cache changes: kernels that keep
+    no lines are as fast as after the write alone (``tests/benchmarks/eviction.py``).
 
     Args:
-        helper_kernels: perfsvc's own kernels.
         stream: the stream that everything is queued on.
     """
 
-    def __init__(self, helper_kernels: HelperKernels, stream: Any) -> None:
-        self._helper_kernels = helper_kernels
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._buffer: Any = None
         self._nbytes = 0
-        self.thorough = False
 
     def prepare(self, nbytes: int) -> None:
-        """Allocate a buffer of ``nbytes``, and cancel all requests to keep lines in the cache."""
+        """Allocate a buffer of ``nbytes``, and make the lines ordinary that a kernel asked the cache to keep."""
         if self._nbytes < nbytes:
             self._buffer = drv.mem_alloc(nbytes)
             self._nbytes = nbytes
-        _DRIVER.cuCtxResetPersistingL2Cache()  # does not wait and cannot be queued, so it runs once per batch
+        _DRIVER.cuCtxResetPersistingL2Cache()  # takes effect at once, and cannot be queued
 
     def queue(self, nbytes: int) -> None:
-        """Queue a write of ``nbytes`` to the buffer; if ``thorough``, first a write that evicts kept lines too."""
-        address = int(self._buffer)
-        if self.thorough:
-            count = nbytes // 2 // _LINE_BYTES
-            self._helper_kernels.fill_device(self._stream, EVICT, np.uint64(address), np.uint64(count))
-        drv.memset_d8_async(address, 0, nbytes, self._stream)
+        """Queue a write of ``nbytes`` to the buffer, which ``prepare`` has allocated."""
+        drv.memset_d8_async(int(self._buffer), 0, nbytes, self._stream)

@@ -16,6 +16,7 @@ import numpy as np
 import pycuda.driver as drv
 
 from perfsvc.device.cuda.helper_kernels import HelperKernels, mapped
+from perfsvc.device.cuda.memory import Eviction
 from perfsvc.device.helper_kernels import BLOCKING_KERNEL, STAMP
 from perfsvc.model import Batch, Conditions
 
@@ -83,7 +84,7 @@ class SampleTimer:
     Args:
         helper_kernels: perfsvc's own kernels.
         stream: the stream that samples are queued on.
-        evict: queues a write of the given number of bytes, after which the cache holds nothing else.
+        eviction: empties the cache.
         read_conditions: returns the GPU's conditions. It is called in one thread only, so that each reading reports
             what is new since the previous reading.
     """
@@ -92,12 +93,12 @@ class SampleTimer:
         self,
         helper_kernels: HelperKernels,
         stream: Any,
-        evict: Callable[[int], None],
+        eviction: Eviction,
         read_conditions: Callable[[], Conditions],
     ) -> None:
         self._helper_kernels = helper_kernels
         self._stream = stream
-        self._evict = evict
+        self._eviction = eviction
         self.blocking_kernel = BlockingKernel(helper_kernels, stream)
         self._pairs = [(drv.Event(), drv.Event()) for _ in range(2)]
         self._begin = drv.Event()
@@ -107,8 +108,10 @@ class SampleTimer:
         # Cycles and nanoseconds of each multiprocessor, before and after a batch.
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
 
-    def batch(self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool) -> Batch:
-        """Time ``count`` samples one by one.
+    def batch(
+        self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool, before: Callable[[int], None] | None
+    ) -> Batch:
+        """Time ``count`` samples one by one; ``before`` is called before each sample with its number.
 
         The GPU's conditions are read towards the end of the batch. A batch that is shorter than a reading, such as a
         warm-up batch, has no conditions. If the host does not queue a sample in time, so that the blocking kernel ends
@@ -123,6 +126,10 @@ class SampleTimer:
         while done < count and held:
             if reading is None and _is_time_to_read(done, count, time.perf_counter() - started):
                 reading = self._thread.submit(self._read_conditions)
+            if before:
+                before(done)
+            if evict_bytes:
+                self._eviction.prepare(evict_bytes)
             with self.blocking_kernel if blocked else contextlib.nullcontext():
                 start = self._queue(sample, evict_bytes, number=done)
                 ahead &= blocked or not start.query()
@@ -158,7 +165,7 @@ class SampleTimer:
         if number == 0:
             self._begin.record(self._stream)
         if evict_bytes:
-            self._evict(evict_bytes)
+            self._eviction.queue(evict_bytes)
         else:
             sample()  # brings its data into the cache
         start.record(self._stream)
@@ -178,15 +185,20 @@ class SampleTimer:
         """Wait for the last reading of the GPU's conditions."""
         self._thread.shutdown()
 
-    def host_batch(self, sample: Sample, count: int, *, evict_bytes: int) -> Batch:
+    def host_batch(
+        self, sample: Sample, count: int, *, evict_bytes: int, before: Callable[[int], None] | None
+    ) -> Batch:
         """Time ``count`` samples end to end by the host's clock; before each sample, the device is idle."""
         samples_s = []
         self._stamps[:] = 0
         started = time.perf_counter()
         self._stamp(0)
-        for _ in range(count):
+        for number in range(count):
+            if before:
+                before(number)
             if evict_bytes:
-                self._evict(evict_bytes)
+                self._eviction.prepare(evict_bytes)
+                self._eviction.queue(evict_bytes)
             drv.Context.synchronize()
             start = time.perf_counter()
             sample()

@@ -82,7 +82,8 @@ def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedRes
 
 def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None) -> str:
     """Return the first impossible number of a measurement; empty if all numbers are possible."""
-    for seconds in (*measurement.samples_s, *(time for batch in measurement.batches for time in batch.samples_s)):
+    in_batches = (seconds for batch in measurement.batches for seconds in batch.samples_s)
+    for seconds in (*measurement.samples_s, *measurement.places_s, *in_batches):
         if not SHORTEST_S <= seconds <= LONGEST_S:
             return f"a sample of {seconds} s"
     for name in ("wall_s", "check_s", "sampling_s", "busy_s"):

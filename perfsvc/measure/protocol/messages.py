@@ -29,6 +29,7 @@ class Sampling:
         least: the number of samples from which on ``precision`` may stop sampling.
         least_s: the seconds from which on ``precision`` may stop sampling. An earlier stop would save little compared
             with the other costs of a replica.
+        places: at how many places of its arrays a case is measured.
         evict: bytes written before a cold sample, as a multiple of the device's L2 cache.
         energy: also measure the energy of a sample.
         recovery_s: seconds that a case waits in total for a disturbed device to recover.
@@ -39,6 +40,7 @@ class Sampling:
     seconds: float = 2.0
     least: int = 50
     least_s: float = 0.0
+    places: int = 1
     evict: float = 2.0
     energy: bool = False
     recovery_s: float = 30.0

@@ -77,7 +77,7 @@ class ResultCheck:
             ResultError: the result is wrong, or the case wrote where it must not.
         """
         with self._timed():
-            self._reset(self._arrays.inputs, self._arrays.expected, "first")
+            self.load()
             inputs = self._memory.digests(Role.INPUT) if self._job.replica == 0 else {}
             returned = self._program.run()
             self._memory.require_intact_guards()
@@ -89,6 +89,10 @@ class ResultCheck:
             else:
                 self._require_right(self._arrays.expected, "first")
         return returned
+
+    def load(self) -> None:
+        """Load the inputs of the first check again, poison the outputs, and fill the constants."""
+        self._reset(self._arrays.inputs, self._arrays.expected, "first")
 
     def after(self, typical_s: float) -> None:
         """Check the result again after the samples, with fresh inputs if there are any.
@@ -165,7 +169,7 @@ class ResultCheck:
 
     def _require_on_stream(self, typical_s: float) -> None:
         """Raise ``ResultError`` if the case changes its outputs or scratch memory while its stream is blocked."""
-        self._reset(self._arrays.inputs, self._arrays.expected, "first")
+        self.load()
         watched = [
             (self._memory.address(name), self._memory.nbytes(name))
             for name in self._memory.names(*RESULTS, Role.SCRATCH)

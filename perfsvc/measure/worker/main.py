@@ -39,10 +39,12 @@ from perfsvc.measure.worker.check import ResultCheck
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
+from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
 from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 
+NO_ROOM = "the device has no memory left to move them"
 CACHE_SHARE = 0.25
 """Share of a device's memory in which inputs and references are kept for later cases."""
 
@@ -136,14 +138,18 @@ def measure(
         cache: keeps the arrays in the device's memory.
     """
     started = time.monotonic()
+    places, why_one_place = _places(device, job, arrays, cache)
     try:
         with (
             device.measuring(job.record, job.replica),
-            CaseMemory(device, job.record.buffers, make_room=cache.clear) as memory,
+            CaseMemory(device, job.record.buffers, make_room=cache.clear, places=places) as memory,
         ):
             program = Program(device, job.record, modules, memory, _functions(job))
             check = ResultCheck(device, job, arrays, cache, memory, program)
-            measurement = _measure(device, job, modules, program=program, check=check, started=started)
+            measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
+            if memory.places < job.sampling.places:
+                note = f"its arrays stayed at one place: {why_one_place or NO_ROOM}"
+                measurement = replace(measurement, note="; ".join(filter(None, [measurement.note, note])))
             return Measured(measurement, usable=True, checked=check.checked)
     except (CaseError, SuiteError) as error:
         usable = not (isinstance(error, LaunchError) and error.fatal)
@@ -152,10 +158,35 @@ def measure(
         return Measured(measurement, usable)
 
 
+def _places(device: Device, job: CaseJob, arrays: MappedArrays, cache: DeviceArrayCache) -> tuple[int, str]:
+    """Return at how many places of its arrays a case is measured, and why at one only, or an empty text."""
+    if job.sampling.places == 1 or job.record.kind is Kind.HOST:
+        return 1, ""
+    if any(isinstance(step, Call) and not step.timed for step in job.record.steps):
+        return 1, "a Python function that is called before timing may keep their addresses"
+    inputs = sum(array.nbytes for array in arrays.inputs.values())
+    if device.queue_depth and not cache.has_room(inputs):
+        return 1, f"the device keeps no copy of {inputs} bytes of inputs"
+    return job.sampling.places, ""
+
+
 def _measure(
-    device: Device, job: CaseJob, modules: Sequence[bytes], *, program: Program, check: ResultCheck, started: float
+    device: Device,
+    job: CaseJob,
+    modules: Sequence[bytes],
+    *,
+    memory: CaseMemory,
+    program: Program,
+    check: ResultCheck,
+    started: float,
 ) -> Measurement:
     """Check the result, take the samples, check the result again, and return the measurement."""
+
+    def move(place: int) -> None:
+        memory.move(place)
+        program.bind()
+        check.load()
+
     is_host = job.record.kind is Kind.HOST
     with _launches(job) if is_host else contextlib.nullcontext([]) as launched:
         returned = check.before()
@@ -171,6 +202,7 @@ def _measure(
             clock="host" if pipeline else "device",
             cache=job.cache,
             operations=program.operations,
+            places=Places(memory.places, move),
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
@@ -187,6 +219,7 @@ def _measure(
         Status.OK,
         job.cache,
         samples_s=samples.seconds,
+        places_s=samples.places_s,
         max_error=error.max if error else None,
         mean_error=error.mean if error else None,
         metrics=metrics,

@@ -1,5 +1,6 @@
 """Device memory: the guarded buffers of one case, and arrays that are kept on the device from case to case."""
 
+import random
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Self
@@ -15,6 +16,8 @@ from perfsvc.model import Array, Buffer, Role
 GUARD_BYTES = 64 << 10
 """Size of the guard band on each side of a buffer. A write further outside is not detected."""
 GUARD = 0xA5
+PLACES_PAGES = 32
+"""How many pages further an array can lie at another place."""
 POISON = 0xFF
 """All bits set: a NaN in every floating-point format, -1 in every signed integer."""
 
@@ -26,10 +29,19 @@ class CaseMemory:
         device: the device that has the memory.
         buffers: the buffers that the case needs.
         make_room: frees other memory of the device; called if the buffers do not fit.
+        places: at how many places ``move`` can put the buffers.
+
+    Attributes:
+        places: as above; 1 if the device has no room for more.
     """
 
     def __init__(
-        self, device: Device, buffers: Sequence[Buffer], make_room: Callable[[], object] | None = None
+        self,
+        device: Device,
+        buffers: Sequence[Buffer],
+        make_room: Callable[[], object] | None = None,
+        *,
+        places: int = 1,
     ) -> None:
         self._device = device
         self._make_room = make_room
@@ -37,30 +49,56 @@ class CaseMemory:
         self._nbytes = {name: array_bytes(buffer.array) for name, buffer in self._buffers.items()}
         self._guard = ""
         self._bases: dict[str, int] = {}
+        self._offsets = dict.fromkeys(self._buffers, 0)
+        self.places = places
 
     def __enter__(self) -> Self:
-        """Allocate the buffers; if they do not fit, free other memory and try once more."""
+        """Allocate the buffers; if they do not fit, free other memory, and then do with one place."""
         try:
             self._allocate()
         except LaunchError as error:
-            if error.fatal or not self._make_room:
+            if error.fatal or not (self._make_room or self.places > 1):
                 raise
-            self._make_room()
-            self._allocate()
+            if self._make_room:
+                self._make_room()
+            try:
+                self._allocate()
+            except LaunchError as second:
+                if second.fatal or self.places == 1:
+                    raise
+                self.places = 1
+                self._allocate()
         return self
 
     def _allocate(self) -> None:
-        """Allocate each buffer with a guard band on both sides; free all of them if one does not fit."""
+        """Allocate each buffer with guard bands, and with room to move; free all of them if one does not fit."""
+        room = PLACES_PAGES * self._device.page_bytes if self.places > 1 else 0
         try:
             for name in self._buffers:
-                size = self.nbytes(name)
-                base = self._bases[name] = self._device.allocate(size + 2 * GUARD_BYTES)
-                self._device.fill(base, GUARD_BYTES, GUARD)
-                self._device.fill(base + GUARD_BYTES + size, GUARD_BYTES, GUARD)
-                self._guard = self._guard or self._device.digest(base, GUARD_BYTES)
+                self._bases[name] = self._device.allocate(self.nbytes(name) + 2 * GUARD_BYTES + room)
+            self.move(0)
         except BaseException:
             self._free()
             raise
+
+    def move(self, place: int) -> None:
+        """Put every buffer, with its guard bands, at a place. The contents are undefined afterwards.
+
+        A place is an offset of whole pages for each buffer. The offsets are random, but the same in all processes: the
+        time of a kernel depends on how its arrays lie to each other, and a single place would make an accident of
+        addresses the level. At place 0 all offsets are 0.
+
+        Source:
+            C. Curtsinger and E. D. Berger (2013), Stabilizer: statistically sound performance evaluation, ASPLOS.
+        """
+        for number, name in enumerate(self._buffers):
+            offsets = random.Random(f"place {place} of buffer {number}")  # noqa: S311 - no secret
+            pages = offsets.randrange(PLACES_PAGES) if place else 0
+            self._offsets[name] = pages * self._device.page_bytes
+            start = self.address(name)
+            self._device.fill(start - GUARD_BYTES, GUARD_BYTES, GUARD)
+            self._device.fill(start + self.nbytes(name), GUARD_BYTES, GUARD)
+            self._guard = self._guard or self._device.digest(start - GUARD_BYTES, GUARD_BYTES)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A lost context has no memory to free. An attempt to free it would fail and hide the first error.
@@ -73,7 +111,7 @@ class CaseMemory:
 
     def address(self, name: str) -> int:
         """Return the address of the buffer's first element, aligned to 256 bytes."""
-        return self._bases[name] + GUARD_BYTES
+        return self._bases[name] + self._offsets[name] + GUARD_BYTES
 
     def nbytes(self, name: str) -> int:
         """Return the buffer's size without its guard bands."""
@@ -122,10 +160,11 @@ class CaseMemory:
 
     def require_intact_guards(self) -> None:
         """Raise ``ResultError`` if anything was written just before or after a buffer."""
-        for name, base in self._bases.items():
-            for side, start in (("before", base), ("past", base + GUARD_BYTES + self._nbytes[name])):
-                if self._device.digest(start, GUARD_BYTES) != self._guard:
-                    raise self._overrun(name, side, start)
+        for name in self._buffers:
+            start = self.address(name)
+            for side, band in (("before", start - GUARD_BYTES), ("past", start + self.nbytes(name))):
+                if self._device.digest(band, GUARD_BYTES) != self._guard:
+                    raise self._overrun(name, side, band)
 
     def _overrun(self, name: str, side: str, start: int) -> ResultError:
         """Return the error for the changed guard band at ``start``, with the distance of the furthest changed byte."""
@@ -161,6 +200,10 @@ class DeviceArrayCache:
             self._device.upload(target, array)
         else:
             self._device.copy(target, address, array.nbytes)
+
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether arrays of ``nbytes`` bytes in total can all be kept."""
+        return nbytes <= self._budget
 
     def clear(self) -> None:
         """Free all cached arrays."""

@@ -52,9 +52,14 @@ class Program:
             module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
         }
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
-        bound = [(step, self._bind(step)) for step in record.steps if not isinstance(step, HostMetric)]
+        self._steps = [step for step in record.steps if not isinstance(step, HostMetric)]
+        self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
+        self.bind()
+
+    def bind(self) -> None:
+        """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``."""
+        bound = [(step, self._bind(step)) for step in self._steps]
         self.timed = [(step, run) for step, run in bound if not isinstance(step, Call) or step.timed]
-        self.calls = any(isinstance(step, Call) for step, _ in self.timed)
         self._all = [run for _, run in bound]
         self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
 

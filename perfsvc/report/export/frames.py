@@ -16,7 +16,8 @@ TIMESTAMPS = ("started_at", "measured_at")
 FLOATS = (
     *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
     *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
-    *("noise_within", "noise_between", "copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
+    *("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
+    *("copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
     *("ratio", "ratio_low", "ratio_high"),
 )
 NESTED = ("axes", "metrics")

@@ -48,6 +48,7 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
         precision=run.precision,
         samples=run.samples,
         seconds=run.seconds,
+        places=run.places,
         energy=run.energy,
         spread=run.spread,
         budget_s=run.budget,

@@ -34,7 +34,7 @@ from perfsvc.service.run.record import Recorder
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, isolated
 
-GPU_SAMPLING = Sampling(least_s=0.06)
+GPU_SAMPLING = Sampling(least_s=0.06, places=8)
 """The median of a long kernel reaches the default precision after a few milliseconds. Sampling for 60 ms halves the
 remaining noise; for a replica of ten cases that takes no longer than starting its worker."""
 CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
@@ -150,6 +150,7 @@ def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
         precision=default.precision if request.precision is None else request.precision,
         samples=default.samples if request.samples is None else request.samples,
         seconds=min(default.seconds if request.seconds is None else request.seconds, SAMPLING_SHARE * request.limit_s),
+        places=default.places if request.places is None else request.places,
         energy=request.energy,
         recovery_s=min(default.recovery_s, RECOVERY_SHARE * request.limit_s),
     )

@@ -31,6 +31,7 @@ class RunRequest:
         points: which points; None for the full points on a GPU and the smoke points elsewhere.
         precision: the target half-width of a median's interval, relative to the median. None for the default of the
             kind of device; likewise ``samples`` and ``seconds``, the caps on sampling.
+        places: at how many places of its arrays a case is measured; None for the default of the kind of device.
         energy: also measure the energy of a launch.
         spread: whether every GPU measures each case, or one GPU of each model.
         budget_s: seconds that the run may take on each device; None for no limit.
@@ -50,6 +51,7 @@ class RunRequest:
     precision: float | None = None
     samples: int | None = None
     seconds: float | None = None
+    places: int | None = None
     energy: bool = False
     spread: Spread = "each-device"
     budget_s: float | None = None

@@ -158,9 +158,11 @@ def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:
     same noise.
     """
     samples: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
+    places: dict[CaseKey, list[NDArray[np.float32]]] = defaultdict(list)
     for measurement in measurements:
         if measurement.status is Status.OK:
             key = measurement.device, measurement.case, measurement.cache
             samples[key].append(np.asarray(measurement.samples_s, np.float32))
-    noise_of_cases = {key: judge.noise_of(replicas) for key, replicas in samples.items()}
+            places[key].append(np.asarray(measurement.places_s, np.float32))
+    noise_of_cases = {key: judge.noise_of(replicas, places[key]) for key, replicas in samples.items()}
     return {key: noise for key, noise in noise_of_cases.items() if noise.within is not None}

@@ -1,9 +1,12 @@
 """Column types that mean the same on SQLite and PostgreSQL."""
 
 import math
+import zlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
+import numpy as np
 from sqlalchemy import DateTime, Dialect, Enum, Text
 from sqlalchemy.types import TypeDecorator
 
@@ -63,3 +66,24 @@ def word(kind: type[StrEnum]) -> Enum:
 def number(value: float | None) -> float | None:
     """Return a number as it is stored, NaN as None: SQLite stores NaN as NULL, so PostgreSQL gets NULL too."""
     return None if value is None or math.isnan(value) else float(value)
+
+
+# --- samples ---------------------------------------------------------------------------------------------------------
+
+_DTYPE = np.dtype("<f4")
+MOST_SAMPLES = 1 << 25
+"""More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
+
+
+def pack(samples: Sequence[float]) -> bytes:
+    """Return samples in seconds as a blob."""
+    return zlib.compress(np.asarray(samples, _DTYPE).tobytes())
+
+
+def unpack(blob: bytes) -> tuple[float, ...]:
+    """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
+    stream = zlib.decompressobj()
+    content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
+    if not stream.eof:
+        raise ValueError("the blob ends early, or holds too many samples")
+    return tuple(np.frombuffer(content, _DTYPE).tolist())

@@ -245,6 +245,7 @@ class Measurements(Base):
     cure: Mapped[Free]
     samples: Mapped[bytes | None]
     sample_count: Mapped[int]
+    place_medians: Mapped[bytes | None]
     median_s: Mapped[float | None]
     low_s: Mapped[float | None]
     high_s: Mapped[float | None]
@@ -319,6 +320,9 @@ class NoiseOfCases(Base):
     cache: Mapped[CacheState] = mapped_column(primary_key=True)
     noise_within: Mapped[float | None]
     noise_between: Mapped[float | None]
+    noise_places: Mapped[float | None]
+    lowest_place_s: Mapped[float | None]
+    highest_place_s: Mapped[float | None]
     replicas: Mapped[int]
 
 

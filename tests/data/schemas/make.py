@@ -99,6 +99,7 @@ def fill(store: Store) -> None:
         0,
         Status.OK,
         samples_s=(0.5,),
+        places_s=(0.5, 0.75),
         metrics={"overlap": 0.75},
         batches=(
             Batch((0.5,), blocked=True, kept_ahead=True, busy_s=0.625, conditions=WARM),
@@ -112,7 +113,7 @@ def fill(store: Store) -> None:
         busy_s=3.25,
     )
     put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
-    store.measurements.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125)})
+    store.measurements.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125, 0.0625, 0.5, 0.75)})
     store.devices.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
     store.runs.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
     store.runs.end(second, RunState.INTERRUPTED)

@@ -91,3 +91,30 @@ def test_the_error_of_a_median_comes_from_the_interval_of_its_estimate(samples: 
     errors = [(level.high_s - level.low_s) / (spans * level.median_s) for level in levels]
     between = np.var(medians / medians.mean(), ddof=1) - np.mean(np.square(errors))
     assert noise_of(replicas).between == pytest.approx(np.sqrt(max(between, 0)))
+
+
+@pytest.mark.parametrize("places", [2, 8])
+@pytest.mark.parametrize("noise", [0.002, 0.02])
+def test_the_noise_of_places_is_estimated_without_bias(places: int, noise: float) -> None:
+    estimated = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        replicas, medians = [], []
+        for _ in range(3):
+            at_places = [
+                1e-5 * (1 + noise * rng.standard_normal()) * (1 + 0.005 * rng.standard_normal(25))
+                for _ in range(places)
+            ]
+            medians.append([np.median(times) for times in at_places])
+            level = np.mean(medians[-1])
+            replicas.append(np.concatenate([times * level / np.median(times) for times in at_places]))
+        estimated.append(noise_of(replicas, medians).places)
+    assert np.sqrt(np.mean(np.square(estimated))) == pytest.approx(noise, rel=0.1)
+
+
+def test_the_lowest_and_the_highest_place_are_means_over_the_replicas() -> None:
+    replicas = [[1.0, 1.1, 0.9]] * 3
+    noise = noise_of(replicas, [[0.9, 1.1], [0.8, 1.2], []])
+    assert (noise.lowest_place_s, noise.highest_place_s) == (pytest.approx(0.85), pytest.approx(1.15))
+    assert noise_of(replicas, [[1.0], [1.0], []]) == noise_of(replicas)
+    assert noise_of(replicas).places is None

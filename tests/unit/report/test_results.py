@@ -61,6 +61,9 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "power_w": 412.0,
         "noise_within": 0.004,
         "noise_between": 0.001,
+        "noise_places": 0.002,
+        "lowest_place_s": 0.99,
+        "highest_place_s": 1.01,
         "copy_bytes_per_s": 4e12,
         "read_bytes_per_s": 3e12,
     }
@@ -105,7 +108,7 @@ def test_replicas_become_one_row_with_their_level_and_the_work_over_it() -> None
     assert row.peak_share == pytest.approx(0.75)
     assert row.max_error == 3e-7
     assert (row.device_model, row.device_kind, row.status, row.replicas) == ("NVIDIA H100", "cuda", Status.OK, 3)
-    assert (row.noise_within, row.noise_between) == (0.004, 0.001)
+    assert (row.noise_within, row.noise_between, row.noise_places) == (0.004, 0.001, 0.002)
 
 
 def test_the_level_of_a_row_is_the_one_that_its_verdict_compares() -> None:
@@ -288,3 +291,16 @@ def test_a_run_without_measurements_says_so() -> None:
     out = io.StringIO()
     Console(file=out, width=120, _environ={}).print(run_tables([]))
     assert out.getvalue() == "nothing measured\n"
+
+
+@pytest.mark.parametrize(
+    ("noise", "notes"),
+    [
+        (0.05, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
+        (0.009, ()),
+        (None, ()),
+    ],
+)
+def test_the_times_at_several_places_are_noted_if_they_differ_much(noise, notes):
+    of = columns(noise_places=[noise] * 3, lowest_place_s=[109e-6] * 3, highest_place_s=[127e-6] * 3, note=[""] * 3)
+    assert only_row(of).notes == notes

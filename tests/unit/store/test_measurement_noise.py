@@ -15,7 +15,8 @@ def place(case, device="GPU-1", cache=CacheState.COLD):
 def stored_noise(story, run):
     """Return the noise of a run's cases by device, case id and cache state."""
     table = story.store.measurements.columns([run])
-    names = ("device", "case", "cache", "noise_within", "noise_between")
+    names = ("device", "case", "cache", "noise_within", "noise_between", "noise_places")
+    names = (*names, "lowest_place_s", "highest_place_s")
     rows = zip(*(table[name] for name in names), strict=True)
     return {(device, case, CacheState(cache)): Noise(*levels) for device, case, cache, *levels in rows}
 
@@ -31,7 +32,7 @@ def test_noise_is_read_by_device_case_and_cache_state(story):
     story.put(run, story.tiled, cache=CacheState.WARM)
     story.put(run, story.naive)
     told = {
-        place(story.tiled): Noise(0.01, 0.002),
+        place(story.tiled): Noise(0.01, 0.002, 0.03, 0.9, 1.1),
         place(story.tiled, cache=CacheState.WARM): Noise(0.02, None),
         place(story.tiled, device="GPU-2"): Noise(None, None),
         place(story.naive): Noise(0.0, 0.0),

@@ -26,8 +26,8 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store import RunState, StageState, Store
-from perfsvc.store.measurements import unpack
 from perfsvc.store.schema import upgrades
+from perfsvc.store.schema.column_types import unpack
 from perfsvc.store.schema.engine import connect, resolve, transaction
 
 DUMPS = sorted((Path(__file__).parents[2] / "data" / "schemas").glob("*.sql"))
@@ -161,6 +161,9 @@ SUMMARY = {
     "rejected_batches": 1,
     "noise_within": 0.25,
     "noise_between": 0.125,
+    "noise_places": 0.0625,
+    "lowest_place_s": 0.5,
+    "highest_place_s": 0.75,
     "copy_bytes_per_s": 2.0e12,
     "read_bytes_per_s": 2.5e12,
 }

@@ -29,7 +29,7 @@ _UNKNOWN_OPERATIONS = 8
 """Operations of a sample if the number is unknown. If the sample queues more, the blocking kernel times out."""
 _EVENTS = 2
 """Operations that time a sample."""
-_EVICTION = 2
+_EVICTION = 1
 """Operations that evict the cache before a sample."""
 _BATCH_OPERATIONS = 8
 """Operations of a batch besides its samples: the blocking kernel, the events around the batch, the clock stamps."""
@@ -83,8 +83,8 @@ class BatchTaker:
         lasting = int(BATCH_S / self._sample_s) if self._sample_s else _UNLIMITED
         return max(1, min(self._fitting, lasting))
 
-    def take(self, count: int) -> Batch:
-        """Time ``count`` samples, but at most ``most``.
+    def take(self, count: int, before: Callable[[int], None] | None = None) -> Batch:
+        """Time ``count`` samples, but at most ``most``; ``before`` is called before each sample with its number.
 
         If the blocking kernel ended by itself, because the host queued the samples too slowly, the batch is rejected,
         and later batches have at most half as many samples. If this happens in two batches of a single sample, later
@@ -95,7 +95,7 @@ class BatchTaker:
         """
         started, count = self._device.now(), min(count, self.most)
         batch = self._device.batch(
-            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, blocked=self.blocked
+            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, blocked=self.blocked, before=before
         )
         _require_possible(batch)
         if batch.blocked and batch.kept_ahead is False:

@@ -13,6 +13,7 @@ from perfsvc.errors import DisturbedError
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import BatchTaker, Recovery, disturbances
+from perfsvc.measure.worker.sampling.places import Places, at_level
 from perfsvc.measure.worker.sampling.stopping import Precision, SampleCap, StoppingRule, TimeCap, first_reached
 from perfsvc.model import Batch, CacheState, Slowdown
 
@@ -36,8 +37,10 @@ class Samples:
 
     Attributes:
         batches: in the order they were taken, the rejected ones included.
-        seconds: the times of the samples in the batches that were not rejected, in the order they were taken.
+        seconds: the times of the samples in the batches that were not rejected, in the order they were taken, without
+            the differences between places (``at_level``).
         median_s: the median of ``seconds``.
+        places_s: the median at each place of the arrays.
         warmup: how many samples were taken for warm-up and thrown away.
         stopped: why sampling stopped.
         note: what the reader of the times must know; empty if there is nothing.
@@ -48,6 +51,7 @@ class Samples:
     batches: tuple[Batch, ...] = ()
     seconds: tuple[float, ...] = ()
     median_s: float = math.nan
+    places_s: tuple[float, ...] = ()
     warmup: int = 0
     stopped: str = ""
     note: str = ""
@@ -68,6 +72,7 @@ def take_samples(
     clock: Literal["device", "host"],
     cache: CacheState,
     operations: int | None,
+    places: Places | None = None,
 ) -> Samples:
     """Take samples of the work that ``sample`` queues.
 
@@ -82,6 +87,7 @@ def take_samples(
         clock: ``device`` times samples by events on the device's stream; ``host`` by the host's clock, end to end.
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
+        places: the places of the arrays, over which the samples are spread; None if the arrays stay where they are.
 
     Raises:
         LaunchError: the clock gave an impossible time, such as 0.
@@ -91,7 +97,7 @@ def take_samples(
     evict_bytes = int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
     with _without_garbage_collection():
         batches = BatchTaker(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
-        return _Sampler(device, sample, batches, sampling).take()
+        return _Sampler(device, sample, batches, sampling, places or Places()).take()
 
 
 @contextlib.contextmanager
@@ -108,11 +114,14 @@ def _without_garbage_collection() -> Iterator[None]:
 class _Sampler:
     """Takes the samples of one case; see ``take_samples``."""
 
-    def __init__(self, device: Device, sample: Callable[[], None], batches: BatchTaker, sampling: Sampling) -> None:
+    def __init__(
+        self, device: Device, sample: Callable[[], None], batches: BatchTaker, sampling: Sampling, places: Places
+    ) -> None:
         self._device = device
         self._sample = sample
         self._batches = batches
         self._sampling = sampling
+        self._places = places
         self._rules: tuple[StoppingRule, ...] = (
             Precision(sampling.precision, sampling.least, sampling.least_s),
             SampleCap(sampling.samples),
@@ -123,6 +132,7 @@ class _Sampler:
         self._warmup: list[Batch] = []
         self._taken: list[Batch] = []
         self._counting: list[float] = []  # the samples of the batches that were not rejected
+        self._counting_places: list[int] = []  # the place of each of them
 
     def take(self) -> Samples:
         """Warm up, take batches until a stopping rule is satisfied, and measure the auxiliary metrics."""
@@ -132,12 +142,14 @@ class _Sampler:
             self._device.rest(SETTLE_S)
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._take_batches()
-        median_s = statistics.median(self._counting)
+        seconds, places_s = at_level(self._counting, self._counting_places)
+        median_s = statistics.median(seconds)
         metrics, notes = self._auxiliary(median_s)
         return Samples(
             batches=tuple(self._taken),
-            seconds=tuple(self._counting),
+            seconds=seconds,
             median_s=median_s,
+            places_s=places_s,
             warmup=sum(len(batch.samples_s) for batch in self._warmup),
             stopped=stopped,
             note=_joined(self._batches.note, self._recovery.note, *notes),
@@ -170,14 +182,16 @@ class _Sampler:
         """
         disturbed: list[tuple[str, ...]] = []  # the causes, for each batch since the last good one
         while True:
-            batch = self._batches.take(self._next_count)
+            places = self._places.of_batch(min(self._next_count, self._batches.most))
+            batch = self._batches.take(len(places), before=self._places.mover(places))
             causes = disturbances(batch.conditions)
             if causes:
                 batch = replace(batch, rejected=_joined(batch.rejected, *causes))
             self._taken.append(batch)
             if not batch.rejected:
                 self._counting += batch.samples_s
-            if stopped := first_reached(self._rules, self._counting, self._elapsed_s):
+                self._counting_places += places
+            if stopped := self._stopped():
                 return stopped
             if causes:
                 disturbed.append(causes)
@@ -189,6 +203,13 @@ class _Sampler:
                 # The device was idle while it recovered.
                 self._warm_up(until_s=self._elapsed_s + WARM_SHARE * self._sampling.seconds)
                 disturbed.clear()
+
+    def _stopped(self) -> str:
+        """Return why sampling stops now; empty if it goes on."""
+        if not self._counting:
+            return ""
+        seconds, _ = at_level(self._counting, self._counting_places)
+        return first_reached(self._rules, seconds, self._elapsed_s)
 
     def _give_up(self) -> str:
         """Return why sampling ends without recovery; raises ``DisturbedError`` if every batch was rejected."""

@@ -99,10 +99,10 @@ class Doubling(HostMemory):
     def now(self):
         return 1e-3 * sum(count for *_, count in self.timed)
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked):
-        before = self.downloads
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None):
+        downloads = self.downloads
         sample()
-        self.timed.append((clock, blocked, evict_bytes, self.downloads - before, count))
+        self.timed.append((clock, blocked, evict_bytes, self.downloads - downloads, count))
         taken = sum(count for *_, count in self.timed)
         samples_s = tuple(1e-3 * (1 + 1e-3 * (number % 7) ** 2) for number in range(taken - count, taken))
         return Batch(samples_s, blocked, blocked or None, busy_s=count * 2e-3, conditions=Conditions(sm_clock_hz=1e9))
@@ -308,3 +308,79 @@ def test_the_registers_metric_is_the_largest_of_all_kernels(monkeypatch):
 def test_a_binary_that_is_no_cubin_has_no_registers():
     record = ReplayRecord(Case("double", "naive"), Kind.KERNEL, (), (DOUBLE,), (), "", 0)
     assert auxiliary.registers(record, [b"fake"]) == {}
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+class Shifting(Doubling):
+    """Takes twice the time if the distance of its two arrays is not that of the first launch."""
+
+    first = None
+    factor = 1.0
+    distances = ()
+
+    def launch(self, module, launch, args):
+        distance = int(args[0]) - int(args[1])
+        self.first = self.first or distance
+        self.factor = 1.0 if distance == self.first else 2.0
+        self.distances = (*self.distances, distance)
+        super().launch(module, launch, args)
+
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None):
+        samples_s = []
+        for number in range(count):
+            if before:
+                before(number)
+            sample()
+            samples_s.append(1e-3 * self.factor)
+        return Batch(tuple(samples_s), blocked, blocked or None, busy_s=count * 2e-3)
+
+    def now(self):
+        return 0.0
+
+
+def spread_over(places, *steps, **options):
+    asked = job(*steps, **options)
+    return replace(asked, sampling=replace(asked.sampling, samples=64, least=64, places=places))
+
+
+def test_the_level_of_a_case_is_the_mean_over_eight_places_of_its_arrays():
+    device = Shifting()
+    measurement = measured(device, spread_over(8)).measurement
+    assert measurement.status is Status.OK
+    assert measurement.places_s == pytest.approx([1e-3, *[2e-3] * 7])
+    assert statistics.median(measurement.samples_s) == pytest.approx(statistics.mean(measurement.places_s))
+    assert len(measurement.samples_s) == 64
+    assert len(set(device.distances)) == 8
+
+
+def test_with_one_place_the_arrays_stay_where_they_are():
+    device = Shifting()
+    measurement = measured(device, spread_over(1)).measurement
+    assert measurement.places_s == pytest.approx([1e-3])
+    assert len(set(device.distances)) == 1
+    assert not measurement.note
+
+
+def test_a_wrong_result_at_the_last_place_is_found():
+    device = Shifting(spoiled=2 + 11 + 64, does=lambda out: out.fill(0))
+    assert measured(device, spread_over(8)).measurement.status is Status.WRONG
+
+
+def test_arrays_stay_at_one_place_if_a_function_that_is_not_timed_may_keep_their_addresses(monkeypatch):
+    monkeypatch.setattr(measuring, "_functions", lambda _: {"prepare": lambda *_: None})
+    asked = spread_over(8, Call("prepare", timed=False), DOUBLE)
+    measurement = measured(Shifting(), asked).measurement
+    assert measurement.status is Status.OK
+    assert len(measurement.places_s) == 1
+    note = "its arrays stayed at one place: a Python function that is called before timing may keep their addresses"
+    assert note in measurement.note
+
+
+def test_arrays_stay_at_one_place_if_the_device_cannot_keep_a_copy_of_the_inputs():
+    device = Shifting()
+    device.queue_depth = 1000
+    measurement = measured(device, spread_over(8)).measurement
+    assert (measurement.status, len(measurement.places_s)) == (Status.OK, 1)
+    assert "the device keeps no copy of 16 bytes of inputs" in measurement.note

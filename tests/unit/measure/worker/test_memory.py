@@ -7,7 +7,7 @@ import pytest
 
 from perfsvc.device.memory import HostMemory
 from perfsvc.errors import LaunchError, ResultError
-from perfsvc.measure.worker.memory import GUARD_BYTES, CaseMemory
+from perfsvc.measure.worker.memory import GUARD_BYTES, PLACES_PAGES, CaseMemory
 from perfsvc.model import Array, Buffer, Role
 
 BUFFERS = (
@@ -164,3 +164,53 @@ def test_guard_bands_are_checked_on_the_device():
         with pytest.raises(ResultError):
             memory.require_intact_guards()
         assert device.downloads == 1
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_place_is_an_offset_of_whole_pages_for_each_buffer_and_the_same_in_every_process(device):
+    def offsets():
+        with CaseMemory(device, BUFFERS, places=8) as memory:
+            names = [buffer.array.name for buffer in BUFFERS]
+            first = {name: memory.address(name) for name in names}
+            taken = []
+            for place in range(8):
+                memory.move(place)
+                taken.append([memory.address(name) - first[name] for name in names])
+            return taken
+
+    pages = np.array(offsets()) / device.page_bytes
+    assert np.array_equal(pages, pages.astype(int))
+    assert not pages[0].any()
+    assert (pages >= 0).all()
+    assert (pages < PLACES_PAGES).all()
+    assert len({tuple(row - row[0]) for row in pages}) == 8  # the arrays lie to each other in eight ways
+    assert offsets() == (pages * device.page_bytes).tolist()
+
+
+def test_a_moved_buffer_has_guard_bands_at_its_new_place(device):
+    with CaseMemory(device, BUFFERS, places=8) as memory:
+        for place in (3, 7, 0, 3):
+            memory.move(place)
+            memory.reset(load(device))
+            memory.require_intact_guards()
+            assert np.array_equal(memory.read("a"), INPUTS["a"])
+            device.write(memory.address("out") + memory.nbytes("out"), b"\0" * 8)
+            with pytest.raises(ResultError, match=r"past buffer 'out', up to 1 elements \(8 bytes\) from its end"):
+                memory.require_intact_guards()
+
+
+def test_buffers_stay_at_one_place_if_there_is_no_room_to_move_them():
+    class Tight(Small):
+        def allocate(self, nbytes):
+            if nbytes > 3 * GUARD_BYTES:
+                raise LaunchError("out of memory", cure="run smaller points")
+            return super().allocate(nbytes)
+
+    device, freed = Tight(), []
+    with CaseMemory(device, BUFFERS, lambda: freed.append(True), places=8) as memory:
+        assert (memory.places, freed, device.held) == (1, [True], len(BUFFERS))
+    assert not device.held
+    with CaseMemory(Tight(), BUFFERS, places=8) as memory:
+        assert memory.places == 1
