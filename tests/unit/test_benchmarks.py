@@ -37,7 +37,7 @@ def script(monkeypatch):
     "name",
     [
         *("side_by_side", "host_delay", "pitfalls", "overhead", "gpus", "sanitize", "slowdown", "explain_pairs"),
-        *("competing_load", "searches", "simulated_nights", "killed_commands"),
+        *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places"),
     ],
 )
 def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):

@@ -147,7 +147,7 @@ def measure(
             program = Program(device, job.record, modules, memory, _functions(job))
             check = ResultCheck(device, job, arrays, cache, memory, program)
             measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
-            if memory.places < job.sampling.places:
+            if memory.places < job.sampling.places and job.record.kind is not Kind.HOST:
                 note = f"its arrays stayed at one place: {why_one_place or NO_ROOM}"
                 measurement = replace(measurement, note="; ".join(filter(None, [measurement.note, note])))
             return Measured(measurement, usable=True, checked=check.checked)
