@@ -154,6 +154,11 @@ def against() -> str:
     return "@baseline" if configuration.is_empty else configuration.loaded.settings.baseline.against
 
 
+def profile_budget() -> float:
+    """Return the seconds after which a run profiles no further regression."""
+    return current().loaded.settings.profile.budget
+
+
 def typed() -> str:
     """Return the command line to store, without the password in the URL of a database."""
     return shlex.join(["perfsvc", *map(url_without_password, sys.argv[1:])])

@@ -27,16 +27,19 @@ from perfsvc.cli import options, output
 @click.option(
     "--set",
     "sections",
-    default="full",
+    default="perfsvc",
     show_default=True,
     metavar="SET",
-    help="The sections of Nsight Compute: a set of ncu --list-sets, or perfsvc: only what perfsvc reads.",
+    help="The sections of Nsight Compute: perfsvc (only what perfsvc reads), full, or another set of ncu --list-sets.",
 )
 @click.option(
     "--output",
     "destination",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     help="The file for the tool's own report, for ncu-ui or nsys-ui; for nsys the default is named after the case.",
+)
+@click.option(
+    "--stored", is_flag=True, help="Launch nothing: show the profile that a night or an earlier command stored."
 )
 @options.suite
 @options.database
@@ -48,6 +51,7 @@ def command(
     tool: Literal["ncu", "nsys"],
     sections: str,
     destination: Path | None,
+    stored: bool,
     suite: Path,
     database: str,
     output_format: str,
@@ -61,14 +65,18 @@ def command(
     from perfsvc.report.tables.profiles import profile_table
     from perfsvc.service.profile.profile import ProfileRequest, profile_case
 
-    request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination)
+    if stored and tool == "nsys":
+        raise click.UsageError("timelines are not stored: leave out --stored or --tool nsys")
+    request = ProfileRequest(database, case, run, suite, devices, tool, sections, destination, stored)
     with output.progress() as progress:
         profiled = profile_case(request, progress)
     if isinstance(profiled, ProfileResult):
         if output_format == "json":
-            output.show_json(plain(profiled))
+            output.show_json({**plain(profiled), "range": profiled.range})
         else:
             output.show(profile_table(profiled))
+            if destination:
+                click.echo(f"\nthe report is in {destination}; the NVTX range of this launch is {profiled.range!r}")
     elif output_format == "json":  # Nsight Systems returns the path of its timeline
         output.show_json({"timeline": profiled})
     else:

@@ -1,5 +1,6 @@
 """``perfsvc run``."""
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +181,7 @@ def _request(chosen: RunOptions) -> "RunRequest":
         label=chosen["label"],
         confirm=chosen["confirm"],
         profile=chosen["profile"],
+        profile_budget_s=configuration.profile_budget() if chosen["profile"] else math.inf,
         threshold=configuration.thresholds(chosen["threshold"]),
         against=configuration.against(),
         command_line=configuration.typed(),

@@ -282,6 +282,9 @@ class ProfileSettings(SettingsTable):
 
     enabled: bool = True
     """Whether a night profiles confirmed regressions, if Nsight Compute is installed."""
+    budget: Seconds = 300.0
+    """The most time for profiling the regressions of a run, the largest first. A launch that has begun is finished. The
+    next night profiles what is left over."""
 
 
 class NightlySettings(SettingsTable):

@@ -122,7 +122,7 @@ class ProfileResult:
         launch: index of the profiled launch among the case's launches, from 0.
         reason: why there is no profile, without a full stop.
         cure: what to do about the reason.
-        wall_s: seconds that profiling took.
+        wall_s: seconds that profiling took, without the start of the profiler.
         id: number of the result in the store; None if it is not stored.
     """
 
@@ -140,13 +140,19 @@ class ProfileResult:
     wall_s: float = 0.0
     id: int | None = None
 
+    @property
+    def range(self) -> str:
+        """The name of the NVTX range in which the launch is found in the profiler's report."""
+        return f"{self.case.id} of run {self.run}"
+
 
 @dataclass(frozen=True, slots=True)
 class CaseExplanation:
     """Why a case's binary of one run takes longer than that of another, from the profiles of both.
 
     Attributes:
-        device: UUID of the device that both were profiled on.
+        device: UUID of the device on which the case is slower. Both were profiled on it, or on another device of the
+            same model; then the sentence says so.
         sentence: the answer; empty if one of the binaries could not be profiled.
         evidence: what the sentence rests on, one line each.
         factor: the candidate's time over the baseline's, from the profiles.

@@ -15,10 +15,8 @@ from perfsvc.process import programs
 from perfsvc.process.programs import Finished
 from perfsvc.profile import reports
 from perfsvc.profile.metrics import SECTIONS
-from perfsvc.profile.profiler import LIMIT_S
+from perfsvc.profile.profiler import LIMIT_S, OWN
 
-OWN = "perfsvc"
-"""The set of the sections that perfsvc's metrics come from: its reports are smaller than those of ``full``."""
 _OWN_SECTIONS = tuple(word for section in SECTIONS for word in ("--section", section))
 
 TOOLKITS, PACKAGES = Path("/usr/local"), Path("/opt/nvidia")
@@ -72,7 +70,7 @@ class NcuProfiler:
     """A ``Profiler`` that uses Nsight Compute.
 
     Args:
-        sections: a set of sections as ``ncu --list-sets`` names them (``full`` has most), or ``OWN``.
+        sections: ``OWN``, or a set of sections as ``ncu --list-sets`` names them (``full`` has most).
 
     Raises:
         NoProfilerError: there is no ncu on this machine.
@@ -80,7 +78,7 @@ class NcuProfiler:
 
     name, suffix = "ncu", ".ncu-rep"
 
-    def __init__(self, sections: str = "full") -> None:
+    def __init__(self, sections: str = OWN) -> None:
         path = find_program("ncu", "nsight-compute")
         if path is None:
             raise NoProfilerError(
@@ -99,7 +97,7 @@ class NcuProfiler:
     def command(self, program: Sequence[str], report: Path, log: Path) -> list[str]:
         """Return the command line that runs a program under ncu.
 
-        ncu repeats the launch until it has counted everything, and flushes the caches before each repetition. It does
+        ncu repeats each launch until it has counted everything, and flushes the caches before each repetition. It does
         not lock the clocks, because they are not locked when perfsvc times the launch.
         """
         return [
@@ -107,7 +105,6 @@ class NcuProfiler:
             *("--target-processes", "application-only"),
             "--null-stdin",
             *("--nvtx", "--nvtx-include", f"{NVTX_DOMAIN}@{NVTX_PROFILED}/"),
-            *("--launch-count", "1"),
             *("--replay-mode", "kernel"),
             *("--cache-control", "all"),
             *("--clock-control", "none"),
@@ -120,7 +117,10 @@ class NcuProfiler:
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Run a program under ncu; raise an error unless ncu ends with 0 and has written the report."""
+        """Run a program under ncu; raise an error unless ncu ends with 0 and has written the report.
+
+        If the program crashes, ncu writes the launches before the crash into the report, and ends with an error.
+        """
         log = report.with_suffix(".log")
         for old in (log, report):
             old.unlink(missing_ok=True)
@@ -134,9 +134,9 @@ class NcuProfiler:
                 cure="check that NVTX_DISABLE is not set, and that the case launches a kernel",
             )
 
-    def read(self, report: Path, kernel: str) -> Profile:
-        """Return the profile of a kernel in a report."""
-        return reports.read_isolated(report, kernel=kernel)
+    def read(self, report: Path, kernels: Mapping[str, str]) -> Mapping[str, Profile | PerfsvcError]:
+        """Return the profile of the launch in each NVTX range, or why there is none."""
+        return reports.read_ranges_isolated(report, kernels)
 
     def _run(self, command: Sequence[str], environment: Mapping[str, str] | None, limit_s: float) -> Finished:
         """Run ncu; raise ``NoProfilerError`` if it cannot be started."""

@@ -6,15 +6,18 @@ profiler::
     {"profiler": {"version": "1.0", "metrics": {"*": {"duration_s": 1e-4}, "5d41…": {"duration_s": 2e-4}}}}
 
 ``metrics``
-    The metrics of each case by the SHA-256 digest of its binary, or by ``*`` for all cases. The binary is a file in the
-    folder that is the last argument of the profiled program.
+    The metrics of each case by the SHA-256 digest of its binary, or by ``*`` for all cases.
 ``fault``
     What goes wrong: ``permission`` and ``held`` (the counters cannot be read), ``old``, ``hang`` (past the time limit),
     ``nothing`` (it sees no launch), ``unread`` (it writes a report that cannot be read).
+``partial``
+    Whether the report has the launches before a crash, if the profiled program crashes. By default it has.
 
-Unless the script's fault prevents it, the program is really run.
+Unless the script's fault prevents it, the program is really run. Its last argument is a folder with a folder for each
+launch: this has the binary, ``launch.json`` with the name of the range, and ``report.json`` after the launch.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +51,7 @@ class ProfilerScript:
     metrics: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     rules: tuple[ProfilerRule, ...] = ()
     fault: Fault | None = None
+    partial: bool = True
 
 
 class FakeProfiler:
@@ -71,30 +75,43 @@ class FakeProfiler:
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Run the program, and write the script's metrics as its report."""
+        """Run the program, and write the script's metrics of its launches as its report."""
         if self._script.fault and self._script.fault != "unread":
             raise _error(self._script.fault)
         ended = programs.run(program, folder=Path.cwd(), limit_s=limit_s, environment=environment)
         if ended.timed_out:
             raise _error("hang")
+        profiles = self._profiles(Path(program[-1]))
+        if profiles and (self._script.partial or not ended.code):
+            report.write_bytes(codec.encode(profiles))
         if ended.code:
             raise ProfileError(
                 f"the program ended with {ended.code}: {ended.output.strip()}", cure="run the program alone"
             )
-        report.write_bytes(codec.encode(self._profile(Path(program[-1]))))
+        if not profiles:
+            raise _error("nothing")
 
-    def _profile(self, folder: Path) -> Profile:
-        """Return the scripted profile of the binary in a profiling folder."""
-        digests = [digest(file.read_bytes()) for file in sorted(folder.iterdir())] if folder.is_dir() else []
-        keys = [key for key in (*digests, "*") if key in self._script.metrics]
-        metrics = self._script.metrics[keys[0]] if keys else {}
-        return Profile("", metrics, self._script.rules, self._device, "FAKE", self.version)
+    def _profiles(self, folder: Path) -> dict[str, Profile]:
+        """Return the scripted profiles of the launches in a folder, by the names of their ranges."""
+        profiles = {}
+        for report in sorted(folder.glob("*/report.json")):
+            if json.loads(report.read_bytes())["launch"] is not None:
+                files = [digest(file.read_bytes()) for file in sorted(report.parent.iterdir())]
+                key = next((key for key in (*files, "*") if key in self._script.metrics), "*")
+                metrics = self._script.metrics.get(key, {})
+                name = json.loads((report.parent / "launch.json").read_bytes())["range"]
+                profiles[name] = Profile("", metrics, self._script.rules, self._device, "FAKE", self.version)
+        return profiles
 
-    def read(self, report: Path, kernel: str) -> Profile:
-        """Return the profile that ``run`` wrote."""
+    def read(self, report: Path, kernels: Mapping[str, str]) -> Mapping[str, Profile | PerfsvcError]:
+        """Return the profiles that ``run`` wrote."""
         if self._script.fault == "unread":
             raise _error("unread")
-        return replace(codec.decode(Profile, report.read_bytes()), kernel=kernel)
+        profiles = codec.decode(dict[str, Profile], report.read_bytes())
+        return {
+            name: replace(profiles[name], kernel=kernel) if name in profiles else _error("nothing")
+            for name, kernel in kernels.items()
+        }
 
 
 def _error(fault: Fault) -> PerfsvcError:

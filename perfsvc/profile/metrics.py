@@ -20,7 +20,6 @@ SECTIONS = (
     "MemoryWorkloadAnalysis_Tables",
     "LaunchStats",
     "Occupancy",
-    "SchedulerStats",
     "WarpStateStats",
     "SourceCounters",
 )

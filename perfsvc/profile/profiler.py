@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from perfsvc.errors import NoProfilerError
+from perfsvc.errors import NoProfilerError, PerfsvcError
 from perfsvc.model import DeviceInfo, Profile
 
 LIMIT_S = 120.0
-"""Seconds that a profile may take. The full set of sections takes 7 s for a short kernel (H100), mostly to start."""
+"""Seconds that the profile of one launch may take. The full set of sections takes some seconds (H100)."""
+OWN = "perfsvc"
+"""The set of the sections that perfsvc's metrics come from: it takes less time than ``full``."""
 
 DRIVER_PARAMETERS, PROCESS_STATUS = Path("/proc/driver/nvidia/params"), Path("/proc/self/status")
 CAPABILITIES = (1 << 21) | (1 << 38)
@@ -17,7 +19,10 @@ CAPABILITIES = (1 << 21) | (1 << 38)
 
 
 class Profiler(Protocol):
-    """Runs a program that puts one launch into the NVTX range of ``perfsvc.device``, and profiles that launch."""
+    """Runs a program that puts launches into the NVTX range of ``perfsvc.device``, and profiles these launches.
+
+    Inside this range, each launch has a range of its own, whose name is the key to the launch's profile.
+    """
 
     @property
     def name(self) -> str:
@@ -37,11 +42,12 @@ class Profiler(Protocol):
     def run(
         self, program: Sequence[str], report: Path, *, environment: Mapping[str, str], limit_s: float = LIMIT_S
     ) -> None:
-        """Run a program and write a report of the launch.
+        """Run a program and write a report of the launches.
 
         Args:
             program: the full path of an executable (not a script), and its arguments.
-            report: the file to write; its name ends with ``suffix``.
+            report: the file to write; its name ends with ``suffix``. After an error, it may exist and have the launches
+                before the error.
             environment: the program's environment variables.
             limit_s: seconds after which the tool is killed, and the program with it.
 
@@ -53,8 +59,17 @@ class Profiler(Protocol):
         """
         ...
 
-    def read(self, report: Path, kernel: str) -> Profile:
-        """Return the profile in a report; raise ``ProfileError`` unless it holds one launch of the kernel."""
+    def read(self, report: Path, kernels: Mapping[str, str]) -> Mapping[str, Profile | PerfsvcError]:
+        """Return the profile of the launch in each range, or why the report has no such profile.
+
+        Args:
+            report: a report of this tool.
+            kernels: for the name of each range, the kernel that was launched in it.
+
+        Raises:
+            ProfileError: the report cannot be read; also ``ReportError``.
+            MissingPackageError: the package that reads reports is missing.
+        """
         ...
 
 

@@ -1,8 +1,12 @@
-"""Read a report of Nsight Compute as a profile; needs no GPU.
+"""Read reports of Nsight Compute as profiles; needs no GPU.
+
+A report has an action for each profiled launch, with the NVTX ranges that were open at the launch. A report of one
+launch is read by ``read``; a report of a profiling session, in which each launch has a range of its own, by
+``read_ranges``.
 
 NVIDIA's ``ncu_report`` (the package ``ncu-report``, which reads the reports of older versions too) does the reading. It
-is native code, and a damaged report may make it end its process. So ``read_isolated`` reads in a process of its own,
-``python -m perfsvc.profile.reports REPORT KERNEL ANSWER``.
+is native code, and a damaged report may make it end its process. So ``read_isolated`` and ``read_ranges_isolated`` read
+in a process of its own, ``python -m perfsvc.profile.reports REQUEST ANSWER``.
 
 Before anything is loaded, ``outline`` walks through the file, because a damaged report loads without an error as an
 empty one. A file begins with ``NVR`` and a zero, then its header, preceded by its length; then blocks, each with a
@@ -14,14 +18,15 @@ comes with Nsight Compute (``extras/FileFormat``).
 import re
 import struct
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from perfsvc.device import NVTX_DOMAIN
 from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
 from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfilerRule, codec
@@ -30,7 +35,9 @@ from perfsvc.profile.metrics import METRICS, RawMetric, operations
 from perfsvc.temporary import temporary_folder
 
 LIMIT_S = 60.0
-"""Seconds that reading may take; a report with all sections takes less than one."""
+"""Seconds that reading may take. A launch with all sections takes less than one second."""
+LIMIT_OF_RANGE_S = 1.0
+"""Seconds that reading may take in addition, for each range."""
 
 PROFILE_AGAIN = "profile the launch again: ncu -f -o REPORT PROGRAM"
 
@@ -65,20 +72,91 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
     contents = outline(path)
     if contents.launches != 1:
         raise _wrong_count(path, contents.launches)
-    try:
-        library: Any = import_module("ncu_report")
-    except ImportError as error:
-        raise _missing_package() from error
+    library = _library()
     context = library.load_report(str(path))  # owns all that is read from it
-    action: Any = context.range_by_idx(0).action_by_idx(0) if context.num_ranges() else None
-    names = frozenset(action.metric_names()) if action is not None else frozenset()
-    if not names:
-        raise ReportError(f"{path} holds a launch without a metric: it was not written to its end", cure=PROFILE_AGAIN)
+    action = next(_actions(context), None)
+    if action is None:
+        raise _without_metrics(path)
     if kernel is not None and kernel not in _kernel_names(library, action):
         raise ReportError(
             f"{path} is a report of the kernel {action.name()}, not of {kernel}",
             cure=f"name a report of {kernel}, or profile it: ncu --kernel-name {kernel} -f -o REPORT PROGRAM",
         )
+    return _profile(path, action, contents.ncu_version)
+
+
+def read_ranges(path: Path, kernels: Mapping[str, str]) -> dict[str, Profile | ReportError]:
+    """Return the profile of the launch in each NVTX range, or why the report has no such profile.
+
+    Args:
+        path: a ``.ncu-rep`` file with any number of launches.
+        kernels: for the name of each range, the function that was launched in it.
+
+    Raises:
+        ReportError: the file is missing, empty, cut short or not a report.
+        MissingPackageError: ``ncu_report`` is not installed.
+    """
+    contents = outline(path)
+    library = _library()
+    context = library.load_report(str(path))
+    actions: dict[str, list[Any]] = {name: [] for name in kernels}
+    for action in _actions(context):
+        for name in _nvtx_ranges(action) & kernels.keys():
+            actions[name].append(action)
+    return {
+        name: _profile_in_range(library, path, name, kernel, actions[name], contents.ncu_version)
+        for name, kernel in kernels.items()
+    }
+
+
+def _profile_in_range(  # noqa: PLR0917 - what a range has
+    library: Any, path: Path, name: str, kernel: str, actions: list[Any], ncu_version: str
+) -> Profile | ReportError:
+    """Return the profile of the only launch in a range, or why there is none."""
+    if len(actions) != 1:
+        return ReportError(
+            f"Nsight Compute saw {len(actions) or 'no'} launch{'es' if actions else ''} in the range {name}",
+            cure="check that NVTX_DISABLE is not set, and that the case launches a kernel",
+        )
+    if kernel not in _kernel_names(library, actions[0]):
+        return ReportError(
+            f"the range {name} has a launch of the kernel {actions[0].name()}, not of {kernel}", cure="report it"
+        )
+    try:
+        return _profile(path, actions[0], ncu_version)
+    except ReportError as error:
+        return error
+
+
+def _library() -> Any:
+    """Return ``ncu_report``; raise ``MissingPackageError`` if it is not installed."""
+    try:
+        return import_module("ncu_report")
+    except ImportError as error:
+        raise _missing_package() from error
+
+
+def _actions(context: Any) -> Iterator[Any]:
+    """Yield the launches of a loaded report."""
+    for number in range(context.num_ranges()):  # ncu's own ranges: one, unless ncu replays ranges
+        launches = context.range_by_idx(number)
+        yield from (launches.action_by_idx(index) for index in range(launches.num_actions()))
+
+
+def _nvtx_ranges(action: Any) -> set[str]:
+    """Return the names of perfsvc's NVTX ranges that were open at a launch; empty if NVTX was not traced."""
+    state = action.nvtx_state()
+    if state is None:
+        return set()
+    domains = (state.domain_by_id(number) for number in state.domains())
+    return {name for domain in domains if domain.name() == NVTX_DOMAIN for name in domain.push_pop_ranges()}
+
+
+def _profile(path: Path, action: Any, ncu_version: str) -> Profile:
+    """Return the profile of a launch; raise ``ReportError`` if it has no metric."""
+    names = frozenset(action.metric_names())
+    if not names:
+        raise _without_metrics(path)
     raw = _raw_metrics(action, names)
     metrics = {metric.name: metric.value(raw) for metric in METRICS} | operations(raw, names)
     major, minor = (raw(f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
@@ -90,8 +168,12 @@ def read(path: Path, *, kernel: str | None = None) -> Profile:
         rules=tuple(_rules(action)),
         device=model if isinstance(model, str) else "",
         chip="" if major is None or minor is None else f"sm_{major:.0f}{minor:.0f}",
-        ncu_version=contents.ncu_version,
+        ncu_version=ncu_version,
     )
+
+
+def _without_metrics(path: Path) -> ReportError:
+    return ReportError(f"{path} holds a launch without a metric: it was not written to its end", cure=PROFILE_AGAIN)
 
 
 def require_ncu_report() -> None:
@@ -159,13 +241,38 @@ def _rules(action: Any) -> list[ProfilerRule]:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """What the reading process reads: the launch in each range of ``kernels``, or else the only launch of a report."""
+
+    path: str
+    kernel: str | None = None
+    kernels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReportAnswer:
-    """What the reading process found: a profile, or the name, message and cure of its error."""
+    """What the reading process found: a profile, or the name, message and cure of its error; the same for each range.
+
+    The answer for a whole report has an error, or ``ranges``, or a profile.
+    """
 
     profile: Profile | None = None
     error: str = ""
     message: str = ""
     cure: str = ""
+    ranges: Mapping[str, "ReportAnswer"] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Profile | PerfsvcError) -> "ReportAnswer":
+        """Return the answer for a profile or an error."""
+        if isinstance(found, Profile):
+            return cls(found)
+        return cls(None, type(found).__name__, found.what, found.cure)
+
+    @property
+    def found(self) -> Profile | PerfsvcError:
+        """The profile or the error of this answer."""
+        return self.profile or _ERRORS[self.error](self.message, cure=self.cure)
 
 
 def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
@@ -176,29 +283,55 @@ def read_isolated(path: Path, *, kernel: str | None = None) -> Profile:
         MissingPackageError: ``ncu_report`` is not installed.
         ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
     """
+    found = _isolated(ReportRequest(str(path), kernel), LIMIT_S).found
+    if isinstance(found, PerfsvcError):
+        raise found
+    return found
+
+
+def read_ranges_isolated(path: Path, kernels: Mapping[str, str]) -> dict[str, Profile | PerfsvcError]:
+    """Return what ``read_ranges`` returns, read in a process of its own.
+
+    Raises:
+        ReportError: the file is missing, damaged or not a report.
+        MissingPackageError: ``ncu_report`` is not installed.
+        ProfileError: ``ncu_report`` crashed the reading process, or did not finish in time.
+    """
+    answer = _isolated(ReportRequest(str(path), kernels=kernels), LIMIT_S + LIMIT_OF_RANGE_S * len(kernels))
+    if answer.error and isinstance(error := answer.found, PerfsvcError):
+        raise error
+    return {name: of_range.found for name, of_range in answer.ranges.items()}
+
+
+def _isolated(request: ReportRequest, limit_s: float) -> ReportAnswer:
+    """Return the answer of a reading process; raise ``ProfileError`` if it crashed or did not finish in time."""
     require_ncu_report()
     with temporary_folder() as folder:
-        file = folder / "answer.json"
-        command = [*programs.python_module("perfsvc.profile.reports"), str(path), kernel or "", str(file)]
-        ended = programs.run(command, folder=Path.cwd(), limit_s=LIMIT_S)
+        asked, file = folder / "request.json", folder / "answer.json"
+        asked.write_bytes(codec.encode(request))
+        command = [*programs.python_module("perfsvc.profile.reports"), str(asked), str(file)]
+        ended = programs.run(command, folder=Path.cwd(), limit_s=limit_s)
         answer = codec.decode(ReportAnswer, file.read_bytes()) if file.exists() and not ended.code else None
     if answer is None:
-        how = f"did not end within {LIMIT_S:g} s" if ended.timed_out else f"died ({programs.describe_exit(ended.code)})"
+        how = f"did not end within {limit_s:g} s" if ended.timed_out else f"died ({programs.describe_exit(ended.code)})"
         raise ProfileError(
-            f"the package ncu-report {how} while it read {path.name}",
+            f"the package ncu-report {how} while it read {Path(request.path).name}",
             cure=f"{install_command('profile')} --upgrade; remove Nsight Compute's own ncu_report from PYTHONPATH",
         )
-    if answer.profile is None:
-        raise _ERRORS[answer.error](answer.message, cure=answer.cure)
-    return answer.profile
+    return answer
 
 
-def _main(path: Path, kernel: str, file: Path) -> None:
-    """Read a report in this process, and write the profile or the error to the answer file."""
+def _main(asked: Path, file: Path) -> None:
+    """Read a report in this process, and write the profiles or the error to the answer file."""
+    request = codec.decode(ReportRequest, asked.read_bytes())
     try:
-        answer = ReportAnswer(read(path, kernel=kernel or None))
+        if request.kernels is None:
+            answer = ReportAnswer(read(Path(request.path), kernel=request.kernel))
+        else:
+            found = read_ranges(Path(request.path), request.kernels)
+            answer = ReportAnswer(ranges={name: ReportAnswer.of(of_range) for name, of_range in found.items()})
     except (ReportError, MissingPackageError) as error:
-        answer = ReportAnswer(None, type(error).__name__, error.what, error.cure)
+        answer = ReportAnswer.of(error)
     file.write_bytes(codec.encode(answer))
 
 
@@ -303,8 +436,8 @@ def _number(block: dict[int, int | bytes], field: int) -> int:
 
 def _ncu_version(session: int | bytes) -> str:
     """Return the version of Nsight Compute in a session (``2025.3.1.0``); empty if there is none."""
-    for field, value in _fields(session) if isinstance(session, bytes) else ():
-        if field == _VERSIONS and isinstance(value, bytes):
+    for number, value in _fields(session) if isinstance(session, bytes) else ():
+        if number == _VERSIONS and isinstance(value, bytes):
             name, version = (dict(_fields(value)).get(key, b"") for key in (1, 2))
             if name == _COUNTER and isinstance(version, bytes):
                 return version.decode().split(" ", maxsplit=1)[0]
@@ -312,4 +445,4 @@ def _ncu_version(session: int | bytes) -> str:
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    _main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,10 +1,15 @@
-"""Profiles of stored binaries, and the explanations derived from them. Profiler reports are stored as artifacts."""
+"""Profiles of stored binaries, and the explanations derived from them.
+
+Profiler reports are stored as artifacts. A report has all launches of a profiling session, so it is shared by the
+profiles of this session, and stays as long as one of them needs it.
+"""
 
 import zlib
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, Connection, insert, select
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CaseExplanation, Profile, ProfileResult, ProfilerRule, digest
@@ -13,7 +18,7 @@ from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_ca
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_id
-from perfsvc.store.schema.tables import Artifacts, Cases
+from perfsvc.store.schema.tables import Artifacts, Cases, Devices
 
 REPORT = "report"
 """The kind of artifact under which a profiler's report is stored."""
@@ -25,55 +30,33 @@ class ProfileStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def put(self, result: ProfileResult, report: bytes | None = None) -> int:
-        """Store the result of profiling a binary, with the profiler's report, and return the number of the profile.
+    def put(self, results: Sequence[ProfileResult], report: bytes | None = None) -> list[int]:
+        """Store the results of profiling binaries in one session, with the session's report, and return their numbers.
 
-        The run and the device of the result are in the database already.
+        The runs and the devices of the results are in the database already.
         """
-        profile = result.profile
         with self._database.writing() as connection:
-            if report is not None:
+            if report is not None and results:
                 put_artifact(connection, digest(report), REPORT, report)
-            row = {
-                "run_id": result.run,
-                "case_id": case_id(connection, result.case),
-                "device_id": device_id(connection, result.device),
-                "binary_id": result.binary,
-                "profiler": result.profiler,
-                "sections": result.sections,
-                "kernel": profile.kernel if profile else "",
-                "launch": result.launch,
-                "chip": profile.chip if profile else "",
-                "profiler_version": profile.ncu_version if profile else "",
-                "reason": result.reason,
-                "cure": result.cure,
-                "report_sha256": None if report is None else digest(report),
-                "wall_s": result.wall_s,
-                "profiled_at": datetime.now(UTC),
-            }
-            profile_id = new_id(connection, Profiles, row)
-            metrics = profile.metrics if profile else {}
-            rows = [{"profile_id": profile_id, "name": name, "value": number(value)} for name, value in metrics.items()]
-            if rows:
-                connection.execute(insert(ProfileMetrics), rows)
-            rules = [
-                {
-                    "profile_id": profile_id,
-                    "number": index,
-                    "name": rule.name,
-                    "message": rule.message,
-                    "speedup": number(rule.speedup),
-                }
-                for index, rule in enumerate(profile.rules if profile else ())
-            ]
-            if rules:
-                connection.execute(insert(ProfileRules), rules)
-            return profile_id
+            sha256 = None if report is None else digest(report)
+            return [_put(connection, result, sha256) for result in results]
 
     def of_binary(self, binary: int) -> list[ProfileResult]:
         """Return the successful profiles of a binary, from any run, newest first."""
         with self._database.reading() as connection:
             return _profiles(connection, binary)
+
+    def failed(self, device: str) -> set[int]:
+        """Return the binaries that could not be profiled when they were last profiled on a device."""
+        newest = (
+            select(func.max(Profiles.id))
+            .join(Devices, Devices.id == Profiles.device_id)
+            .where(Devices.uuid == device, Profiles.binary_id.is_not(None))
+            .group_by(Profiles.binary_id)
+        )
+        query = select(Profiles.binary_id).where(Profiles.id.in_(newest), Profiles.reason != "")
+        with self._database.reading() as connection:
+            return {binary for binary in connection.scalars(query) if binary is not None}
 
     def report(self, profile: int) -> bytes:
         """Return the profiler's report of a profile; raises ``NotMeasuredError`` if none is stored."""
@@ -115,6 +98,46 @@ class ProfileStore:
         """
         with self._database.reading() as connection:
             return _explanations(connection, Cases.lineage_id == lineage_of(connection, case))
+
+
+def _put(connection: Connection, result: ProfileResult, report_sha256: str | None) -> int:
+    """Store the result of profiling a binary, and return the number of the profile."""
+    profile = result.profile
+    row = {
+        "run_id": result.run,
+        "case_id": case_id(connection, result.case),
+        "device_id": device_id(connection, result.device),
+        "binary_id": result.binary,
+        "profiler": result.profiler,
+        "sections": result.sections,
+        "kernel": profile.kernel if profile else "",
+        "launch": result.launch,
+        "chip": profile.chip if profile else "",
+        "profiler_version": profile.ncu_version if profile else "",
+        "reason": result.reason,
+        "cure": result.cure,
+        "report_sha256": report_sha256,
+        "wall_s": result.wall_s,
+        "profiled_at": datetime.now(UTC),
+    }
+    profile_id = new_id(connection, Profiles, row)
+    metrics = profile.metrics if profile else {}
+    rows = [{"profile_id": profile_id, "name": name, "value": number(value)} for name, value in metrics.items()]
+    if rows:
+        connection.execute(insert(ProfileMetrics), rows)
+    rules = [
+        {
+            "profile_id": profile_id,
+            "number": index,
+            "name": rule.name,
+            "message": rule.message,
+            "speedup": number(rule.speedup),
+        }
+        for index, rule in enumerate(profile.rules if profile else ())
+    ]
+    if rules:
+        connection.execute(insert(ProfileRules), rules)
+    return profile_id
 
 
 def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:

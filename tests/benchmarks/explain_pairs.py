@@ -26,8 +26,9 @@ from perfsvc.measure.plan.order import Task
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Explanation, Profile, ReasonKind
-from perfsvc.profile.commands import OWN, NcuProfiler
+from perfsvc.profile.commands import NcuProfiler
 from perfsvc.profile.explain import explain
+from perfsvc.profile.profiler import LIMIT_S, OWN
 from perfsvc.profile.reports import read
 from perfsvc.suite import StoredBench, isolated
 
@@ -141,8 +142,10 @@ def folder_of(made: Ready, task: Task) -> Iterator[Path]:
     inputs = isolated.replay_inputs(bench, record.case.point, record.seed)
     with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
         path = Path(folder)
-        parts = {"modules": task.modules, "helper kernels": made.helper_kernels, "inputs": inputs}
-        profiling_folder.write(path, record, made.device, **parts, launch=0)
+        profiling_folder.begin(path, made.device, made.helper_kernels, LIMIT_S)
+        locations = profiling_folder.prepare(path, task.modules, inputs)
+        profiling_folder.add(path, 0, profiling_folder.ProfilingLaunch(record, record.case.id, locations, launch=0))
+        profiling_folder.end(path)
         yield path
 
 

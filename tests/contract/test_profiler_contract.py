@@ -18,7 +18,19 @@ from perfsvc.profile.metrics import SECTIONS
 DATA = Path(__file__).parents[1] / "data"
 REPORT = DATA / "ncu" / "transpose-padded-small.ncu-rep.xz"
 KERNEL = "transpose_pad"
-PROGRAM = [sys.executable, "-c", "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text('ran')"]
+RANGE = "measure"
+"""The name of the only range in the stored report."""
+LAUNCH = """
+import json, os, pathlib, sys
+folder = pathlib.Path(sys.argv[1])
+launch = folder / "0"
+launch.mkdir(parents=True)
+(launch / "launch.json").write_text(json.dumps({"range": "measure"}))
+(launch / "report.json").write_text(json.dumps({"launch": 0}))
+(folder / "ran").write_text(os.getcwd())
+"""
+"""What the process of a session leaves in its folder after a launch."""
+PROGRAM = [sys.executable, "-c", LAUNCH]
 FAILURES = {
     "permission": CountersError,
     "held": CountersError,
@@ -67,7 +79,7 @@ def run(tmp_path):
 
     def started(profiler, program=PROGRAM, **given):
         report = tmp_path / f"report{profiler.suffix}"
-        profiler.run([*program, str(tmp_path / "ran")], report, environment=dict(os.environ), **given)
+        profiler.run([*program, str(tmp_path / "session")], report, environment=dict(os.environ), **given)
         return report
 
     return started
@@ -75,19 +87,26 @@ def run(tmp_path):
 
 def test_a_profiler_runs_the_program_and_reads_its_own_report(kind, run, tmp_path):
     profiler = kind.profiler()
-    profile = profiler.read(run(profiler), KERNEL)
-    assert (tmp_path / "ran").read_text() == "ran"
+    (profile,) = profiler.read(run(profiler), {RANGE: KERNEL}).values()
+    assert (tmp_path / "session" / "ran").is_file()
     assert profile.kernel == KERNEL
     assert profile.metrics["duration_s"] > 0
     assert profile.ncu_version
 
 
+def test_a_range_that_the_report_lacks_has_an_error_and_the_others_have_profiles(kind, run):
+    profiler = kind.profiler()
+    found = profiler.read(run(profiler), {"another": KERNEL, RANGE: KERNEL})
+    assert isinstance(found["another"], PerfsvcError)
+    assert found["another"].cure
+    assert found[RANGE].kernel == KERNEL
+
+
 def test_the_program_runs_in_the_current_folder(kind, run, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    write = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(os.getcwd())"
-    run(kind.profiler(), [sys.executable, "-c", write])
-    assert (tmp_path / "ran").read_text() == str(tmp_path / "here")
+    run(kind.profiler())
+    assert (tmp_path / "session" / "ran").read_text() == str(tmp_path / "here")
 
 
 def test_a_profiler_has_a_name_a_version_and_a_suffix(kind):
@@ -111,10 +130,17 @@ def test_a_program_that_fails_is_a_failed_profile(kind, run):
         run(kind.profiler(), [sys.executable, "-c", "import sys; sys.exit(4)"])
 
 
+def test_the_report_of_a_program_that_crashes_has_the_launches_before_the_crash(kind, run, tmp_path):
+    profiler = kind.profiler()
+    with pytest.raises(ProfileError):
+        run(profiler, [sys.executable, "-c", f"{LAUNCH}\nimport signal; os.kill(os.getpid(), signal.SIGSEGV)"])
+    assert profiler.read(tmp_path / f"report{profiler.suffix}", {RANGE: KERNEL})[RANGE].kernel == KERNEL
+
+
 def test_a_file_that_is_no_report_cannot_be_read(kind, tmp_path):
     (tmp_path / "report").write_bytes(b"")
     with pytest.raises((PerfsvcError, ValueError)):
-        kind.profiler().read(tmp_path / "report", KERNEL)
+        kind.profiler().read(tmp_path / "report", {RANGE: KERNEL})
 
 
 # --- Nsight Compute alone --------------------------------------------------------------------------------------------
@@ -129,7 +155,7 @@ def test_the_command_line_is_the_one_that_was_measured(ncu, run, tmp_path, monke
     monkeypatch.setenv("NCU_STAND_IN_ASKED", str(tmp_path / "asked"))
     run(ncu.profiler())
     options = json.loads((tmp_path / "asked").read_text())
-    assert options.pop("program") == [*PROGRAM, str(tmp_path / "ran")]
+    assert options.pop("program") == [*PROGRAM, str(tmp_path / "session")]
     assert options.pop("o") == str(tmp_path / "report.ncu-rep")
     assert options.pop("log_file") == str(tmp_path / "report.log")
     assert options == {
@@ -137,7 +163,6 @@ def test_the_command_line_is_the_one_that_was_measured(ncu, run, tmp_path, monke
         "null_stdin": True,
         "nvtx": True,
         "nvtx_include": "perfsvc@measure/",
-        "launch_count": "1",
         "replay_mode": "kernel",
         "cache_control": "all",
         "clock_control": "none",
@@ -194,10 +219,10 @@ def _is_alive(pid):
         return False
 
 
-def test_a_report_of_another_kernel_is_refused(ncu, run):
+def test_a_launch_of_another_kernel_is_refused(ncu, run):
     profiler = ncu.profiler()
-    with pytest.raises(PerfsvcError, match="not of transpose_tiled"):
-        profiler.read(run(profiler), "transpose_tiled")
+    (refused,) = profiler.read(run(profiler), {RANGE: "transpose_tiled"}).values()
+    assert "not of transpose_tiled" in refused.what
 
 
 def test_an_old_report_is_not_mistaken_for_a_new_one(ncu, run, tmp_path):

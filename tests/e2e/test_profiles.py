@@ -100,11 +100,12 @@ def test_an_unreadable_report_is_stored_with_the_reason(night):
     play(fault="unread")
     assert "the reader of reports die" in perfsvc.fake("--confirm", "--profile", suite=suite, code=1).out
     rows = perfsvc.rows("select reason, kind from profiles join artifacts on sha256 = report_sha256")
-    assert rows == [("the script makes the reader of reports die", "report")]
+    assert rows == 2 * [("the script makes the reader of reports die", "report")]  # both sides, one report
+    assert perfsvc.rows("select count(*) from artifacts where kind = 'report'") == [(1,)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 2)])
+@pytest.mark.parametrize(("fault", "looked"), [("permission", 1), ("nothing", 2), ("unread", 4)])
 def test_an_error_that_holds_for_the_whole_gpu_is_not_tried_for_every_case(night, fault, looked):
     perfsvc, suite, play = night
     play(fault=fault)
@@ -159,8 +160,8 @@ def test_a_case_of_any_run_is_profiled_from_the_database_alone(night):
     assert f"{CASE} of run 1: kernel scale" in out
     assert "100.0 µs" in out
     found = perfsvc("profile", CASE, "--device", device, "--format", "json", "--output", "beta.rep", code=0).json
-    assert (found["case"], found["profile"]["metrics"]) == (CASE, QUICK)
-    assert json.loads((perfsvc.folder / "beta.rep").read_text())["metrics"] == QUICK
+    assert (found["case"], found["profile"]["metrics"], found["range"]) == (CASE, QUICK, f"{CASE} of run 1")
+    assert json.loads((perfsvc.folder / "beta.rep").read_text())[f"{CASE} of run 1"]["metrics"] == QUICK
 
 
 def test_the_cpu_has_no_profiler(perfsvc):

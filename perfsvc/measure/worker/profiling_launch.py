@@ -1,12 +1,13 @@
-"""The process that a profiler runs: it launches a case once, inside the NVTX range that the profiler watches.
+"""The process that a profiler runs: it launches cases, each inside an NVTX range of its own that the profiler watches.
 
 The command is ``python -m perfsvc.measure.worker.profiling_launch FOLDER``; see
-``perfsvc.measure.protocol.profiling_folder`` for the folder. The steps of a sample run with one launch inside the
-range: the requested launch or, without a request, the longest launch, which is found in two earlier runs of the steps.
-No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
+``perfsvc.measure.protocol.profiling_folder`` for the folder. For each case, the steps of a sample run with one launch
+inside the ranges: the requested launch or, without a request, the longest launch, which is found in two earlier runs of
+the steps. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
+import faulthandler
 import os
 import sys
 import time
@@ -31,33 +32,55 @@ Around = Callable[[int], AbstractContextManager[object]]
 
 
 def main(folder: Path) -> int:
-    """Launch the case, write the report, and return the exit status."""
+    """Run the launches as the parent adds them, write a report of each, and return the exit status.
+
+    A launch that fails costs only its own report, unless it ends the device's context. A launch that exceeds its time
+    limit ends the process.
+    """
+    session, helper_kernels = profiling_folder.read_session(folder)
+    if session.visible:
+        os.environ[VISIBLE] = session.visible  # before the driver starts, which reads the variable then
     try:
-        report = _launch(profiling_folder.read(folder))
-    except PerfsvcError as error:
+        with contextlib.closing(open_device(session.device, helper_kernels)) as device:
+            for launch_folder in profiling_folder.launches(folder, session.parent):
+                # A thread in C ends the process: it needs no lock of Python, which a hanging launch may hold.
+                faulthandler.dump_traceback_later(session.limit_s, exit=True)
+                report = _run(device, launch_folder)
+                faulthandler.cancel_dump_traceback_later()
+                profiling_folder.write_report(launch_folder, report)
+                if report.fatal:
+                    return LaunchError.exit_code
+    except PerfsvcError as error:  # the device cannot be opened or closed
         profiling_folder.write_report(folder, LaunchReport(what=error.what, cure=error.cure))
         return error.exit_code
-    profiling_folder.write_report(folder, report)
     return 0
 
 
-def _launch(loaded: LoadedLaunch) -> LaunchReport:
-    """Launch the case as the folder describes, and return which launch was inside the range."""
+def _run(device: Device, folder: Path) -> LaunchReport:
+    """Run the launch in a folder, and return its report."""
+    began = time.monotonic()
+    try:
+        chosen, kernel = _launch(device, profiling_folder.read(folder))
+    except PerfsvcError as error:
+        fatal = isinstance(error, LaunchError) and error.fatal
+        return LaunchReport(what=error.what, cure=error.cure, fatal=fatal)
+    return LaunchReport(chosen, kernel, wall_s=time.monotonic() - began)
+
+
+def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str]:
+    """Launch a case as its folder describes; return the number of the launch inside the ranges, and its kernel."""
     request, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch)]
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that launches one")
-    if request.visible:
-        os.environ[VISIBLE] = request.visible  # before the driver starts, which reads the variable then
-    with (
-        contextlib.closing(open_device(request.device, loaded.helper_kernels)) as device,
-        CaseMemory(device, record.buffers) as memory,
-    ):
+    with device.measuring(record, 0), CaseMemory(device, record.buffers) as memory:
         program = Program(device, record, loaded.modules, memory, {})
         steps = _Steps(device, program, memory, loaded)
-        chosen = steps.longest_launch() if request.launch is None else request.launch
+        chosen = request.launch
+        if chosen is None:
+            chosen = steps.longest_launch() if len(launches) > 1 else 0
         steps.run_in_range(chosen)
-    return LaunchReport(chosen, launches[chosen].entry)
+    return chosen, launches[chosen].entry
 
 
 class _Steps:
@@ -68,6 +91,7 @@ class _Steps:
         self._program = program
         self._memory = memory
         self._inputs = loaded.inputs
+        self._range = loaded.launch.range
 
     def longest_launch(self) -> int:
         """Run the steps twice and return which launch took longest.
@@ -89,15 +113,21 @@ class _Steps:
         return max(seconds, key=lambda number: seconds[number])
 
     def run_in_range(self, chosen: int) -> None:
-        """Run the steps with the chosen launch inside the NVTX range."""
+        """Run the steps with the chosen launch inside two NVTX ranges.
 
-        def around(number: int) -> AbstractContextManager[object]:
-            if number != chosen:
-                return contextlib.nullcontext()
+        The profiler looks for the outer range. The inner range has the name by which the launch is found in the report.
+        """
+
+        @contextlib.contextmanager
+        def profiled() -> Iterator[None]:
             self._device.synchronize()
-            return nvtx.annotate(NVTX_PROFILED, domain=NVTX_DOMAIN)  # type: ignore[no-any-return]
+            with (
+                nvtx.annotate(NVTX_PROFILED, domain=NVTX_DOMAIN),
+                nvtx.annotate(self._range, domain=NVTX_DOMAIN),
+            ):
+                yield
 
-        self._run(around)
+        self._run(lambda number: profiled() if number == chosen else contextlib.nullcontext())
 
     def _run(self, around: Around) -> None:
         """Run the steps, each launch in the context that ``around`` returns for its number."""

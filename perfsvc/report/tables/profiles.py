@@ -40,15 +40,21 @@ def profile_table(result: ProfileResult) -> RenderableType:
 
 
 def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType:
-    """Return a sentence for each slower case, with its evidence below."""
+    """Return a sentence for each slower case, with its evidence below; GPUs that share an explanation share a line."""
     several = len({explanation.device for explanation in explanations}) > 1
-    lines: list[Text] = []
+    shared: dict[tuple[object, ...], list[CaseExplanation]] = {}
     for explanation in explanations:
-        device = f" on {explanation.device_model} ({explanation.device})" if several else ""
-        lines.append(
-            Text.assemble(("why", "bold"), " ", (f"{explanation.case.id}{device}", "bold"), f": {explanation.text}")
-        )
-        lines += [Text(f"  {line}", "dim") for line in explanation.evidence]
+        of_pair = (explanation.case, explanation.baseline_run, explanation.candidate_run, explanation.device_model)
+        shared.setdefault((*of_pair, explanation.profiles, explanation.reason), []).append(explanation)
+    lines: list[Text] = []
+    for first, *others in shared.values():
+        devices = f"{first.device_model} ({first.device})"
+        if others:
+            uuids = ", ".join(explanation.device for explanation in (first, *others))
+            devices = f"{len(others) + 1} GPUs of the model {first.device_model} ({uuids})"
+        device = f" on {devices}" if several else ""
+        lines.append(Text.assemble(("why", "bold"), " ", (f"{first.case.id}{device}", "bold"), f": {first.text}"))
+        lines += [Text(f"  {line}", "dim") for line in first.evidence]
     return Group(*lines)
 
 

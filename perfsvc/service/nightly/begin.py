@@ -56,6 +56,7 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
         label=settings.nightly.label,
         confirm=settings.confirm.enabled,
         profile=settings.profile.enabled,
+        profile_budget_s=settings.profile.budget,
         threshold=thresholds(settings),
         against=settings.baseline.against,
         command_line=command_line,

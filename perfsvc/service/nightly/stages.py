@@ -12,7 +12,7 @@ from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UntrustedError
 from perfsvc.files import Folder, reporting
 from perfsvc.measure.host.device_queue import Stopping
-from perfsvc.model import ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
+from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
@@ -26,7 +26,7 @@ from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.begin import require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import REPORT, NightLog
-from perfsvc.service.profile.profile import ProfilerSettings
+from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.run.measure import measure
 from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_helper_kernels, compile_units, resolve
 from perfsvc.service.run.provenance import begin, resume, revision_of, scope_of
@@ -255,19 +255,26 @@ def profile(night: Night) -> StageResult:
     if not night.settings.profile.enabled:
         return DISABLED
     store, number = night.store, night.run
-    if not any(confirmation.regressed for confirmation in store.confirmations.of_run(number)):
+    suspects = [answer.suspect for answer in store.confirmations.of_run(number) if answer.regressed]
+    if not suspects:
         return StageResult("no regression is confirmed", skipped=True)
     messages: list[str] = []
     devices = night.devices()
     helper_kernels = compile_helper_kernels(devices.values(), night.log)
-    explain_regressed(store, number, ProfilerSettings(devices, helper_kernels, report=messages.append), night.log)
+    settings = ProfilerSettings(devices, helper_kernels, budget_s=night.settings.profile.budget, report=messages.append)
+    explain_regressed(store, number, settings, night.log)
     for message in messages:
         night.log.report(message)
     explanations = store.profiles.explanations(number)
     if messages and not explanations:
         return StageResult(messages[0], skipped=True)
     explained = sum(bool(explanation.sentence) for explanation in explanations)
-    return StageResult(f"{explained} of {units.count(len(explanations), 'regression')} explained")
+    regressions = {
+        (suspect.series.device, suspect.series.case) for suspect in suspects if suspect.series.metric == TIME
+    }
+    unprofiled = len(regressions) - len(explanations)
+    left = f", {unprofiled} not profiled" if unprofiled > 0 else ""
+    return StageResult(f"{explained} of {units.count(len(regressions), 'regression')} explained{left}")
 
 
 def findings(night: Night) -> StageResult:

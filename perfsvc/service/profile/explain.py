@@ -3,7 +3,7 @@
 A side is a report of Nsight Compute, or a case of a run. Stored profiles of cases are used; missing ones are made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,15 @@ from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read_isolated
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
-from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject, profile_of, subject_of
+from perfsvc.service.profile.case_profiler import (
+    CaseProfiler,
+    ProfilerSettings,
+    ProfilingTask,
+    Subject,
+    profile_of,
+    stored_profiles,
+    subject_of,
+)
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
 from perfsvc.service.run.prepare import compile_helper_kernels
@@ -129,8 +137,8 @@ def _with_a_report(
 ) -> ExplainedProfiles:
     """Compare a profiler's report with a case of a run; exactly one of ``before`` and ``after`` is a report file."""
     side = _run_case(store, request, request.after if before else request.before)
-    stored = next(_stored(store, side), None)
-    profile = profile_of(stored or _Maker(store, request, progress).new_profile(side))
+    stored = next(stored_profiles(store, side.case, side.run), None)
+    profile = profile_of(stored or _Maker(store, request, progress).new_profiles(side)[0])
     if before:
         return _explained(read_isolated(before, kernel=request.kernel), profile)
     return _explained(profile, read_isolated(after or Path(), kernel=request.kernel))
@@ -145,17 +153,10 @@ def _run_case(store: Store, request: ExplainRequest, text: str) -> RunCase:
     return RunCase(case, resolve(run, store, request.folder).id)
 
 
-def _stored(store: Store, side: RunCase) -> Iterator[ProfileResult]:
-    """Yield the stored profiles of a side's binaries, on any device, newest first."""
-    binaries = {build.binary for (_, case, _), build in store.binaries.of_run(side.run).items() if case.id == side.case}
-    results = [result for binary in binaries if binary is not None for result in store.profiles.of_binary(binary)]
-    yield from sorted(results, key=lambda result: result.id or 0, reverse=True)
-
-
 def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile, Profile] | None:
     """Return the newest stored profile of each side, such that the two can be compared; None if no two can be."""
-    earlier, same_case = list(_stored(store, before)), before.case == after.case
-    for new in _stored(store, after):
+    earlier, same_case = list(stored_profiles(store, before.case, before.run)), before.case == after.case
+    for new in stored_profiles(store, after.case, after.run):
         for old in earlier:
             if old.profile and new.profile and _comparable(old, new, same_case=same_case):
                 return old.profile, new.profile
@@ -187,10 +188,15 @@ def _made_pair(
     before, after = sides
     same_case = before.case == after.case
     first, last = maker.stored_profile(before), maker.stored_profile(after)
-    if last is None or first:  # if both sides have stored profiles, the caller found that these cannot be compared
-        last = maker.new_profile(after, first if same_case else None)
-    if first is None or not _comparable(first, last, same_case=same_case):
-        first = maker.new_profile(before, last if same_case else None)
+    if before == after:
+        first = last = last or maker.new_profiles(after)[0]
+    elif first is None and last is None:
+        last, first = maker.new_profiles(after, before, same_case=same_case)
+    else:
+        if last is None or first:  # if both sides have stored profiles, the caller found that these cannot be compared
+            last = maker.new_profiles(after, like=first if same_case else None)[0]
+        if first is None or not _comparable(first, last, same_case=same_case):
+            first = maker.new_profiles(before, like=last if same_case else None)[0]
     return profile_of(first), profile_of(last)
 
 
@@ -208,11 +214,23 @@ class _Maker:
         subject, profiler = self._ready(side)
         return profiler.stored_profile(subject)
 
-    def new_profile(self, side: RunCase, like: ProfileResult | None = None) -> ProfileResult:
-        """Profile a side: the launch that ``like`` profiled if the side has this launch, else the longest launch."""
+    def new_profiles(
+        self, side: RunCase, other: RunCase | None = None, *, same_case: bool = False, like: ProfileResult | None = None
+    ) -> list[ProfileResult]:
+        """Profile a side, and in the same session perhaps the other side.
+
+        Args:
+            side: the side: the launch that ``like`` profiled if the side has this launch, else the longest launch.
+            other: the other side.
+            same_case: whether the launch of the other side is the launch of this side, if the other side has it.
+            like: an earlier profile of the case.
+        """
         subject, profiler = self._ready(side)
-        self._progress.begin("profiling", 1)
-        return profiler.profile(subject, like)
+        tasks = [ProfilingTask(subject, like)]
+        if other:
+            tasks.append(ProfilingTask(self._ready(other)[0], tasks[0] if same_case else None))
+        self._progress.begin("profiling", len(tasks))
+        return profiler.profile(*tasks)
 
     def _ready(self, side: RunCase) -> tuple[Subject, CaseProfiler]:
         """Return what to profile for a side, and the profiler; the first call chooses the device of both sides."""

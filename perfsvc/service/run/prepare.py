@@ -1,5 +1,6 @@
 """A request for a run: resolve it to devices and cases, and compile their binaries. No device is opened yet."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ class RunRequest:
         limit_s: seconds that a case may take in a replica before its worker is killed.
         confirm: measure suspects again, the baseline's binary and this run's in A/B pairs.
         profile: profile both binaries of each confirmed regression.
+        profile_budget_s: seconds after which no further regression is profiled.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         against: the run that series without a pin are compared with, or ``@baseline``.
     """
@@ -60,6 +62,7 @@ class RunRequest:
     label: str = ""
     confirm: bool = False
     profile: bool = False
+    profile_budget_s: float = math.inf
     threshold: judge.ThresholdOption = None
     against: str = BASELINE
     command_line: str = ""

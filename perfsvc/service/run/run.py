@@ -37,7 +37,7 @@ from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.expect.gpus import require_gpu
 from perfsvc.service.findings.suspects import ignored, suspects_of
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.profile.profile import ProfilerSettings
+from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run.measure import measure, sampling
@@ -115,7 +115,9 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
         update_findings(store, opened.run, threshold=request.threshold)
         ignored_moves = ignored(store.findings.active())
         if request.profile:
-            profiling = ProfilerSettings(resolved.devices, helper_kernels, report=progress.report)
+            profiling = ProfilerSettings(
+                resolved.devices, helper_kernels, budget_s=request.profile_budget_s, report=progress.report
+            )
             explain_regressed(store, opened.run, profiling, progress)
     return _outcome(resolved, recorder, judgements, confirmations, ignored_moves)
 
@@ -246,6 +248,7 @@ def exit_code_of(
 
 def explain_regressed(store: Store, run: int, settings: ProfilerSettings, progress: Progress) -> list[CaseExplanation]:
     """Profile and explain a run's confirmed regressions that have no explanation yet; return the new explanations."""
+    settings = replace(settings, profiled=lambda case: progress.step(case.id))
     explained = {(explanation.device, explanation.case) for explanation in store.profiles.explanations(run)}
     unexplained = [
         confirmation

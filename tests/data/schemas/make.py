@@ -165,8 +165,10 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
     profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))
     counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (
-        store.profiles.put(counted, b"report"),
-        store.profiles.put(replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")),
+        *store.profiles.put([counted], b"report"),
+        *store.profiles.put(
+            [replace(counted, run=second, binary=None, profile=None, reason="no permission", cure="ask")]
+        ),
     )
     store.profiles.put_explanation(
         CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)

@@ -84,8 +84,23 @@ def test_an_explanation_is_a_sentence_with_its_evidence_below():
 
 
 def test_several_devices_are_told_apart():
-    out = show(explanation_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2")]), 160)
-    assert "on NVIDIA H100 (GPU-2)" in out
+    out = show(explanation_lines([EXPLAINED, replace(EXPLAINED, device="GPU-2", profiles=(3, 4))]), 160)
+    assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("why")] == [
+        f"why {CASE} on NVIDIA H100 (GPU-{number})" for number in (1, 2)
+    ]
+
+
+def test_gpus_that_share_an_explanation_share_its_line():
+    first = replace(EXPLAINED, profiles=(1, 2))
+    other = replace(first, device="GPU-2", sentence=f"{first.sentence} Profiled on GPU-1.")
+    slower = replace(first, case=replace(CASE, variant="naive"))
+    lines = show(explanation_lines([first, slower, other]), 200).splitlines()
+    assert lines == [
+        f"why {CASE} on 2 GPUs of the model NVIDIA H100 (GPU-1, GPU-2): 2.0 × slower: bank conflicts.",
+        "  bank conflicts 100 %: 1 → 32",
+        "why transpose/naive[n=4096] on NVIDIA H100 (GPU-1): 2.0 × slower: bank conflicts.",
+        "  bank conflicts 100 %: 1 → 32",
+    ]
 
 
 def test_a_missing_explanation_shows_the_reason():

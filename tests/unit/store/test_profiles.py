@@ -61,19 +61,20 @@ def failed(profiled):
 
 
 def test_a_profile_is_read_as_it_was_stored(story, profiled):
-    number = story.store.profiles.put(profiled, REPORT)
+    (number,) = story.store.profiles.put([profiled], REPORT)
     assert story.store.profiles.of_binary(profiled.binary) == [replace(profiled, id=number)]
     assert story.store.profiles.of_binary(profiled.binary + 1) == []
 
 
 def test_a_metric_that_was_not_counted_is_null(story, profiled):
-    story.store.profiles.put(profiled)
+    story.store.profiles.put([profiled])
     rows = story.execute("SELECT name, value FROM profile_metrics ORDER BY name")
     assert [tuple(row) for row in rows] == [("duration_s", 1e-4), ("registers", 32.0), ("tensor_active", None)]
 
 
-def test_a_report_is_stored_once_and_read_back_unchanged(story, profiled):
-    numbers = [story.store.profiles.put(profiled, REPORT) for _ in range(2)]
+def test_a_report_of_several_launches_is_stored_once_and_read_back_unchanged(story, profiled):
+    numbers = story.store.profiles.put([replace(profiled, run=1), profiled], REPORT)
+    assert len(numbers) == 2
     assert {story.store.profiles.report(number) for number in numbers} == {REPORT}
     rows = story.execute("SELECT sha256, size_bytes, LENGTH(content) FROM artifacts WHERE kind = 'report'")
     ((sha256, size, stored),) = rows
@@ -82,7 +83,7 @@ def test_a_report_is_stored_once_and_read_back_unchanged(story, profiled):
 
 
 def test_a_failed_profile_has_a_reason_and_no_report(story, profiled):
-    number = story.store.profiles.put(failed(profiled))
+    (number,) = story.store.profiles.put([failed(profiled)])
     rows = story.execute("SELECT id, run_id, reason, cure, launch, wall_s FROM profiles")
     assert [tuple(row) for row in rows] == [(number, 2, "the driver refuses the counters", "ask root", None, 7.0)]
     with pytest.raises(NotMeasuredError, match="no report"):
@@ -90,16 +91,25 @@ def test_a_failed_profile_has_a_reason_and_no_report(story, profiled):
 
 
 def test_profiles_of_a_binary_are_the_successful_ones_newest_first(story, profiled, binary):
-    first = story.store.profiles.put(profiled)
-    story.store.profiles.put(failed(profiled))
-    second = story.store.profiles.put(replace(profiled, sections="basic"))
-    story.store.profiles.put(replace(profiled, binary=None))
+    first, _, second, _ = story.store.profiles.put(
+        [profiled, failed(profiled), replace(profiled, sections="basic"), replace(profiled, binary=None)]
+    )
     assert [profile.id for profile in story.store.profiles.of_binary(binary)] == [second, first]
+
+
+def test_a_binary_counts_as_failed_on_a_device_until_it_is_profiled_there(story, profiled, binary):
+    story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
+    assert story.store.profiles.failed(story.gpu.uuid) == set()
+    story.store.profiles.put([profiled, failed(profiled)])
+    assert story.store.profiles.failed(story.gpu.uuid) == {binary}
+    assert story.store.profiles.failed("GPU-2") == set()
+    story.store.profiles.put([replace(failed(profiled), binary=None), profiled])
+    assert story.store.profiles.failed(story.gpu.uuid) == set()
 
 
 @pytest.fixture
 def explained(story, profiled):
-    profiles = tuple(story.store.profiles.put(profile) for profile in (replace(profiled, run=1), profiled))
+    profiles = tuple(story.store.profiles.put([replace(profiled, run=1), profiled]))
     return CaseExplanation(
         story.tiled,
         story.gpu.uuid,

@@ -289,7 +289,7 @@ def test_profiler_reports_are_removed_and_their_metrics_stay(story):
     for number in range(3):
         coded(story, number, b"code")
     for run in (1, 2, 3):
-        story.store.profiles.put(profiled(story, run), report=b"report %d" % run)
+        story.store.profiles.put([profiled(story, run)], report=b"report %d" % run)
     story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
     assert prune(story.store).code.reports == 1  # those of a level and of the last run stay
     profiles = story.store.profiles.of_binary(1)
@@ -312,6 +312,19 @@ def profiled(story, run):
         launch=0,
         wall_s=7.0,
     )
+
+
+def test_a_report_of_several_launches_stays_as_long_as_one_of_its_profiles_needs_it(story):
+    for number in range(4):
+        coded(story, number, b"code")
+    joint = [profiled(story, run) for run in (1, 2, 3)]
+    story.store.profiles.put(joint, report=b"the level of run 1 needs it")
+    story.store.profiles.put([profiled(story, 2), profiled(story, 3)], report=b"nothing needs it")
+    story.execute("UPDATE profiles SET profiled_at = (SELECT started_at FROM runs WHERE runs.id = run_id)")
+    assert prune(story.store).code.reports == 4
+    assert story.execute("SELECT run_id FROM profiles WHERE report_sha256 IS NOT NULL") == [(1,)]
+    assert story.store.profiles.report(1) == b"the level of run 1 needs it"
+    assert story.execute("SELECT count(*) FROM artifacts WHERE kind = 'report'") == [(1,)]
 
 
 # --- nights ----------------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def test_every_query_of_the_page_runs_on_both_databases(story):
     for run, registers in ((first, 32.0), (second, 40.0)):
         profile = Profile("tiled", {"registers": registers, "duration_s": 1e-4}, (), story.gpu.model, "sm_90", "2025.3")
         story.store.profiles.put(
-            ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)
+            [ProfileResult(story.tiled, run, None, *place[1:], "ncu", "full", profile=profile, launch=0)]
         )
     story.store.profiles.put_explanation(
         CaseExplanation(*place, first, second, sentence="more registers", profiles=(1, 2))

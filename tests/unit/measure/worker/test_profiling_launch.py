@@ -1,15 +1,19 @@
-"""The profiling launch: it reads a folder and launches a case once inside the profiler's range."""
+"""The process of a profiling session: it launches each case of a folder once inside the profiler's range."""
 
 import contextlib
+import json
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from perfsvc.build import Binary, Cache, compile_all, toolchain_for
 from perfsvc.device.find import find
+from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.worker import profiling_launch
 from perfsvc.model import (
@@ -72,19 +76,32 @@ def record(code):
 
 
 @pytest.fixture
-def write(tmp_path, record, code):
-    """Write the folder of a profiling launch on the CPU device."""
+def session(tmp_path, record, code):
+    """Return a function that writes the folder of a session on the CPU device: a launch for each set of changes."""
     (cpu,) = find(["cpu"])
 
-    def written(**changed):
-        given = {"launch": changed.pop("launch", None)}
-        inputs = {"a": np.arange(COUNT, dtype=np.float32)}
-        profiling_folder.write(
-            tmp_path, replace(record, **changed), cpu, modules=[code], helper_kernels=b"", inputs=inputs, **given
-        )
+    def written(*launches, limit_s=60.0):
+        profiling_folder.begin(tmp_path, cpu, b"", limit_s)
+        for number, changed in enumerate(launches):
+            launch = changed.pop("launch", None)
+            add(tmp_path, number, replace(record, **changed), code, launch)
+        profiling_folder.end(tmp_path)
         return tmp_path
 
     return written
+
+
+def add(folder, number, record, code, launch=None):
+    locations = profiling_folder.prepare(folder, [code], {"a": np.arange(COUNT, dtype=np.float32)})
+    request = profiling_folder.ProfilingLaunch(record, f"launch {number}", locations, launch)
+    profiling_folder.add(folder, number, request)
+
+
+def reported(folder, number=0):
+    """Return the launch that a report names, and its kernel."""
+    report = profiling_folder.read_report(folder, number)
+    assert report.what == ""
+    return report.launch, report.kernel
 
 
 @pytest.fixture
@@ -118,22 +135,41 @@ def ranged(monkeypatch):
     return seen
 
 
-def test_only_the_longest_launch_is_inside_the_range(write, ranged):
-    folder = write()
+IN_RANGE = [("measure", "perfsvc"), ("launch 0", "perfsvc")]
+
+
+def test_only_the_longest_launch_is_inside_the_ranges(session, ranged):
+    folder = session({})
     assert profiling_launch.main(folder) == 0
-    assert ranged == [("measure", "perfsvc"), "slow"]
-    assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=1, kernel="slow")
+    assert ranged == [*IN_RANGE, "slow"]
+    assert reported(folder) == (1, "slow")
+    assert profiling_folder.read_report(folder, 0).wall_s > 0
 
 
-def test_only_the_requested_launch_is_inside_the_range(write, ranged):
-    folder = write(launch=2)
+def test_only_the_requested_launch_is_inside_the_ranges(session, ranged):
+    folder = session({"launch": 2})
     assert profiling_launch.main(folder) == 0
-    assert ranged == [("measure", "perfsvc"), "quick"]
-    assert profiling_folder.read_report(folder) == profiling_folder.LaunchReport(launch=2, kernel="quick")
+    assert ranged == [*IN_RANGE, "quick"]
+    assert reported(folder) == (2, "quick")
 
 
-def test_every_run_begins_from_the_inputs(write, monkeypatch, code):
-    folder = write(launch=0)
+def test_an_only_launch_runs_once(session, ranged, record, monkeypatch):
+    monkeypatch.setattr(profiling_launch._Steps, "longest_launch", None)
+    folder = session({"steps": (record.steps[2],)})
+    assert profiling_launch.main(folder) == 0
+    assert ranged == [*IN_RANGE, "slow"]
+
+
+def test_each_launch_of_a_session_has_a_range_of_its_own(session, ranged):
+    folder = session({"launch": 0}, {"launch": 1}, {})
+    assert profiling_launch.main(folder) == 0
+    assert [name for name, _ in ranged[1::3]] == ["launch 0", "launch 1", "launch 2"]
+    assert ranged[2::3] == ["quick", "slow", "slow"]
+    assert [reported(folder, number) for number in range(3)] == [(0, "quick"), (1, "slow"), (1, "slow")]
+
+
+def test_every_run_begins_from_the_inputs(session, monkeypatch):
+    folder = session({"launch": 0})
     results = []
     within = profiling_launch._Steps.run_in_range
 
@@ -147,55 +183,132 @@ def test_every_run_begins_from_the_inputs(write, monkeypatch, code):
     assert results[0][1:].tolist() == (2 * np.arange(COUNT))[1:].tolist()
 
 
-def test_the_process_needs_only_the_folder(write):
-    folder = write()
+def started(folder):
     environment = {
         name: value for name, value in profiling_folder.environment().items() if name != "CUDA_VISIBLE_DEVICES"
     }
-    ended = subprocess.run(
-        profiling_folder.command(folder), env=environment, capture_output=True, text=True, check=False
+    return subprocess.Popen(
+        profiling_folder.command(folder), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert profiling_folder.read_report(folder).kernel == "slow"
+
+
+def test_the_process_needs_only_the_folder(session):
+    folder = session({})
+    with started(folder) as process:
+        assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 0
+    assert reported(folder) == (1, "slow")
     assert Path(profiling_folder.command(folder)[0]).is_absolute()
 
 
-def test_steps_that_are_no_part_of_a_sample_are_omitted(write, record):
-    folder = write(steps=(*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out")))
-    assert profiling_folder.read(folder).launch.record.steps == record.steps
+def test_launches_are_added_while_the_process_runs(tmp_path, record, code):
+    (cpu,) = find(["cpu"])
+    profiling_folder.begin(tmp_path, cpu, b"", 60.0)
+    with started(tmp_path) as process:
+        for number in range(2):
+            assert profiling_folder.started(tmp_path, number) is None
+            add(tmp_path, number, record, code)
+            until = time.monotonic() + 60
+            while profiling_folder.read_report(tmp_path, number) is None and time.monotonic() < until:
+                time.sleep(0.01)
+            assert reported(tmp_path, number) == (1, "slow")
+            assert time.time() - 60 < profiling_folder.started(tmp_path, number) <= time.time()
+        assert process.poll() is None
+        profiling_folder.end(tmp_path)
+        assert process.wait(timeout=60) == 0
+
+
+def test_the_process_ends_when_its_parent_is_gone(tmp_path):
+    (cpu,) = find(["cpu"])
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    with mock.patch("os.getpid", return_value=gone.pid):
+        profiling_folder.begin(tmp_path, cpu, b"", 60.0)
+    with started(tmp_path) as process:
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_launch_past_its_time_limit_ends_the_process_without_a_report(tmp_path, record):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"cases": {"*": {"fault": "hang"}}}))
+    (fake,) = find([f"fake:{script}"])
+    folder = tmp_path / "session"
+    folder.mkdir()
+    profiling_folder.begin(folder, fake, b"", 0.3)
+    add(folder, 0, record, b"")
+    began = time.monotonic()
+    with started(folder) as process:
+        assert process.wait(timeout=60) == 1
+    assert time.monotonic() - began < 30
+    assert profiling_folder.started(folder, 0) is not None
+    assert profiling_folder.read_report(folder, 0) is None
+
+
+def test_steps_that_are_no_part_of_a_sample_are_omitted(session, record):
+    folder = session({"steps": (*record.steps, Call("look", timed=False), HostMetric("cost", "sum", "out"))})
+    assert profiling_folder.read(folder / "0").launch.record.steps == record.steps
 
 
 def test_a_case_without_inputs_has_none(tmp_path, record, code):
     (cpu,) = find(["cpu"])
-    profiling_folder.write(tmp_path, record, cpu, modules=[code], helper_kernels=b"ours", inputs={})
-    loaded = profiling_folder.read(tmp_path)
-    assert (loaded.inputs, loaded.helper_kernels, loaded.modules) == ({}, b"ours", (code,))
+    profiling_folder.begin(tmp_path, cpu, b"ours", 60.0)
+    locations = profiling_folder.prepare(tmp_path, [code], {})
+    profiling_folder.add(tmp_path, 0, profiling_folder.ProfilingLaunch(record, "launch", locations))
+    loaded = profiling_folder.read(tmp_path / "0")
+    assert (loaded.inputs, loaded.modules) == ({}, (code,))
+    assert profiling_folder.read_session(tmp_path)[1] == b"ours"
 
 
-def test_the_process_sees_only_its_gpu(tmp_path, record, code):
+def test_inputs_of_a_launch_that_has_ended_are_deleted(session):
+    folder = session({}, {})
+    profiling_folder.drop_inputs(folder, 0)
+    profiling_folder.drop_inputs(folder, 0)
+    assert [(folder / number / profiling_folder.ARRAYS).exists() for number in ("0", "1")] == [False, True]
+
+
+def test_the_process_sees_only_its_gpu(tmp_path):
     (cpu,) = find(["cpu"])
     gpu = replace(cpu, kind="cuda", uuid="GPU-1", spec="cuda:GPU-1")
-    profiling_folder.write(tmp_path, record, gpu, modules=[code], helper_kernels=b"", inputs={})
-    assert (profiling_folder.read(tmp_path).launch.visible, profiling_folder.read(tmp_path).launch.device) == (
-        "GPU-1",
-        "cuda:GPU-1",
-    )
+    profiling_folder.begin(tmp_path, gpu, b"", 60.0)
+    session, _ = profiling_folder.read_session(tmp_path)
+    assert (session.visible, session.device) == ("GPU-1", "cuda:GPU-1")
 
 
-def test_a_case_without_launches_is_reported(write):
-    folder = write(steps=(Memset("out"),))
-    assert profiling_launch.main(folder) == 4
-    assert profiling_folder.read_report(folder).what == "two/kernels launches no kernel"
+def test_a_case_that_fails_costs_only_its_own_report(session, record):
+    missing = replace(record.steps[1], entry="missing")
+    folder = session({"steps": (Memset("out"),)}, {"steps": (missing,)}, {})
+    assert profiling_launch.main(folder) == 0
+    assert profiling_folder.read_report(folder, 0).what == "two/kernels launches no kernel"
+    failed = profiling_folder.read_report(folder, 1)
+    assert "missing" in failed.what
+    assert failed.launch is None
+    assert reported(folder, 2) == (1, "slow")
 
 
-def test_an_error_of_the_device_is_reported_with_its_cure(write, record):
-    entry = replace(record.steps[1], entry="missing")
-    folder = write(steps=(entry,))
-    assert profiling_launch.main(folder) != 0
+def test_an_error_that_ends_the_context_ends_the_session(session, monkeypatch):
+    folder = session({}, {})
+
+    def lost(*_):
+        raise LaunchError("illegal address", cure="sanitize", fatal=True)
+
+    monkeypatch.setattr(profiling_launch, "_launch", lost)
+    assert profiling_launch.main(folder) == LaunchError.exit_code
+    assert profiling_folder.read_report(folder, 0).what == "illegal address"
+    assert profiling_folder.read_report(folder, 1) is None
+
+
+def test_a_device_that_cannot_be_opened_is_reported_for_the_whole_session(session, monkeypatch):
+    folder = session({})
+
+    def missing(*_):
+        raise NoDeviceError("the GPU is gone", cure="look")
+
+    monkeypatch.setattr(profiling_launch, "open_device", missing)
+    assert profiling_launch.main(folder) == NoDeviceError.exit_code
     report = profiling_folder.read_report(folder)
-    assert "missing" in report.what
-    assert report.launch is None
+    assert (report.what, report.cure) == ("the GPU is gone", "look")
 
 
 def test_a_process_that_ended_early_has_no_report(tmp_path):
     assert profiling_folder.read_report(tmp_path) is None
+    assert profiling_folder.read_report(tmp_path, 0) is None

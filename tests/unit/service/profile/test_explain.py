@@ -44,9 +44,10 @@ class StandIn:
     def stored_profile(self, side):
         return next((held for held in self.held if (held.run, held.case.id) == (side.run, side.case)), None)
 
-    def new_profile(self, side, like=None):
-        self.made_of.append(side.run)
-        return profiled(side.run, 1 if like is None else like.launch)
+    def new_profiles(self, side, other=None, *, same_case=False, like=None):
+        sides = [side, other] if other else [side]
+        self.made_of.append([made.run for made in sides])
+        return [profiled(made.run, 1 if like is None else like.launch) for made in sides]
 
     def stored(self, *cases):
         pair = explain._stored_pair(self, *sides(*cases))
@@ -84,10 +85,16 @@ def test_different_cases_are_compared_with_any_launches(play):
 def test_one_of_two_stored_profiles_is_made_again_for_the_launch_of_the_other(play):
     played = play(profiled(1, 0), profiled(2, 1))
     assert played.compared() == ("sum", "sum")
-    assert played.made_of == [2]
+    assert played.made_of == [[2]]
 
 
 def test_both_profiles_are_made_for_a_launch_that_both_runs_have(play, monkeypatch):
     played = play(profiled(1, 0, kernel="gone"))
-    monkeypatch.setattr(played, "new_profile", lambda side, like=None: profiled(side.run, 1))
+    monkeypatch.setattr(played, "new_profiles", lambda side, like=None: [profiled(side.run, 1)])
     assert played.compared() == ("divide", "divide")
+
+
+def test_two_sides_without_profiles_are_profiled_in_one_session(play):
+    played = play()
+    assert played.compared() == ("divide", "divide")
+    assert played.made_of == [[2, 1]]

@@ -1,49 +1,138 @@
 """Errors that keep a profiler from one case, and errors that keep it from a GPU."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
-from perfsvc.errors import (
-    CountersError,
-    DatabaseError,
-    MissingPackageError,
-    NoProfilerError,
-    PerfsvcError,
-    ProfileError,
-)
-from perfsvc.model import Case, DeviceInfo
-from perfsvc.service.profile.profile import CaseProfiler, ProfilerSettings, Subject
-from perfsvc.service.profile.regressions import RegressionExplainer
-from perfsvc.store import Store
+from perfsvc.errors import CountersError, DatabaseError, MissingPackageError, NoProfilerError, ProfileError
+from perfsvc.model import Case, ChangeKind, DeviceInfo, Direction, Judgement, Series, Suspect, Verdict
+from perfsvc.service.profile import regressions
+from perfsvc.service.profile.case_profiler import CaseProfiler, ProfilerSettings, Subject
+from perfsvc.service.profile.regressions import explain_confirmed
 
-GPU = DeviceInfo("cuda", "H100", "GPU-1", "0", "sm_90", "13.0")
+GPUS = [DeviceInfo("cuda", f"cuda:{model}", f"GPU-{model}", model, "sm_90") for model in ("H100", "H200")]
+
+
+class Progress:
+    def begin(self, stage, total):
+        pass
+
+    def step(self, what):
+        pass
+
+
+class Profiles:
+    """The profiles of a store that has none."""
+
+    def __init__(self):
+        self.explanations = []
+
+    def put_explanation(self, explanation):
+        self.explanations.append(explanation)
+
+    def failed(self, device):
+        return set()
+
+    def of_binary(self, binary):
+        return []
+
+
+class Store:
+    def __init__(self):
+        self.profiles = Profiles()
+
+
+def confirmed(benchmark, gpu, ratio=2.0):
+    series = Series(Case(benchmark, "v", ()), gpu.uuid, "cold")
+    judged = Judgement(series, Verdict.REGRESSION, ratio=ratio, baseline_run=1, candidate_run=2)
+    suspect = Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)
+    return SimpleNamespace(suspect=suspect, regressed=True, ratio=ratio)
 
 
 @pytest.fixture
-def explainer(tmp_path):
-    with Store.open(f"sqlite:///{tmp_path}/perf.db") as store:
-        yield RegressionExplainer(store, ProfilerSettings({GPU.uuid: GPU}, {}))
+def explain(monkeypatch):
+    """Return a function that explains regressions with a profiler that answers with an error, and what it was asked."""
+
+    def explained(answer, *confirmations, binary=lambda uuid, run: run):
+        asked, messages, store = [], [], Store()
+
+        def subject_of(_, case, run, devices):
+            (device,) = devices.values()
+            return Subject(Case(case.partition("/")[0], "v", ()), run, binary(device.uuid, run), device.uuid, device)
+
+        def profile_all(_, tasks, deadline):
+            asked.append([(task.subject.device.uuid, task.subject.case.benchmark, task.subject.run) for task in tasks])
+            if isinstance(answer, (CountersError, NoProfilerError, MissingPackageError)):
+                raise answer
+            return {} if answer is None else {task: answer for task in tasks if task.like is None}
+
+        monkeypatch.setattr(regressions, "subject_of", subject_of)
+        monkeypatch.setattr(CaseProfiler, "profile_all", profile_all)
+        settings = ProfilerSettings({gpu.uuid: gpu for gpu in GPUS}, {}, budget_s=30.0, report=messages.append)
+        made = explain_confirmed(store, confirmations, settings, Progress())
+        assert made == store.profiles.explanations
+        return asked, made, messages
+
+    return explained
+
+
+def test_both_sides_of_all_cases_are_profiled_in_one_session_the_largest_regression_first(explain):
+    gpu = GPUS[0]
+    asked, _, _ = explain(None, confirmed("a", gpu, 1.5), confirmed("b", gpu, 3.0), confirmed("c", gpu, 2.0))
+    assert asked == [[(gpu.uuid, benchmark, run) for benchmark in ("b", "c", "a") for run in (2, 1)]]
+
+
+def test_each_gpu_model_has_a_session_of_its_own(explain):
+    asked, _, _ = explain(None, *(confirmed("a", gpu) for gpu in GPUS))
+    assert asked == [[(gpu.uuid, "a", run) for run in (2, 1)] for gpu in GPUS]
+
+
+def test_an_error_that_holds_for_the_gpu_is_the_reason_of_each_of_its_cases(explain):
+    _, made, messages = explain(
+        CountersError("no rights", cure="ask"), confirmed("a", GPUS[0]), confirmed("b", GPUS[0])
+    )
+    assert [(explanation.case.benchmark, explanation.reason) for explanation in made] == [
+        ("a", "no rights; ask"),
+        ("b", "no rights; ask"),
+    ]
+    assert messages == []
+
+
+@pytest.mark.parametrize("kind", [NoProfilerError, MissingPackageError])
+def test_a_gpu_without_a_profiler_is_reported_once_and_nothing_is_stored(explain, kind):
+    _, made, messages = explain(kind("none here", cure="install"), confirmed("a", GPUS[0]), confirmed("b", GPUS[0]))
+    assert (made, messages) == ([], ["nothing is profiled on H100: none here; install"])
+
+
+@pytest.mark.parametrize("kind", [ProfileError, DatabaseError])
+def test_another_error_is_the_reason_of_its_case(explain, kind):
+    _, (made,), messages = explain(kind("no profile", cure="none"), confirmed("a", GPUS[0]))
+    assert (made.reason, made.sentence, made.device) == ("no profile; none", "", GPUS[0].uuid)
+    assert messages == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "tried"),
+    ("count", "message"),
     [
-        (CountersError, ["first"]),
-        (NoProfilerError, ["first"]),
-        (MissingPackageError, ["first"]),
-        (ProfileError, ["first", "second"]),
-        (DatabaseError, ["first", "second"]),
+        (1, "1 regression was not profiled: the budget of 30 s ended; the next night profiles it"),
+        (3, "3 regressions were not profiled: the budget of 30 s ended; the next night profiles them"),
     ],
 )
-def test_only_an_error_that_holds_for_the_whole_gpu_is_not_tried_again(explainer, monkeypatch, kind, tried):
-    seen = []
+def test_regressions_over_budget_are_counted_and_not_explained(explain, count, message):
+    _, made, messages = explain(None, *(confirmed(f"case {number}", GPUS[0]) for number in range(count)))
+    assert (made, messages) == ([], [message])
 
-    def profile(_, subject, like=None):
-        seen.append(subject.case.benchmark)
-        raise kind("no profile", cure="none")
 
-    monkeypatch.setattr(CaseProfiler, "profile", profile)
-    for benchmark in ("first", "second"):
-        subject = Subject(Case(benchmark, "v", ()), 1, 1, GPU.uuid, GPU)
-        with pytest.raises(PerfsvcError, match="no profile"):
-            explainer.profiles(subject, subject)
-    assert seen == tried
+def test_a_gpu_that_is_gone_is_reported(explain):
+    asked, made, messages = explain(None, confirmed("a", replace(GPUS[0], uuid="GPU-9")))
+    assert (asked, made) == ([], [])
+    assert messages == ["nothing is profiled on GPU-9: this GPU is no longer here"]
+
+
+def test_only_confirmed_regressions_of_a_time_are_profiled(explain):
+    cleared, energy = confirmed("a", GPUS[0]), confirmed("b", GPUS[0])
+    cleared.regressed = False
+    series = replace(energy.suspect.series, metric="energy_j")
+    energy.suspect = replace(energy.suspect, judgement=replace(energy.suspect.judgement, series=series))
+    assert explain(None, cleared, energy) == ([], [], [])

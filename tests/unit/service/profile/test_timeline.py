@@ -1,6 +1,5 @@
 """The file of a timeline: named by the user, or after the case."""
 
-import contextlib
 from unittest.mock import Mock
 
 import pytest
@@ -14,13 +13,11 @@ NAME = "norm-two-n=8.nsys-rep"
 @pytest.fixture
 def record(tmp_path, monkeypatch):
     """Return a function that records a timeline; Nsight Systems writes ``new``."""
-    (tmp_path / "launch").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(profile, "run_profiler", lambda _, run: run())
     monkeypatch.setattr(profile, "run_nsys", lambda _, report, **__: report.write_text("new"))
     subject, profiler = Mock(case=Case("norm", "two", (("n", 8),))), Mock()
     subject.device.kind = "cuda"
-    profiler.launch_folder = lambda _: contextlib.nullcontext(tmp_path / "launch")
+    profiler.run_once = lambda _, folder, run: run()
     return lambda output: profile._timeline(profiler, subject, output)
 
 
