@@ -36,7 +36,17 @@ def script(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        *("side_by_side", "host_delay", "pitfalls", "overhead", "gpus", "sanitize", "slowdown", "explain_pairs"),
+        *(
+            "side_by_side",
+            "host_delay",
+            "pitfalls",
+            "overhead",
+            "gpus",
+            "sanitize",
+            "slowdown",
+            "explain_pairs",
+            "profile_session",
+        ),
         *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places"),
     ],
 )
