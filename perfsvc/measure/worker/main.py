@@ -39,6 +39,7 @@ from perfsvc.measure.worker.check import ResultCheck
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.program import Function, Program
 from perfsvc.measure.worker.sampling import auxiliary
+from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
 from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
@@ -71,9 +72,14 @@ def serve(parent: socket.socket) -> int:
         # A device that uses the host's memory gains nothing from a copy of the arrays.
         cache = DeviceArrayCache(device, int(CACHE_SHARE * device.info.memory_bytes) if device.queue_depth else 0)
         gc.freeze()  # collections skip what lives as long as the worker
+        clock = ClockWatch(device.info.clock_hz)
+        lowered = False
         _send(parent, Ready(device.info))
         while (frame := frames.receive(parent)) is not None:
+            if lowered:
+                device.rest(SETTLE_S)
             reply = _measure_frame(device, frame, cache)
+            lowered = clock.lowered_by(reply.measurement.batches)
             _send(parent, reply)
             if not reply.usable:
                 break

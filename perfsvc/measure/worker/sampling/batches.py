@@ -21,6 +21,10 @@ BATCH_S = 0.05
 TIMEOUTS_ALONE = 2
 """If the blocking kernel ends by itself on the first sample of this many batches in a row, the sample's own host code
 waits for the device."""
+LOWERED = 0.97
+"""A clock below this share of the usual clock is lowered."""
+SETTLE_S = 0.3
+"""Seconds that a GPU rests after a case that lowered its clock."""
 FIRST_REST_S = 0.5
 """Seconds of the first rest that a case gives a disturbed device."""
 LONGEST_REST_S = 8.0
@@ -163,6 +167,30 @@ def disturbances(conditions: Conditions) -> tuple[str, ...]:
 
 def _listed(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+class ClockWatch:
+    """Notices cases that lower a GPU's clock.
+
+    For about 0.2 s after such a case, the clock of an H100 is up to 5 % above or 2 % below its usual value, also if the
+    load did not reach the power limit (docs/measured/levels.md). So the next case waits for ``SETTLE_S``. The decision
+    uses clocks and not times.
+
+    Args:
+        clock_hz: the GPU's usual clock by its description; 0 if unknown.
+    """
+
+    def __init__(self, clock_hz: float) -> None:
+        self._clock_hz = clock_hz
+        self._highest_hz = 0.0
+
+    def lowered_by(self, batches: Sequence[Batch]) -> bool:
+        """Return whether the clock was lowered in the last batches, those of one case."""
+        clocks = [batch.conditions.sm_clock_hz for batch in batches if batch.conditions.sm_clock_hz]
+        self._highest_hz = max([self._highest_hz, *clocks])
+        usual_hz = min(self._clock_hz, self._highest_hz)  # the user may have locked a lower clock
+        capped = any(Slowdown.POWER_CAP in batch.conditions.slowdowns for batch in batches)
+        return capped or min(clocks, default=usual_hz) < LOWERED * usual_hz
 
 
 class Recovery:

@@ -15,7 +15,7 @@ from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import BatchTaker, Recovery, disturbances
 from perfsvc.measure.worker.sampling.places import Places, at_level
 from perfsvc.measure.worker.sampling.stopping import Precision, SampleCap, StoppingRule, TimeCap, first_reached
-from perfsvc.model import Batch, CacheState, Slowdown
+from perfsvc.model import Batch, CacheState
 
 WARM_BATCH = 5
 """Samples of a warm-up batch."""
@@ -25,8 +25,6 @@ WARM_SHARE = 0.25
 """Share of the time cap that the first warm-up may take, and each later warm-up after the device has recovered."""
 DISTURBED_IN_A_ROW = 3
 """Disturbed batches after which a case waits for its device to recover."""
-SETTLE_S = 0.2
-"""Seconds that a GPU needs to raise its clocks again after a load at its power limit: to within 1 % on an H100."""
 UNKNOWN_CACHE_BYTES = 128 << 20
 """The L2 cache that is assumed if a device does not report its size: no GPU has a larger one (B200: 126 MB)."""
 
@@ -136,10 +134,7 @@ class _Sampler:
 
     def take(self) -> Samples:
         """Warm up, take batches until a stopping rule is satisfied, and measure the auxiliary metrics."""
-        first = self._batches.take(1)  # shows how long a sample takes
-        self._warmup.append(first)
-        if Slowdown.POWER_CAP in first.conditions.slowdowns:  # caused by the previous case: this one has hardly begun
-            self._device.rest(SETTLE_S)
+        self._warmup.append(self._batches.take(1))  # shows how long a sample takes
         self._warm_up(until_s=WARM_SHARE * self._sampling.seconds)
         stopped = self._take_batches()
         seconds, places_s = at_level(self._counting, self._counting_places)

@@ -1,6 +1,7 @@
 """The worker: it opens a device, serves jobs, and shows CUDA only its own GPU."""
 
 import gc
+import json
 import os
 import socket
 import sys
@@ -10,9 +11,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from perfsvc.device.fake import FakeDevice
 from perfsvc.measure.protocol.messages import CaseJob, Measured, Open, Reply, Request, Sampling
 from perfsvc.measure.worker import main
-from perfsvc.model import Array, Buffer, CacheState, Call, Case, Kind, ReplayRecord, Role, Status, Tolerance, codec
+from perfsvc.measure.worker.sampling.batches import SETTLE_S
+from perfsvc.model import (
+    Array,
+    Buffer,
+    CacheState,
+    Call,
+    Case,
+    Kind,
+    Launch,
+    ReplayRecord,
+    Role,
+    Status,
+    Tolerance,
+    codec,
+)
 from perfsvc.process import frames
 from perfsvc.process.frames import Frame
 from perfsvc.process.shared_memory import ArrayLayout, share
@@ -100,3 +116,29 @@ def test_an_error_of_perfsvc_itself_costs_its_case_alone(monkeypatch, tmp_path):
     assert not reply.usable
     assert reply.measurement.status is Status.FAILED
     assert reply.measurement.reason == "perfsvc itself failed: ZeroDivisionError: all"
+
+
+def test_the_case_after_one_that_reached_the_power_limit_waits(monkeypatch, tmp_path):
+    script = tmp_path / "script.json"
+    limited = {"conditions": [{"slowdowns": ["power cap"]}]}
+    script.write_text(json.dumps({"cases": {"scale/hot": limited}}))
+    log = []
+    measure = main.measure
+    monkeypatch.setattr(main, "measure", lambda *args: log.append(args[1].record.case.variant) or measure(*args))
+    monkeypatch.setattr(FakeDevice, "rest", lambda _, seconds: log.append(seconds))
+    launch = Launch(0, "scale", (1, 1, 1), (1, 1, 1), ())
+    arrays = share({}, {})
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        frames.send(ours, codec.encode(Request(Open(f"fake:{script}"))), (b"",))
+        for variant in ("cool", "hot", "cool", "cool"):
+            record = ReplayRecord(Case("scale", variant), Kind.KERNEL, (), (launch,), ("1",), "", seed=0)
+            job = CaseJob(record, 0, CacheState.COLD, Tolerance(0, 0), Sampling(), "none", ArrayLayout())
+            frames.send(ours, codec.encode(Request(job)), (b"code",), (arrays.descriptor,))
+        ours.shutdown(socket.SHUT_WR)
+        try:
+            assert main.serve(theirs) == 0
+        finally:
+            gc.unfreeze()
+            arrays.close()
+    assert log == ["cool", "hot", SETTLE_S, "cool", "cool"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perfsvc.measure.worker.sampling.batches import Recovery, disturbances
-from perfsvc.model import Conditions, Slowdown
+from perfsvc.measure.worker.sampling.batches import ClockWatch, Recovery, disturbances
+from perfsvc.model import Batch, Conditions, Slowdown
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,27 @@ from perfsvc.model import Conditions, Slowdown
 )
 def test_the_causes_of_a_disturbed_batch_are_named(conditions, causes):
     assert disturbances(conditions) == causes
+
+
+def at(*clocks_mhz, slowdowns=()):
+    """Return a batch for each clock."""
+    return [Batch((1e-3,), conditions=Conditions(clock and clock * 1e6, slowdowns=slowdowns)) for clock in clocks_mhz]
+
+
+@pytest.mark.parametrize(
+    ("usual_mhz", "cases", "lowered"),
+    [
+        (1980, [at(1980), at(1978, 1850), at(2083), at(1978)], [False, True, False, False]),
+        (1980, [at(1840), at(1980), at(1840)], [False, False, True]),  # at first the clock may be locked at 1840 MHz
+        (1980, [at(1500), at(1500), at(1400)], [False, False, True]),  # it is locked at 1500 MHz
+        (1980, [at(1980, slowdowns=(Slowdown.POWER_CAP,))], [True]),
+        (1980, [at(1980, slowdowns=(Slowdown.THERMAL,)), at(None), []], [False, False, False]),
+        (0, [at(1980), at(1000)], [False, False]),  # the usual clock is unknown
+    ],
+)
+def test_a_case_that_lowers_the_clock_is_noticed(usual_mhz, cases, lowered):
+    watch = ClockWatch(usual_mhz * 1e6)
+    assert [watch.lowered_by(batches) for batches in cases] == lowered
 
 
 class Disturbed:

@@ -370,14 +370,6 @@ def test_the_time_cap_counts_rejected_batches_once_there_is_a_good_one(play):
     assert device.now() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(("first", "rest_s"), [({"slowdowns": ["power cap"]}, sampler.SETTLE_S), (HOT, 0), ({}, 0)])
-def test_a_gpu_at_its_power_limit_from_the_case_before_may_settle(play, first, rest_s):
-    device = play(seconds=0.001, conditions=[first, {}])
-    samples = take(device)
-    assert (samples.warmup, len(samples.seconds), samples.note) == (11, 50, "")
-    assert device.now() == pytest.approx(0.061 + rest_s)
-
-
 def test_a_power_cap_from_the_case_itself_is_recorded_and_rejects_nothing(play):
     samples = take(play(conditions=[{"slowdowns": ["power cap"], "power_w": 700}]))
     assert (len(samples.seconds), samples.note) == (50, "")
