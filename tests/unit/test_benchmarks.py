@@ -47,7 +47,7 @@ def script(monkeypatch):
             "explain_pairs",
             "profile_session",
         ),
-        *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places"),
+        *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places", "same_code"),
     ],
 )
 def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):
