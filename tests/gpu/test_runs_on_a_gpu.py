@@ -3,11 +3,14 @@
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from perfsvc.store import Store
 
 pytestmark = pytest.mark.gpu
 
@@ -104,3 +107,19 @@ def test_a_lost_context_and_a_refused_launch_fail_only_their_cases(run):
     assert set(reported) == set(reasons)
     assert {name: reasons[name] in reported[name] for name in reasons} == dict.fromkeys(reasons, True), reported
     assert all(row["cure"] for row in rows.values() if row["status"] != "ok")
+
+
+@pytest.mark.parametrize(("options", "places"), [((), 8), (("--places", "3"), 3), (("--places", "1"), 0)])
+def test_a_case_is_measured_at_several_places_of_its_arrays(run, tmp_path, options, places):
+    suite = ROOT / "tests" / "benchmarks" / "levels"
+    code, rows = run("--suite", suite, "--points", "smoke", "--replicas", "2", *options)
+    assert (code, {row["status"] for row in rows}) == (0, {"ok"})
+    with Store.open(str(tmp_path / "perfsvc.db")) as store:
+        (opened,) = store.runs.list()
+        measured = store.measurements.of_run(opened.id)
+        noise = store.measurements.columns([opened.id])["noise_places"]
+    assert {len(measurement.places_s) for measurement in measured} == {places}
+    assert {level is None for level in noise} == {not places}
+    for measurement in measured if places else ():
+        mean = statistics.mean(measurement.places_s)
+        assert statistics.median(measurement.samples_s) == pytest.approx(mean, rel=0.02)
