@@ -14,6 +14,7 @@ from perfsvc.service.profile import session
 from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.run.run import explain_regressed
 from perfsvc.store import Store
+from tests.e2e.nights import Nights
 
 USUAL = {"seconds": 1e-4}
 FACTORS = {"gamma": 4, "alpha": 3, "beta": 2}
@@ -202,6 +203,7 @@ def test_a_profiler_that_never_works_is_not_started_for_every_case(stage, monkey
     assert stage.profiled(failed=True) == [("gamma", 2), ("alpha", 2)]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_budget_is_reported_and_done_the_next_night(stage, monkeypatch):
     clock = mock.Mock(wraps=session.time)
     clock.monotonic.side_effect = lambda: 1e9 * (stage.progress.steps >= 2) + 1
@@ -227,6 +229,35 @@ def test_a_budget_that_is_over_at_once_profiles_nothing(stage):
     assert stage.programs == []
 
 
+@pytest.mark.slow
+def test_a_night_keeps_its_budget_and_the_next_night_explains_what_was_left_over(perfsvc):
+    nights = Nights(perfsvc, '\n[profile]\nbudget = "0.001s"\n')
+    nights(code=0)
+    nights.slower()
+    script = json.loads(perfsvc.script.read_text())
+    profiler = {"metrics": {"*": HELD_BACK, **dict.fromkeys(digests(perfsvc, 1).values(), QUICK)}}
+    perfsvc.play(script["cases"], profiler=profiler)
+    over = "1 regression was not profiled: the budget of 0.001 s ended; the next night profiles it"
+    nights(code=1)
+    assert nights.result(2, "profile")[0] == over
+    assert over in [line["event"] for line in nights.log(2)]
+    assert perfsvc.rows("select count(*) from profiles") == [(0,)]
+    nights.settings()
+    nights()
+    assert nights.result(3, "profile")[0] == "1 of 1 regression explained"
+    assert SENTENCE in perfsvc("findings", code=0).out
+
+
+@pytest.mark.slow
+def test_the_budget_of_the_settings_holds_for_a_run(stage):
+    stage.perfsvc.environment["PERFSVC_PROFILE__BUDGET"] = "0.001s"
+    suite = stage.perfsvc.folder / "scale"
+    ended = stage.perfsvc.fake("--replicas", "2", "--confirm", "--profile", suite=suite, code=1)
+    assert "3 regressions were not profiled: the budget of 0.001 s ended" in " ".join(ended.err.split())
+    assert stage.profiled() == []
+
+
+@pytest.mark.slow
 def test_binaries_that_could_not_be_profiled_come_last_the_next_time(stage):
     stage.play({"gamma": "crash"})
     stage.explain()
@@ -247,6 +278,7 @@ def confirm_on_two(perfsvc):
     confirm(perfsvc, perfsvc.folder / "first.json", perfsvc.folder / "second.json")
 
 
+@pytest.mark.slow
 def test_gpus_of_one_model_with_the_same_binaries_share_an_explanation(prepared, monkeypatch):
     stage = Stage(prepared(confirm_on_two), monkeypatch)
     devices = [stage.perfsvc.folder / name for name in ("first.json", "second.json")]
@@ -272,6 +304,7 @@ def test_gpus_of_one_model_with_the_same_binaries_share_an_explanation(prepared,
     assert "on 2 GPUs of the model Fake GPU (FAKE-0, FAKE-1)" in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_without_its_gpu_a_regression_is_profiled_on_another_of_the_same_model(prepared, monkeypatch):
     stage = Stage(prepared(confirm_on_two), monkeypatch)
     stage.explain(devices=[stage.perfsvc.folder / "second.json"])

@@ -267,7 +267,7 @@ def profile(night: Night) -> StageResult:
         night.log.report(message)
     explanations = store.profiles.explanations(number)
     if messages and not explanations:
-        return StageResult(messages[0], skipped=True)
+        return StageResult(messages[-1], skipped=True)
     explained = sum(bool(explanation.sentence) for explanation in explanations)
     regressions = {
         (suspect.series.device, suspect.series.case) for suspect in suspects if suspect.series.metric == TIME

@@ -222,7 +222,7 @@ class CaseProfiler:
         Raises:
             PerfsvcError: the launch or the tool failed.
         """
-        case = SessionCase(self.stored_case(subject), f"{subject.case.id} of run {subject.run}")
+        case = SessionCase(self.stored_case(subject), subject.case.id)
         settings = session_settings(self._settings, subject.device, math.inf)
         with self.locked(subject.device.uuid):
             outcome = run_session(folder, [case], settings, self._inputs, run)
