@@ -653,6 +653,8 @@ def upgrade() -> None:
         sa.Column("smallest", sa.Double(), nullable=True),
         sa.Column("baseline_replicas", sa.Integer(), nullable=True),
         sa.Column("candidate_replicas", sa.Integer(), nullable=True),
+        sa.Column("baseline_runs", sa.Integer(), nullable=False),
+        sa.Column("between_nights", sa.Double(), nullable=True),
         sa.Column("cause", sa.String(16), nullable=True),
         sa.ForeignKeyConstraint(
             ["baseline_run_id"], ["runs.id"], name="fk_verdicts_baseline_run_id_runs", ondelete="SET NULL"

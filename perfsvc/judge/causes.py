@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from perfsvc import units
 from perfsvc.judge.comparison import Comparison
 from perfsvc.model import TIME, Cause, Direction, Judgement, Series, Verdict
 
@@ -63,6 +64,9 @@ def with_causes(
 ) -> list[Judgement]:
     """Return all judgements; add the cause to each judgement of a series that moved, and the evidence to its reason.
 
+    An inconclusive series with the same code, compiler and device on both sides is unchanged: its noise hides no change
+    of the code, because there is none.
+
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
       the device moved together, if the driver or the power limit changed, or if the clock changed and the cycles did
       not.
@@ -80,14 +84,27 @@ def with_causes(
     together = {judgement.series for moved in moved_together(judged, same).values() for judgement in moved}
     result = []
     for judgement in judged:
-        if judgement.verdict in MOVES:
+        sides = same.get(judgement.series)
+        if judgement.verdict is Verdict.INCONCLUSIVE and sides and sides.code and sides.toolkit and sides.device:
+            judgement = replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement))  # noqa: PLW2901
+        elif judgement.verdict in MOVES:
             series = judgement.series
             clock = clock_evidence(judgement, cycles.get(series))
-            cause, evidence = _cause(same.get(series), together=series in together, clock=clock)
+            cause, evidence = _cause(sides, together=series in together, clock=clock)
             reason = "; ".join(filter(None, [judgement.reason, evidence]))
             judgement = replace(judgement, cause=cause, reason=reason)  # noqa: PLW2901
         result.append(judgement)
     return result
+
+
+def _same_code(judgement: Judgement) -> str:
+    """Return why an inconclusive series is unchanged: ``the same code as in 6 earlier runs; the times allow …``."""
+    earlier = judgement.baseline_runs
+    runs = f"run {judgement.baseline_run}" if earlier == 1 else f"{earlier} earlier runs"
+    code = f"the same code as in {runs}"
+    if judgement.low is None or judgement.high is None or not math.isfinite(judgement.high):
+        return code
+    return f"{code}; the times allow {units.percent(judgement.low)} to {units.percent(judgement.high)}"
 
 
 def clock_evidence(judgement: Judgement, cycles: Comparison | None) -> str:

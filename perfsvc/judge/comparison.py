@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from perfsvc.judge.levels import NORMAL_MAD, Floats, median, median_of_sorted, replica_medians, sorted_samples
+from perfsvc.judge.nights import NightsLevel
 from perfsvc.model import Verdict
 
 ALPHA = 0.01
@@ -24,6 +25,9 @@ share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that
 MIN_ERRORS = 2.0
 """How many standard errors, by each side's own replicas, a change must be away in any case. One wild replica is never
 more than one such error away from the other side, however wild."""
+
+MOST_REPLICAS = 100
+"""The largest number of replicas that a reason recommends."""
 
 MIN_DEVICES = 2
 """The fewest devices whose spread can be estimated."""
@@ -48,6 +52,7 @@ class Comparison:
         verdict: regression, improvement, unchanged or inconclusive.
         reason: why the verdict is as it is, in words for a person.
         smallest: the smallest change that these replicas could have shown, as a fraction; None if they show none.
+        between_nights: the noise between the baseline's nights, as a relative standard deviation; None for one night.
     """
 
     ratio: float
@@ -56,10 +61,16 @@ class Comparison:
     verdict: Verdict
     reason: str
     smallest: float | None = None
+    between_nights: float | None = None
 
 
 def compare(
-    baseline: Sequence[ArrayLike], candidate: Sequence[ArrayLike], *, threshold: float = 0.01, alpha: float = ALPHA
+    baseline: Sequence[ArrayLike],
+    candidate: Sequence[ArrayLike],
+    *,
+    further: Sequence[ArrayLike] = (),
+    threshold: float = 0.01,
+    alpha: float = ALPHA,
 ) -> Comparison:
     """Compare the times of a baseline and a candidate, each measured in several processes (replicas).
 
@@ -76,12 +87,19 @@ def compare(
     the threshold). The limits are 1 + threshold and 1 / (1 + threshold), so that swapping the sides turns a regression
     into an improvement. A case is unchanged if the whole interval lies between the limits, and inconclusive otherwise.
 
+    A baseline may have several nights: further runs of the same code. Then nights are the unit: replicas of one night
+    share the state of the GPU in that night. The baseline's level is the mean of its nights, the variance between
+    nights widens the interval, and a noisy or lucky night has little influence (``NightsLevel.of``). The candidate has
+    one night, so the interval covers the variance between nights once for the candidate too. A baseline of one night
+    shows no such variance, and the interval does not include it.
+
     A single wild replica decides nothing. Among other replicas it widens the interval by more than it moves the ratio.
     If a side has only one replica, the verdict is inconclusive.
 
     Args:
         baseline: the times of each replica in seconds, shape (n,).
         candidate: the same for the candidate; the number of replicas and samples may differ.
+        further: for each further night of the baseline the median of each replica in seconds, shape (replicas,).
         threshold: the smallest relative change that matters.
         alpha: the probability of an interval that misses the true ratio.
 
@@ -93,23 +111,30 @@ def compare(
         theorems on quadratic forms applied in the study of analysis of variance problems, Ann. Math. Statist. 25(2); a
         lower bound for deviations of few values: V. G. Tusher, R. Tibshirani and G. Chu (2001), Significance analysis
         of microarrays applied to the ionizing radiation response, PNAS 98(9); replicas as the unit: T. Kalibera and R.
-        Jones (2013), Rigorous benchmarking in reasonable time, ISMM.
+        Jones (2013), Rigorous benchmarking in reasonable time, ISMM; a sum of variances: F. E. Satterthwaite (1946), An
+        approximate distribution of estimates of variance components, Biometrics Bulletin 2(6).
     """
     if not 0 <= threshold < math.inf:
         raise ValueError(f"a threshold is a fraction from 0 up, unlike {threshold:g}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
     before, after = _Side.of(baseline), _Side.of(candidate)
-    old, new = before.medians, after.medians
+    nights = [before.medians, *(sorted_samples(night, allow_zero=True) for night in further)]
+    old, new = np.concatenate(nights), after.medians
     if min(old.min(), new.min()) <= 0:
         return _compare_zeros(float(old.max()), float(new.max()))
     # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
     unit = np.log(old[0])
-    log_ratio = float(np.mean(np.log(new) - unit) - np.mean(np.log(old) - unit))
-    half = _half_width(before, after, alpha)
-    if half is None:
+    step = min(before.step, after.step)
+    level = NightsLevel.of([np.log(night) - unit for night in nights], before.least_variance(step))
+    log_ratio = float(np.mean(np.log(new) - unit)) - level.center
+    noise = _Noise.of(level, after, step, alpha)
+    if noise is None:
         return Comparison(_exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
-    return _judge_interval(log_ratio, half, threshold, fewest_replicas=min(old.size, new.size))
+    comparison = _judge_interval(log_ratio, noise.half_width, threshold, fewest_replicas=min(old.size, new.size))
+    if comparison.verdict is Verdict.INCONCLUSIVE and comparison.smallest is not None:
+        comparison = replace(comparison, reason=f"{comparison.reason}; {_cure(noise, log_ratio, threshold)}")
+    return replace(comparison, between_nights=math.sqrt(level.between_nights)) if further else comparison
 
 
 def compare_at_look(
@@ -220,31 +245,92 @@ class _Side:
         step = min(float(differences[differences > rounding].min(initial=math.inf)) for differences, rounding in gaps)
         return cls(medians, SHARE_OF_WITHIN * NORMAL_MAD * median(deviations), step)
 
+    def least_variance(self, step: float) -> float:
+        """Return the least variance of the logarithms of the replicas; ``step`` is that of the clock."""
+        relative_step = 0.0 if math.isinf(step) else step / median(self.medians)
+        deviation = max(relative_step, self.min_deviation)
+        return deviation * deviation
 
-def _half_width(before: _Side, after: _Side, alpha: float) -> float | None:
-    """Return half the width of the interval of the difference of mean logarithms; None if both sides have one replica.
 
-    The interval is Student's with the pooled variance of the replicas. No side's deviation counts as less than the step
-    of the clock or its ``min_deviation``.
+@dataclass(frozen=True, slots=True)
+class _Noise:
+    """The noise of a comparison, from which the width of its interval follows.
 
-    If one side has few replicas and the other many, the pooled variance is almost the variance of the side with many.
-    So the half width is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
+    Attributes:
+        level: the level of the baseline and its noise.
+        variance: the variance between replicas, pooled over both sides.
+        freedom: the degrees of freedom of ``variance``.
+        candidate_replicas: the number of the candidate's replicas.
+        own: the variance of the difference from each side's own variances.
+        alpha: the probability of an interval that misses the true ratio.
     """
-    step = min(before.step, after.step)
-    freedom, squares, own = 0, 0.0, 0.0
-    for side in (before, after):
-        count = side.medians.size
-        if count > 1:
-            relative_step = 0.0 if math.isinf(step) else step / median(side.medians)
-            deviation = max(relative_step, side.min_deviation)
-            variance = max(float(np.var(np.log(side.medians), ddof=1)), deviation * deviation)
-            freedom += count - 1
-            squares += (count - 1) * variance
-            own += variance / count
-    if not freedom:
-        return None
-    error = math.sqrt(squares / freedom * (1 / before.medians.size + 1 / after.medians.size))
-    return max(float(stdtrit(freedom, 1 - alpha / 2)) * error, MIN_ERRORS * math.sqrt(own))
+
+    level: NightsLevel
+    variance: float
+    freedom: int
+    candidate_replicas: int
+    own: float
+    alpha: float
+
+    @classmethod
+    def of(cls, level: NightsLevel, after: _Side, step: float, alpha: float) -> "_Noise | None":
+        """Pool the noise of both sides; None if no side has two replicas.
+
+        Args:
+            level: the baseline.
+            after: the candidate.
+            step: the step of the clock.
+            alpha: the probability of an interval that misses the true ratio.
+        """
+        count, counted = after.medians.size, level.counted_freedom
+        freedom = counted + count - 1
+        if not freedom:
+            return None
+        variance = max(float(np.var(np.log(after.medians), ddof=1)), after.least_variance(step)) if count > 1 else 0.0
+        squares = counted * level.variance + (count - 1) * variance
+        own = level.error_of_nights + level.variance * level.inverse_size + variance / count
+        return cls(level, squares / freedom, freedom, count, own, alpha)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval of the difference of logarithms.
+
+        If one side has few replicas and the other many, the pooled variance is almost the variance of the side with
+        many. So the half width is never below ``MIN_ERRORS`` times the standard error from each side's own variance.
+        """
+        error = self.variance * (self.level.inverse_size + 1 / self.candidate_replicas)
+        return max(self._student(error, self.freedom), MIN_ERRORS * math.sqrt(self.own))
+
+    def replicas_to_settle(self, half: float) -> int | None:
+        """Return with how many replicas half the interval would be at most ``half`` wide; None if too many.
+
+        If the baseline has one night, this is the number of replicas of both sides, else that of the candidate.
+        """
+        more = range(self.candidate_replicas + 1, MOST_REPLICAS + 1)
+        return next((replicas for replicas in more if self._half_width_with(replicas) <= half), None)
+
+    def _half_width_with(self, replicas: int) -> float:
+        if self.level.nights == 1:
+            return self._student(self.variance * 2 / replicas, 2 * replicas - 2)
+        freedom = self.freedom + replicas - self.candidate_replicas
+        return self._student(self.variance * (self.level.inverse_size + 1 / replicas), freedom)
+
+    def _student(self, of_replicas: float, freedom: float) -> float:
+        """Return half the width of Student's interval.
+
+        Its variance has two parts: that of the replicas and that of the baseline's nights. Satterthwaite's formula
+        gives the degrees of freedom of their sum.
+
+        Args:
+            of_replicas: the variance that the replicas cause.
+            freedom: the degrees of freedom of this variance.
+        """
+        of_nights = self.level.error_of_nights
+        error = of_replicas + of_nights
+        if of_nights:
+            parts = of_replicas / error, of_nights / error
+            freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
+        return float(stdtrit(freedom, 1 - self.alpha / 2)) * math.sqrt(error)
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:
@@ -298,9 +384,23 @@ def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshol
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
     doubt = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"
-    return (
-        f"{doubt}: the smallest that these replicas could have shown is {_percent(smallest)}; more replicas narrow it"
-    )
+    return f"{doubt}: the smallest that these replicas could have shown is {_percent(smallest)}"
+
+
+def _cure(noise: _Noise, log_ratio: float, threshold: float) -> str:
+    """Return what would settle an inconclusive comparison, if the ratio stays as it is.
+
+    A ratio beyond the threshold has to become significant; the interval of any other has to fit within the threshold.
+    """
+    limit, distance = math.log1p(threshold), abs(log_ratio)
+    half = distance if distance > limit else limit - distance
+    if (replicas := noise.replicas_to_settle(half)) is not None:
+        return f"{replicas} replicas{' on each side' if noise.level.nights == 1 else ''} would settle it"
+    nights = math.sqrt(noise.level.between_nights)
+    if noise.level.nights > 1 and nights > 0:
+        differ = f"nights differ by {_percent(nights)}, which more replicas do not change"
+        return f"{differ}: measure both sides in one night (perfsvc confirm)"
+    return f"not even {MOST_REPLICAS} replicas would settle it"
 
 
 def _percent(fraction: float) -> str:

@@ -166,7 +166,8 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
 def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float) -> Judgement:
     """Compare a series with its baseline: its own level, or the levels of other devices of its model."""
     source, before = next(iter(baselines.items()))
-    values = [*chain.from_iterable(chain(after.replicas, *(level.replicas for level in baselines.values())))]
+    levels = (after, *baselines.values())
+    values = [*chain.from_iterable(chain(*(chain(level.replicas, level.further) for level in levels)))]
     if min(values) <= 0:
         if min(values) == max(values) == 0:
             return _row(series, Verdict.UNCHANGED, BOTH_ZERO, before, after)
@@ -177,7 +178,7 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
         comparison = compare_with_devices(devices, after.replicas, threshold=threshold)
         note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
-        comparison = compare(before.replicas, after.replicas, threshold=threshold)
+        comparison = compare(before.replicas, after.replicas, further=before.further, threshold=threshold)
         if source.device != series.device:
             note = f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
     return replace(
@@ -185,8 +186,11 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
         ratio=comparison.ratio,
         low=comparison.low,
         high=comparison.high,
-        baseline_s=center_of(np.array([_center(level) for level in baselines.values()])),
+        baseline_s=_center(after) / comparison.ratio
+        if before.further
+        else center_of(np.array([_center(level) for level in baselines.values()])),
         smallest=comparison.smallest,
+        between_nights=comparison.between_nights,
     )
 
 
@@ -275,7 +279,8 @@ def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, af
         candidate_run=after.run if after else None,
         baseline_s=None if before is None or _fault(before) else _center(before),
         candidate_s=None if after is None or _fault(after) else _center(after),
-        baseline_replicas=len(before.replicas) if before else None,
+        baseline_replicas=len(before.replicas) + sum(map(len, before.further)) if before else None,
+        baseline_runs=1 + len(before.further) if before else 1,
         candidate_replicas=len(after.replicas) if after else None,
     )
 

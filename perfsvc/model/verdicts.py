@@ -52,12 +52,18 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A series in one run: the values of each replica that has any, or why there are none."""
+    """A series in one run: the values of each replica that has any, or why there are none.
+
+    Attributes:
+        further: only for a baseline of several runs: for each run but ``run``, the value of each replica (of the time:
+            the median).
+    """
 
     run: int
     status: Status
     reason: str = ""
     replicas: tuple[tuple[float, ...], ...] = ()
+    further: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +73,14 @@ class Judgement:
     Attributes:
         reason: why the verdict is as it is, if that is not obvious.
         ratio: the candidate's level over the baseline's; ``low`` and ``high`` are its confidence interval.
+        baseline_run: the baseline's first run.
+        baseline_runs: number of runs behind the baseline's level.
         baseline_s: the baseline's level, in seconds or in the metric's own unit.
         candidate_s: the candidate's level, likewise.
         smallest: the smallest change that the data could have shown, as a fraction; None if unknown.
         baseline_replicas: number of replicas behind the baseline's level.
         candidate_replicas: number of replicas behind the candidate's level.
+        between_nights: the noise between the baseline's runs, as a relative standard deviation; None for a single run.
         cause: why the series moved; None if it did not.
     """
 
@@ -88,4 +97,14 @@ class Judgement:
     smallest: float | None = None
     baseline_replicas: int | None = None
     candidate_replicas: int | None = None
+    baseline_runs: int = 1
+    between_nights: float | None = None
     cause: Cause | None = None
+
+    @property
+    def against(self) -> str:
+        """The baseline in words: ``run 12``, ``6 runs since run 12``; empty without a baseline."""
+        if self.baseline_run is None:
+            return ""
+        run = f"run {self.baseline_run}"
+        return run if self.baseline_runs == 1 else f"{self.baseline_runs} runs since {run}"

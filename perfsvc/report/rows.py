@@ -192,6 +192,7 @@ class RunDetails:
         noise_within: relative deviation of the samples around their replica's median.
         noise_between: deviation of the replicas' medians beyond what ``noise_within`` explains.
         noise_places: deviation of the medians at several places of the arrays beyond what ``noise_within`` explains.
+        noise_between_nights: deviation of the baseline's runs beyond what their replicas explain.
         bandwidth_bytes_per_s: the bytes of the work over the level.
         flops_per_s: the operations of the work over the level.
         peak_share: the bandwidth over the GPU's better measured peak.
@@ -210,6 +211,7 @@ class RunDetails:
     noise_within: float | None = None
     noise_between: float | None = None
     noise_places: float | None = None
+    noise_between_nights: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
     peak_share: float | None = None

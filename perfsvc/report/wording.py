@@ -167,8 +167,9 @@ def commit_text(commit: str, *, dirty: bool) -> str:
 
 def details(known: RunDetails) -> list[tuple[str, str]]:
     """Return the name and the value of each known detail of a case in a run."""
-    shares = (known.noise_within, known.noise_between, known.noise_places)
-    noise = zip(("within replicas", "between them", "between places of the arrays"), shares, strict=True)
+    shares = (known.noise_within, known.noise_between, known.noise_places, known.noise_between_nights)
+    sources = ("within replicas", "between them", "between places of the arrays", "between nights")
+    noise = zip(sources, shares, strict=True)
     named_values = {
         "stopped": known.stopped,
         "noise": ", ".join(f"{100 * share:.2g} % {name}" for name, share in noise if share is not None),
@@ -422,6 +423,7 @@ def _predicate(judgement: Judgement, *, figures: bool = True) -> str:
         change_and_interval(judgement.ratio, judgement.low, judgement.high),
         " → ".join(levels) if moved and len(levels) > 1 else "",
         f"{counted} replicas" if moved and counted else "",
+        f"against {judgement.against}" if moved and judgement.baseline_runs > 1 else "",
         f"{units.change(judgement.smallest)} would have shown" if moved and judgement.smallest is not None else "",
         f"cause: {judgement.cause}" if judgement.cause and judgement.cause is not word else "",
     )

@@ -128,18 +128,24 @@ def _judging_again(store: Store, run: int, threshold: judge.ThresholdOption) -> 
             changed.append(number)
 
 
-def _compared_with(store: Store, run: int) -> dict[Series, int]:
-    """Return the baseline run of each series of a run, and of each series that the run should have but lacks."""
+def _compared_with(store: Store, run: int) -> dict[Series, tuple[int, ...]]:
+    """Return the baseline of each series of a run, and of each series that the run should have but lacks.
+
+    A baseline is its run, and then all runs that may belong to it.
+    """
     series = [judgement.series for judgement in store.verdicts.of_run(run) if judgement.verdict is not Verdict.MISSING]
-    return store.baselines.expected(run) | store.baselines.get(series, run)
+    baselines = store.baselines.get(series, run)
+    nights = store.baselines.nights(baselines, run)
+    runs = {series: (number,) for series, number in (store.baselines.expected(run) | baselines).items()}
+    return {series: (*number, *nights.get(series, ())) for series, number in runs.items()}
 
 
-def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, int]) -> bool:
+def _was_used(stored: Mapping[Series, Judgement], series: Series, baselines: Mapping[Series, tuple[int, ...]]) -> bool:
     """Return whether the stored verdict of a series used its baseline in ``baselines``; True without a verdict.
 
     A verdict used another run if the user named another run to compare with.
     """
-    return series not in stored or stored[series].baseline_run == baselines.get(series)
+    return series not in stored or stored[series].baseline_run == next(iter(baselines.get(series, ())), None)
 
 
 def _has_new_baseline(series: Series, rebased: Collection[Series]) -> bool:

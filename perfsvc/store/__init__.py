@@ -16,6 +16,7 @@ from perfsvc.store.rows import (
     SeriesHistory,
     SeriesInRun,
     Upgrade,
+    UsedCode,
     VerdictEvent,
 )
 from perfsvc.store.store import Store
@@ -42,5 +43,6 @@ __all__ = [
     "StageState",
     "Store",
     "Upgrade",
+    "UsedCode",
     "VerdictEvent",
 ]

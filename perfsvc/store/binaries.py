@@ -118,6 +118,17 @@ class BinaryStore:
                         of_case[run] = binary
         return binary_by_run
 
+    def python_codes(self, ids: Collection[int]) -> dict[int, PythonCode]:
+        """Return what Python functions ran with, by id; what no trusted key has signed is absent."""
+        with self._database.reading() as connection:
+            query = select(PythonCodes.id, PythonCodes.record, PythonCodes.signatures)
+            rows = connection.execute(query.where(among(connection, PythonCodes.id, ids))).all() if ids else ()
+        return {
+            number: _python_code(text)
+            for number, text, signatures in rows
+            if self._keys.trusts(Signed.PYTHON, text, signatures)
+        }
+
     def modules(self, digests: Collection[str]) -> dict[str, bytes]:
         """Return the contents of stored files by their digests; a file that is missing or was changed is absent."""
         query = select(Artifacts.sha256, Artifacts.content).where(Artifacts.sha256.in_(digests))

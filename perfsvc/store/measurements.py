@@ -412,6 +412,8 @@ _COLUMNS = {
     "ratio_low": Verdicts.low,
     "ratio_high": Verdicts.high,
     "baseline_run": Verdicts.baseline_run_id,
+    "baseline_runs": Verdicts.baseline_runs,
+    "noise_between_nights": Verdicts.between_nights,
     "cause": Verdicts.cause,
 }
 _SAME_NOISE = and_(

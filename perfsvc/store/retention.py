@@ -10,7 +10,8 @@ from typing import TypeVar
 from sqlalchemy import Connection, delete, exists, func, or_, select, text, union_all, update
 
 from perfsvc.model import FindingState, RunState
-from perfsvc.store.baselines import levels_to_keep, measured_before_budget_ran_out, newest_clean
+from perfsvc.store.baselines.baselines import levels_to_keep
+from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import judged
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes
 from perfsvc.store.schema.code_tables import Profiles

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,6 +183,18 @@ class VerdictEvent:
     verdict: Verdict
     ratio: float | None
     cause: Cause | None
+
+
+class UsedCode(NamedTuple):
+    """The code that a case used in a run, by ids: equal ids are equal code, different ids may be.
+
+    Attributes:
+        binary: the id of the binary.
+        python: the id of what its Python functions ran with; None if nothing is stored.
+    """
+
+    binary: int
+    python: int | None
 
 
 # --- binaries --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
 from perfsvc.keys import Keys
-from perfsvc.store.baselines import BaselineStore
+from perfsvc.store.baselines.baselines import BaselineStore
 from perfsvc.store.binaries import BinaryStore
 from perfsvc.store.checks import CheckStore
 from perfsvc.store.devices import DeviceStore

@@ -52,6 +52,8 @@ class VerdictStore:
                     "smallest": number(judgement.smallest),
                     "baseline_replicas": judgement.baseline_replicas,
                     "candidate_replicas": judgement.candidate_replicas,
+                    "baseline_runs": judgement.baseline_runs,
+                    "between_nights": number(judgement.between_nights),
                     "cause": judgement.cause,
                 }
                 for judgement in judgements
@@ -82,6 +84,8 @@ class VerdictStore:
                     smallest=row.smallest,
                     baseline_replicas=row.baseline_replicas,
                     candidate_replicas=row.candidate_replicas,
+                    baseline_runs=row.baseline_runs,
+                    between_nights=row.between_nights,
                     cause=row.cause,
                 )
                 for row in connection.execute(query)

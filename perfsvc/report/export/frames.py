@@ -18,7 +18,7 @@ FLOATS = (
     *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
     *("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
     *("copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
-    *("ratio", "ratio_low", "ratio_high"),
+    *("ratio", "ratio_low", "ratio_high", "noise_between_nights"),
 )
 NESTED = ("axes", "metrics")
 KEYS = ("run", "case", "device", "cache")
@@ -69,7 +69,7 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
         table[name] = pd.to_datetime(table[name], utc=True)
     for name in set(FLOATS) & set(table):
         table[name] = table[name].astype("float64")
-    for name in {"variant_index", "baseline_run"} & set(table):
+    for name in {"variant_index", "baseline_run", "baseline_runs"} & set(table):
         table[name] = table[name].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
     points = {

@@ -212,6 +212,8 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
         "ratio_low": plain(judgement and judgement.low),
         "ratio_high": plain(judgement and judgement.high),
         "baseline_run": judgement and judgement.baseline_run,
+        "baseline_runs": judgement and judgement.baseline_runs,
+        "noise_between_nights": plain(judgement and judgement.between_nights),
         "smallest": plain(judgement and judgement.smallest),
         "baseline_replicas": judgement and judgement.baseline_replicas,
         "cause": plain(judgement and judgement.cause),

@@ -146,9 +146,12 @@ def _relative_header(rows: Iterable[ResultRow]) -> str:
 
 
 def _verdict_header(rows: Sequence[ResultRow]) -> str:
-    """Return the header of the verdicts: ``against run 6`` if they have one baseline run, else ``against baseline``."""
-    bases = {judgement.baseline_run for judgement in _judgements(rows) if judgement.baseline_run is not None}
-    return f"against run {bases.pop()}" if len(bases) == 1 else "against baseline"
+    """Return the header of the verdicts: ``against run 6`` if they have one baseline, else ``against baseline``.
+
+    The header of a baseline of several runs is ``against 4 runs since run 6``.
+    """
+    bases = {judgement.against: None for judgement in _judgements(rows) if judgement.baseline_run is not None}
+    return f"against {next(iter(bases))}" if len(bases) == 1 else "against baseline"
 
 
 def _judgements(rows: Iterable[ResultRow]) -> list[Judgement]:

@@ -14,6 +14,7 @@ from perfsvc.errors import UsageError
 from perfsvc.model import (
     MAX_ERROR,
     TIME,
+    UNJUDGED,
     Case,
     Cause,
     Confirmation,
@@ -24,6 +25,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.rows import ComparedRun
+from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import CodeOfPair, compare_code, sides_of
 from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
@@ -152,7 +154,8 @@ def judge_run(
     """Judge every series of a run against its own baseline, and report the series that the run misses.
 
     The baseline of a series is its pin; else its level in the run ``against``; else its last accepted level; else the
-    levels of other devices of the same model.
+    levels of other devices of the same model. A pin and an accepted level get the further runs of the same code
+    (``with_nights``); the run ``against`` stands alone, because a person named it.
 
     A series is missing if the run lacks the series, and the previous run of the same scope (suite and selection) on the
     device had it. A removed case is therefore reported as missing once. A run with a smaller selection has another
@@ -161,9 +164,10 @@ def judge_run(
     candidate = store.series.levels(run)
     measured = [series for series, level in candidate.items() if level.status is not Status.SKIPPED]
     baselines = store.series.levels_of(store.baselines.get(measured, run))
+    alone: dict[Series, Level] = {}
     if against is not None:
         pinned = {pin.series for pin in store.baselines.pins()}
-        baselines |= {
+        alone = {
             series: level
             for series, level in store.series.levels(against).items()
             if series in candidate
@@ -172,6 +176,7 @@ def judge_run(
             and series not in pinned
             and series.metric != MAX_ERROR
         }
+    baselines = with_nights(store, baselines, run, _judged(candidate) - alone.keys()) | alone
     thresholds = _threshold_of(store, threshold)
     expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
@@ -188,23 +193,36 @@ def judge_series(
     candidate = store.series.levels_of(dict.fromkeys(series, run))
     if not candidate:
         return []
-    baselines = store.series.levels_of(store.baselines.get(candidate, run))
+    baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
     thresholds = _threshold_of(store, judge.without_override(threshold))
     return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
 
 def judge_against(
-    store: Store, run: int, baselines: Mapping[Series, int], *, threshold: judge.ThresholdOption = None
+    store: Store,
+    run: int,
+    baselines: Mapping[Series, int],
+    *,
+    threshold: judge.ThresholdOption = None,
+    one_night: bool = False,
 ) -> list[Judgement]:
     """Judge series of a run, each against its level in the run that ``baselines`` names for it.
 
-    Auxiliary metrics are judged too. Series that the run did not measure are left out.
+    The level gets the further runs of the same code (``with_nights``), unless ``one_night`` is set. Auxiliary metrics
+    are judged too. Series that the run did not measure are left out.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
     if not candidate:
         return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
+    if not one_night:
+        levels = with_nights(store, levels, run, _judged(candidate))
     return judge.verdicts(levels, candidate, threshold=_threshold_of(store, threshold), every=True)
+
+
+def _judged(series: Iterable[Series]) -> set[Series]:
+    """Return the series whose metric verdicts judge."""
+    return {measured for measured in series if measured.metric not in UNJUDGED}
 
 
 # --- what the settings say -------------------------------------------------------------------------------------------
@@ -261,9 +279,13 @@ def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[S
 def _with_causes(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return all judgements; add the cause, and the result of a confirmation, to each judgement that moved."""
+    """Return all judgements; add the cause, and the result of a confirmation, to each judgement that moved.
+
+    An inconclusive series of unchanged code becomes unchanged.
+    """
     if not any(judgement.verdict in judge.MOVES for judgement in judgements):
-        return list(judgements)
+        inconclusive = [judgement for judgement in judgements if judgement.verdict is Verdict.INCONCLUSIVE]
+        return judge.with_causes(judgements, sides_of(store, inconclusive)) if inconclusive else list(judgements)
     caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))
     return _with_confirmations(store, caused, threshold_of)
 
@@ -277,21 +299,27 @@ def cycles_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, jud
     moved = [
         judgement for judgement in judgements if judgement.verdict in judge.MOVES and judgement.series.metric == TIME
     ]
-    after = _cycles_in(store, {judgement.series: judgement.candidate_run for judgement in moved})
-    before = _cycles_in(store, {judgement.series: judgement.baseline_run for judgement in moved})
+    of_cycles = {
+        replace(judgement.series, metric=CYCLES): judgement
+        for judgement in moved
+        if judgement.baseline_run is not None and judgement.candidate_run is not None
+    }
+    after = _counted(store, {series: judgement.candidate_run or 0 for series, judgement in of_cycles.items()})
+    before = _counted(store, {series: of_cycles[series].baseline_run or 0 for series in after})
+    for run in {level.run for level in after.values()}:
+        of_run = {series: level for series, level in before.items() if after[series].run == run}
+        before |= with_nights(store, of_run, run, of_run)
     return {
-        series: judge.compare(level.replicas, after[series].replicas)
+        replace(series, metric=TIME): judge.compare(level.replicas, after[series].replicas, further=level.further)
         for series, level in before.items()
-        if series in after
     }
 
 
-def _cycles_in(store: Store, runs: Mapping[Series, int | None]) -> dict[Series, Level]:
-    """Return the level of clock cycles for each series of times of which every replica has cycles; omit the others."""
-    cycles = {replace(series, metric=CYCLES): run for series, run in runs.items() if run is not None}
+def _counted(store: Store, runs: Mapping[Series, int]) -> dict[Series, Level]:
+    """Return the level of each series of clock cycles of which every replica has cycles; omit the others."""
     return {
-        replace(series, metric=TIME): level
-        for series, level in store.series.levels_of(cycles).items()
+        series: level
+        for series, level in store.series.levels_of(runs).items()
         if level.replicas and all(values and min(values) > 0 for values in level.replicas)
     }
 

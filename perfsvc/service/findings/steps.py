@@ -174,7 +174,7 @@ def unchanged_code_agreed(
             for series, suspect in lasting.items()
             if suspect.since is not None and earlier < suspect.since and len(slower[series]) < RUNS_BEFORE
         }
-        for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
+        for judged in judge_against(store, run, wanted, threshold=threshold, one_night=True) if wanted else ():
             if judged.verdict in judge.COMPARED:
                 slower[judged.series].append(judged.verdict is Verdict.REGRESSION)
     return [

@@ -162,7 +162,7 @@ def _suspect(judgement: Judgement, alert: Suspect | None) -> Suspect:
     if alert:
         return replace(alert, judgement=judgement)
     change = "" if judgement.ratio is None else f"{units.percent(judgement.ratio)} "
-    evidence = f"{change}against run {judgement.baseline_run}"
+    evidence = f"{change}against {judgement.against}"
     return Suspect(judgement, ChangeKind.REGRESSION, judge.MOVES[judgement.verdict], evidence)
 
 

@@ -49,6 +49,8 @@ class Verdicts(Base):
     smallest: Mapped[float | None]
     baseline_replicas: Mapped[int | None]
     candidate_replicas: Mapped[int | None]
+    baseline_runs: Mapped[int]
+    between_nights: Mapped[float | None]
     cause: Mapped[Cause | None]
 
 

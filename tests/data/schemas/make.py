@@ -117,7 +117,9 @@ def fill(store: Store) -> None:
     store.devices.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
     store.runs.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
     store.runs.end(second, RunState.INTERRUPTED)
-    unchanged = Judgement(series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 2, 1)
+    unchanged = Judgement(
+        series, Verdict.UNCHANGED, "", 1.0, 0.9, 1.1, first, second, 0.25, 0.5, 0.125, 6, 1, 3, 0.0625
+    )
     slower = replace(unchanged, verdict=Verdict.REGRESSION, cause=Cause.KERNEL)
     store.verdicts.put(second, [unchanged, replace(slower, series=replace(series, metric="overlap"))])
     suspect = Suspect(slower, ChangeKind.REGRESSION, Direction.SLOWER)

@@ -219,13 +219,19 @@ def test_a_night_between_that_was_as_usual_breaks_the_agreement(night):
 
 
 def test_unchanged_code_that_stays_slow_is_a_finding_of_its_gpu(story, night):
-    night(1e-4)
+    for _ in range(3):
+        night(1e-4)
     assert night(1.1e-4).raised == ()
     assert night(1.1e-4).raised == (1,)
     (finding,) = story.store.findings.active()
     assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "GPU GPU-1")
-    assert finding.evidence.endswith("against run 1 in runs 2 and 3, and the code is unchanged")
+    assert finding.evidence.endswith("against run 1 in runs 4 and 5, and the code is unchanged")
     assert night(1e-4).resolved == (1,)
+
+
+def test_a_single_fast_night_makes_no_finding_of_unchanged_code(night):
+    night(1e-4)
+    assert [night(1.1e-4).raised for _ in range(4)] == [()] * 4
 
 
 def test_a_lucky_baseline_makes_no_finding_of_every_later_night(night):

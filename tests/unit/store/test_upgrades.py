@@ -201,7 +201,8 @@ def test_batches_are_read(upgraded):
 def test_verdicts_are_read(upgraded):
     judged = {one.series.metric: one for one in upgraded.verdicts.of_run(2)}
     known = [(one.smallest, one.baseline_replicas, one.candidate_replicas) for one in judged.values()]
-    assert set(known) == {(0.125, 2, 1)}
+    assert set(known) == {(0.125, 6, 1)}
+    assert {(one.baseline_runs, one.between_nights) for one in judged.values()} == {(3, 0.0625)}
     assert [one.cause for one in judged.values() if one.cause] == [Cause.KERNEL]
 
 

@@ -1,0 +1,118 @@
+"""The series that a run should have measured, by the previous run of its scope."""
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
+from sqlalchemy.orm import aliased
+
+from perfsvc.model import RunState, Series, Status
+from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
+from perfsvc.store.schema.judging_tables import Exclusions
+from perfsvc.store.schema.tables import Cases, Measurements, OverBudgetCases, Runs
+from perfsvc.store.series import levels_in
+
+
+def expected_series(connection: Connection, run: int) -> dict[Series, int]:
+    """Return the series that a run should have measured, each with the earlier run that measured it.
+
+    These are the series of the previous run of each device, without cases that were over budget or excluded in ``run``.
+    """
+    previous = _previous_runs(connection, run)
+    earlier = measured_before_budget_ran_out(connection, previous)
+    excused = _not_measured(connection, run)
+    runs: dict[Series, int] = {}
+    for source in sorted({*previous.values(), *earlier.values()}):
+        for series, key in correct_series(connection, source).items():
+            if key.case_ids not in excused and source == earlier.get(key.case_ids, previous.get(key.device)):
+                runs[series] = source
+    return runs
+
+
+def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
+    """Return the series of which a run has a correct result, each with its key."""
+    correct = [series for series, level in levels_in(connection, run).items() if level.status is Status.OK]
+    return lineage_keys(connection, correct)
+
+
+def _previous_runs(connection: Connection, number: int) -> dict[int, int]:
+    """For each device of a run (by id), return the newest earlier run of the same scope that finished on it.
+
+    A scope is a suite with a selection of cases. Runs without uncommitted changes are preferred.
+    """
+    scope = connection.scalar(select(Runs.scope).where(Runs.id == number))
+    if not scope:
+        return {}
+    missing = _devices(connection, number)
+    runs = select(Runs.id, Runs.git_dirty).where(Runs.scope == scope, Runs.state == RunState.FINISHED, Runs.id < number)
+    runs = runs.where(judged(Runs.id))
+    clean: dict[int, int] = {}
+    dirty: dict[int, int] = {}
+    for run, is_dirty in connection.execute(runs.order_by(Runs.id.desc())).all():
+        if not missing:
+            break
+        for device in missing & _devices(connection, run):
+            (dirty if is_dirty else clean).setdefault(device, run)
+        missing -= clean.keys()
+    return dirty | clean
+
+
+def _devices(connection: Connection, run: int) -> set[int]:
+    return set(connection.scalars(select(Measurements.device_id).where(Measurements.run_id == run).distinct()))
+
+
+def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, int]) -> dict[CaseIds, int]:
+    """For each case that was over budget in ``runs``, return the newest earlier run that measured it.
+
+    A case that is excluded from judging counts as over budget. ``runs`` maps the id of each device to a run on it.
+    """
+    skipped = aliased(Cases)
+    unmeasured = _skipped(runs.values())
+    scope = select(Runs.scope).where(Runs.id == unmeasured.c.run_id).correlate(unmeasured).scalar_subquery()
+    earlier = and_(
+        Measurements.case_id == Cases.id,
+        Measurements.device_id == unmeasured.c.device_id,
+        Measurements.cache == unmeasured.c.cache,
+        Measurements.run_id < unmeasured.c.run_id,
+        judged(Measurements.run_id, Measurements.case_id),
+    )
+    query = (
+        select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
+        .select_from(unmeasured)
+        .join(skipped, skipped.id == unmeasured.c.case_id)
+        .join(Cases, Cases.lineage_id == skipped.lineage_id)
+        .join(Measurements, earlier)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(tuple_(unmeasured.c.device_id, unmeasured.c.run_id).in_(list(runs.items())))
+        .where(Runs.scope == scope, Runs.state == RunState.FINISHED)
+        .group_by(Cases.lineage_id, Measurements.device_id, Measurements.cache)
+    )
+    return {(lineage, device, cache): run for lineage, device, cache, run in connection.execute(query)}
+
+
+def newest_clean() -> ColumnElement[int]:
+    """Return an SQL aggregate: the newest run of a group of measurements, preferably without uncommitted changes."""
+    clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
+    return func.coalesce(clean, func.max(Measurements.run_id))
+
+
+def _skipped(runs: Iterable[int]) -> CTE:
+    """Return a query of the cases that were over budget in some runs or individually excluded from them."""
+    numbers = set(runs)
+    over_budget = select(
+        OverBudgetCases.run_id, OverBudgetCases.case_id, OverBudgetCases.device_id, OverBudgetCases.cache
+    ).where(OverBudgetCases.run_id.in_(numbers))
+    excluded = (
+        select(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
+        .join(Exclusions, and_(Exclusions.run_id == Measurements.run_id, Exclusions.case_id == Measurements.case_id))
+        .where(Measurements.run_id.in_(numbers), Exclusions.included_at.is_(None))
+    )
+    return union(over_budget, excluded).cte("skipped")
+
+
+def _not_measured(connection: Connection, run: int) -> set[CaseIds]:
+    """Return the cases that were over budget in a run or individually excluded from it."""
+    unmeasured = _skipped([run])
+    query = select(Cases.lineage_id, unmeasured.c.device_id, unmeasured.c.cache).join(
+        Cases, Cases.id == unmeasured.c.case_id
+    )
+    return {(lineage, device, cache) for lineage, device, cache in connection.execute(query)}

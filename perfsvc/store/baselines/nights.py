@@ -1,0 +1,120 @@
+"""The runs (nights) of a baseline: which code they used, and the values of their replicas."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, and_, exists, func, literal, or_, select
+
+from perfsvc.model import TIME, Series, Status
+from perfsvc.store.cases import SeriesKey, judged, own_name
+from perfsvc.store.rows import UsedCode
+from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.judging_tables import FindingCases
+from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
+
+MOST_NIGHTS = 30
+"""The most runs of a baseline, its newest. Of a baseline that is a year old, the oldest nights say little about now."""
+
+
+def earlier_runs(
+    connection: Connection, keys: Mapping[Series, SeriesKey], baselines: Mapping[Series, int], before_run: int
+) -> dict[Series, dict[int, UsedCode]]:
+    """Return the runs that may belong to the baseline of each series (``BaselineStore.nights``)."""
+    if not keys:
+        return {}
+    anchors = {baselines[series] for series in keys}
+    identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
+    in_finding = exists().where(
+        *(getattr(FindingCases, column.key) == column for column in identity[1:]),
+        Measurements.run_id.between(FindingCases.first_run_id, FindingCases.last_run_id),
+    )
+    replicas = func.count()
+    with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
+    correct = (
+        select(
+            *identity,
+            func.min(Measurements.environment_id).label("environment"),
+            func.min(Measurements.binary_id).label("binary"),
+            func.min(Measurements.python_code_id).label("python"),
+        )
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(Measurements.run_id.between(min(anchors), before_run - 1))
+        .where(Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
+        .where(or_(and_(Runs.git_dirty.is_(False), ~in_finding), Measurements.run_id.in_(anchors)))
+        .group_by(*identity)
+        # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
+        .having(replicas.filter(Measurements.status != Status.OK) == 0)
+        .having(with_binary == replicas, or_(with_python == 0, with_python == replicas))
+        .having(func.min(Measurements.binary_id) == func.max(Measurements.binary_id))
+        .having(func.min(Measurements.environment_id) == func.max(Measurements.environment_id))
+        .having(
+            or_(with_python == 0, func.min(Measurements.python_code_id) == func.max(Measurements.python_code_id)),
+        )
+        .cte("correct")
+    )
+    named: Any = (
+        select(
+            Cases.lineage_id,
+            own_name(correct.c.run_id),
+            correct.c.device_id,
+            correct.c.cache,
+            correct.c.run_id,
+            correct.c.environment,
+            correct.c.binary,
+            correct.c.python,
+        )
+        .join(Cases, Cases.id == correct.c.case_id)
+        .cte("named")
+    )
+    of_code = (
+        *(named.c.lineage_id, named.c.own_name, named.c.device_id, named.c.cache),
+        *(named.c.environment, named.c.binary, named.c.python),
+    )
+    newest = func.row_number().over(partition_by=of_code, order_by=named.c.run_id.desc()).label("newest")
+    ranked = select(named, newest).cte("ranked")
+    query = select(ranked).where(or_(ranked.c.newest <= MOST_NIGHTS, ranked.c.run_id.in_(anchors)))
+    used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
+    for lineage, own, device, cache, run, environment, binary, python, _ in connection.execute(query):
+        used[lineage, own, device, cache][run] = environment, UsedCode(binary, python)
+    nights: dict[Series, dict[int, UsedCode]] = {}
+    for series, key in keys.items():
+        of_case, anchor = used[key.lineage, key.own_name, key.device, key.cache], baselines[series]
+        if anchor in of_case:
+            environment, _ = of_case[anchor]
+            nights[series] = {
+                run: code for run, (where, code) in sorted(of_case.items()) if run >= anchor and where == environment
+            }
+    return nights
+
+
+def replica_levels(
+    connection: Connection, keys: Mapping[Series, SeriesKey], runs: Mapping[Series, Collection[int]]
+) -> dict[Series, dict[int, tuple[float, ...]]]:
+    """Return the value of each replica of each series in its runs (``BaselineStore.replica_levels``)."""
+    wanted = {key: series for series, key in keys.items() if runs[series]}
+    numbers = {run for series in wanted.values() for run in runs[series]}
+    if not wanted:
+        return {}
+    case = (Cases.lineage_id, own_name(Measurements.run_id), Measurements.device_id, Measurements.cache)
+    measured = (
+        select(*case, literal(TIME), Measurements.run_id, Measurements.median_s)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(among(connection, Cases.lineage_id, {key.lineage for key in wanted}), Measurements.run_id.in_(numbers))
+        .order_by(Measurements.run_id, Measurements.replica)
+    )
+    metrics = {key.metric for key in wanted} - {TIME}
+    rows: list[Any] = list(connection.execute(measured))
+    if metrics:
+        named: Any = measured.join(Metrics, Metrics.measurement_id == Measurements.id)
+        columns = (*case, Metrics.name, Measurements.run_id, Metrics.value)
+        rows += connection.execute(named.where(Metrics.name.in_(metrics)).with_only_columns(*columns)).all()
+    levels: dict[Series, dict[int, tuple[float, ...]]] = defaultdict(dict)
+    for lineage, own, device, cache, metric, run, value in rows:
+        series = wanted.get(SeriesKey(lineage, own, device, metric, cache))
+        if series is not None and value is not None and run in runs[series]:
+            levels[series][run] = (*levels[series].get(run, ()), value)
+    return dict(levels)

@@ -1,0 +1,225 @@
+"""Which runs a baseline has, and the verdicts that follow."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import CacheState, Cause, Kind, ReplayRecord, RunState, Status, Verdict, digest
+from perfsvc.service.compare.compare import compare, judge_against, judge_run
+from perfsvc.service.compare.nights import with_nights
+from perfsvc.service.exclusions import exclude, include
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.store.baselines.nights import MOST_NIGHTS
+
+BENCH = b"# bench.py"
+NOISE = (-1e-3, 0.0, 1e-3)
+
+
+@pytest.fixture
+def night(story):
+    """Return a function that measures and judges a run, and returns its verdicts on times by variant."""
+    story.store.devices.put(story.gpu)
+
+    def run(
+        seconds=1e-4,
+        code=b"code",
+        *,
+        case=story.tiled,
+        source=b"source",
+        noise=NOISE,
+        status=Status.OK,
+        state=RunState.FINISHED,
+        cache=CacheState.COLD,
+        metrics=None,
+        driver="580.1",
+        **provenance,
+    ):
+        here = replace(story, environment=replace(story.environment, driver=driver))
+        number = story.begin(scope="all", **provenance)
+        record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(BENCH), seed=7)
+        binary = story.put_binary(record, {digest(code): code}, BENCH, {"tiled.cu": source})
+        for replica, share in enumerate(noise):
+            samples = (seconds * (1 + share),) * 5
+            given = {"status": status, "reason": "because"} if status is not Status.OK else {"metrics": metrics or {}}
+            here.put(number, case, replica=replica, samples=samples, binary=binary, cache=cache, **given)
+        story.store.runs.end(number, state)
+        judgements = judge_run(story.store, number, threshold=None)
+        story.store.verdicts.put(number, judgements)
+        return {(judgement.series.case.variant, judgement.series.metric): judgement for judgement in judgements}
+
+    return run
+
+
+def runs(story, before_run, baseline_run=1, metric="time"):
+    """Return how many runs the baseline has that begins with a run."""
+    series = story.series(story.tiled, metric=metric)
+    levels = story.store.series.levels_of({series: baseline_run})
+    (level,) = with_nights(story.store, levels, before_run, levels).values()
+    return 1 + len(level.further)
+
+
+def test_all_runs_of_the_same_code_are_the_baseline(story, night):
+    for _ in range(3):
+        night()
+    judged = night(1.02e-4)["tiled", "time"]
+    assert (judged.baseline_run, judged.baseline_runs, judged.baseline_replicas) == (1, 3, 9)
+    assert (judged.verdict, judged.cause, judged.against) == (Verdict.REGRESSION, Cause.NOISE, "3 runs since run 1")
+    assert judged.baseline_s == pytest.approx(1e-4, rel=1e-5)
+    assert judged.between_nights == pytest.approx(0, abs=1e-6)
+    assert story.store.verdicts.of_run(4) == [judged]
+
+
+def test_a_rebuilt_binary_with_equal_code_is_the_same_code(story, night):
+    night()
+    night(source=b"a comment more")
+    assert runs(story, 3) == 2
+
+
+def test_other_code_is_not_in_the_baseline(story, night):
+    night()
+    night(code=b"other")
+    night()
+    assert runs(story, 4) == 2
+    assert night(code=b"other")["tiled", "time"].baseline_runs == 2
+
+
+@pytest.mark.parametrize(
+    "unclean",
+    [
+        {"dirty": True},
+        {"status": Status.WRONG},
+        {"driver": "590.1"},
+        {"state": RunState.FAILED, "status": Status.FAILED},
+        {"cache": CacheState.WARM},
+    ],
+    ids=["uncommitted", "wrong", "driver", "failed", "warm"],
+)
+def test_unclean_runs_are_not_in_the_baseline(story, night, unclean):
+    night()
+    night(**unclean)
+    night()
+    assert runs(story, 4) == 2
+
+
+def test_a_baseline_with_uncommitted_changes_keeps_its_own_run(story, night):
+    night(dirty=True)
+    night()
+    assert runs(story, 3) == 2
+
+
+def test_excluded_runs_are_not_in_the_baseline(story, night):
+    night()
+    night(1.3e-4, noise=(-0.2, 0.0, 0.2))
+    night()
+    before = night(1.02e-4, b"other")["tiled", "time"]
+    assert (before.baseline_runs, before.verdict) == (3, Verdict.REGRESSION)
+    exclude(story.store, 2, (), reason="the GPU was shared")
+    assert runs(story, 4) == 2
+    (after,) = story.store.verdicts.of_run(4)
+    assert (after.baseline_runs, after.between_nights) == (2, 0.0)
+    include(story.store, 2, ())
+    assert [judged.baseline_runs for judged in story.store.verdicts.of_run(4)] == [3]
+
+
+def test_a_baseline_has_the_newest_runs_only(story, night):
+    for _ in range(MOST_NIGHTS + 3):
+        night()
+    assert runs(story, MOST_NIGHTS + 4) == MOST_NIGHTS
+
+
+def test_later_runs_are_not_in_the_baseline(story, night):
+    for _ in range(4):
+        night()
+    series = story.series(story.tiled)
+    (judged,) = judge_against(story.store, 3, {series: 1})
+    assert judged.baseline_runs == 2
+    (judged,) = judge_against(story.store, 3, {series: 1}, one_night=True)
+    assert judged.baseline_runs == 1
+
+
+def test_a_pin_gets_the_later_runs_of_its_code(story, night):
+    night(code=b"old")
+    night()
+    night()
+    story.store.baselines.pin(2, [story.series(story.tiled)])
+    judged = night(1.02e-4)["tiled", "time"]
+    assert (judged.baseline_run, judged.baseline_runs) == (2, 2)
+
+
+def test_runs_that_a_person_names_stand_alone(story, night, tmp_path):
+    for _ in range(3):
+        night()
+    comparison = compare(story.store, "1", "3", folder=tmp_path, threshold=None)
+    assert [judged.baseline_runs for judged in comparison.judgements] == [1]
+    judged = judge_run(story.store, 3, threshold=None, against=1)
+    assert [judgement.baseline_runs for judgement in judged] == [1]
+
+
+def test_named_metrics_have_nights_too_and_errors_have_none(story, night):
+    for _ in range(3):
+        judged = night(metrics={"overlap": 0.5})
+    assert judged["tiled", "overlap"].baseline_runs == 2
+    assert runs(story, 4, metric="overlap") == 3
+
+
+def test_a_renamed_case_keeps_its_nights(story, night):
+    night()
+    night()
+    renamed = replace(story.tiled, variant="tiles", formerly=("tiled",))
+    assert night(case=renamed)["tiles", "time"].baseline_runs == 2
+
+
+def test_pruned_samples_change_no_verdict_of_many_nights(story, night):
+    for _ in range(3):
+        night()
+    story.execute("UPDATE measurements SET samples = NULL WHERE run_id = 2")
+    assert night()["tiled", "time"].baseline_runs == 3
+
+
+# --- the same code ---------------------------------------------------------------------------------------------------
+
+
+def test_noise_leaves_unchanged_code_unchanged(night):
+    night(noise=(-0.02, 0.0, 0.02))
+    judged = night()["tiled", "time"]
+    assert judged.verdict is Verdict.UNCHANGED
+    assert judged.reason.startswith("the same code as in run 1; the times allow -")
+    judged = night(noise=(-0.02, 0.0, 0.02))["tiled", "time"]
+    assert judged.verdict is Verdict.UNCHANGED
+    assert judged.reason.startswith("the same code as in 2 earlier runs; the times allow -")
+
+
+def test_noise_leaves_new_code_inconclusive(story, night):
+    night(noise=(-0.02, 0.0, 0.02))
+    judged = night(code=b"other")["tiled", "time"]
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert judged.reason.endswith("replicas on each side would settle it")
+
+
+def test_one_replica_of_unchanged_code_is_unchanged(night):
+    night(noise=(0.0,))
+    judged = night(1.1e-4, noise=(0.0,))["tiled", "time"]
+    assert (judged.verdict, judged.reason) == (Verdict.UNCHANGED, "the same code as in run 1")
+
+
+def test_a_new_driver_leaves_unchanged_code_inconclusive(night):
+    night(noise=(-0.02, 0.0, 0.02))
+    assert night(driver="590.1")["tiled", "time"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_lucky_first_night_is_no_bar_for_new_code(story, night):
+    night(0.95e-4)
+    for _ in range(4):
+        night()
+    assert night(code=b"other")["tiled", "time"].verdict is Verdict.UNCHANGED
+    assert suspects_of(story.store, 6) == []
+
+
+def test_a_noisy_first_night_hides_no_regression(story, night):
+    night(noise=(-0.05, 0.0, 0.4))
+    for _ in range(4):
+        night()
+    judged = night(1.02e-4, b"other")["tiled", "time"]
+    assert judged.verdict is Verdict.REGRESSION
+    (suspect,) = suspects_of(story.store, 6)
+    assert suspect.evidence == "+2.0 % against 5 runs since run 1"
