@@ -205,11 +205,13 @@ def test_a_night_asks_for_its_own_answer(confirmed):
 
 
 def test_a_series_that_is_too_noisy_has_a_bound_that_reads_one_way(perfsvc):
-    measured(perfsvc)
+    suite = perfsvc.own("scale")
+    measured(perfsvc, suite=suite)
+    perfsvc.rebuild(suite)
     perfsvc.play(
         {"*": USUAL, "scale/alpha": {"seconds": [0.5e-4, 1e-4, 2e-4]}, "scale/beta": {"seconds": [1e-4, 2e-4]}}
     )
-    perfsvc.fake("--replicas", "3", code=0)
+    perfsvc.fake("--replicas", "3", suite=suite, code=0)
     out = " ".join(perfsvc("compare", "1", "2", code=0).out.split())
     found = re.search(r"inconclusive, too noisy to tell: (\S+) \((up to [^)]*)\)", out)
     assert found[1] == CASES[0]

@@ -53,16 +53,35 @@ def test_what_is_slower_with_the_same_code_is_shown_and_no_alarm(perfsvc):
     assert out.endswith("\n0 regressions, 1 moved by noise, 0 improvements, 2 unchanged\n")
 
 
-def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc):
+NOISY = {
+    "*": {"seconds": 100 * MICROSECOND},
+    "scale/gamma": {"seconds": [99 * MICROSECOND, 100 * MICROSECOND, 101 * MICROSECOND]},
+}
+
+
+def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc, suite):
     perfsvc.play({"*": {"seconds": 100 * MICROSECOND}})
-    perfsvc.fake(code=0)
-    noisy = [90 * MICROSECOND, 104 * MICROSECOND, 118 * MICROSECOND]
-    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/gamma": {"seconds": noisy}})
-    ended = perfsvc.fake("--format", "json", code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.rebuild(suite)
+    perfsvc.play(NOISY)
+    ended = perfsvc.fake("--format", "json", suite=suite, code=0)
     assert verdicts(ended) == {CASES[0]: "unchanged", CASES[1]: "unchanged", CASES[2]: "inconclusive"}
+    (reason,) = [row["verdict_reason"] for row in ended.json["results"] if row["case"] == CASES[2]]
+    assert reason.endswith(" replicas on each side would settle it")
     perfsvc("compare", "1", "2", code=0)
     perfsvc("compare", "1", "2", "--strict", code=3)
-    perfsvc.fake("--strict", code=3)
+    perfsvc.fake("--strict", suite=suite, code=3)
+
+
+def test_noise_of_unchanged_code_is_not_inconclusive(perfsvc, suite):
+    perfsvc.play(NOISY)
+    for _ in range(3):
+        ended = perfsvc.fake("--format", "json", "--strict", suite=suite, code=0)
+    assert verdicts(ended) == dict.fromkeys(CASES, "unchanged")
+    noisy = next(row for row in ended.json["results"] if row["case"] == CASES[2])
+    assert noisy["verdict_reason"].startswith("the same code as in 2 earlier runs; the times allow -")
+    assert (noisy["baseline_run"], noisy["baseline_runs"], noisy["baseline_replicas"]) == (1, 2, 6)
+    assert "against 2 runs since run 1" in perfsvc("report", code=0).out
 
 
 def test_a_regression_stays_one_on_the_next_night(perfsvc, suite):

@@ -17,6 +17,9 @@ from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 MOST_NIGHTS = 30
 """The most runs of a baseline, its newest. Of a baseline that is a year old, the oldest nights say little about now."""
 
+SEARCHED_RUNS = 200
+"""How many of the newest clean runs are searched; a baseline that is years old would otherwise slow every night."""
+
 
 def earlier_runs(
     connection: Connection, keys: Mapping[Series, SeriesKey], baselines: Mapping[Series, int], before_run: int
@@ -25,6 +28,10 @@ def earlier_runs(
     if not keys:
         return {}
     anchors = {baselines[series] for series in keys}
+    clean = select(Runs.id).where(
+        Runs.state.in_(ENDED), Runs.git_dirty.is_(False), Runs.id < before_run, judged(Runs.id)
+    )
+    runs = connection.scalars(clean.where(Runs.id > min(anchors)).order_by(Runs.id.desc()).limit(SEARCHED_RUNS)).all()
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     in_finding = exists().where(
         *(getattr(FindingCases, column.key) == column for column in identity[1:]),
@@ -40,11 +47,9 @@ def earlier_runs(
             func.min(Measurements.python_code_id).label("python"),
         )
         .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
         .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
-        .where(Measurements.run_id.between(min(anchors), before_run - 1))
-        .where(Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
-        .where(or_(and_(Runs.git_dirty.is_(False), ~in_finding), Measurements.run_id.in_(anchors)))
+        .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
+        .where(or_(and_(Measurements.run_id.in_(runs), ~in_finding), Measurements.run_id.in_(anchors)))
         .group_by(*identity)
         # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
         .having(replicas.filter(Measurements.status != Status.OK) == 0)
