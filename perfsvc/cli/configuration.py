@@ -39,7 +39,8 @@ OF_COMMAND: Mapping[str, Mapping[str, str]] = {
             "budget",
             "limit",
         )
-    },
+    }
+    | {"confirm_budget": "confirm.budget"},
     "confirm": {**DEVICES, "budget": "confirm.budget"},
     "profile": DEVICES,
     "bisect": DEVICES,

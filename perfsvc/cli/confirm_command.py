@@ -27,9 +27,9 @@ from perfsvc.cli import configuration, options, output
 @click.option(
     "--budget",
     type=options.Duration(),
-    default="20s",
+    default="10m",
     show_default=True,
-    help="The time on each device: 90s, 20m, 1h30m.",
+    help="The most time on each device: 90s, 20m, 1h30m.",
 )
 @click.option(
     "--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which binary starts."

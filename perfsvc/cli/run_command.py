@@ -37,6 +37,7 @@ class RunOptions(TypedDict):
     seed: int | None
     label: str
     confirm: bool
+    confirm_budget: float
     profile: bool
     threshold: float | None
     strict: bool
@@ -117,6 +118,13 @@ class RunOptions(TypedDict):
     "--confirm", is_flag=True, help="Measure suspects again in A/B pairs: the baseline's stored binary and this run's."
 )
 @click.option(
+    "--confirm-budget",
+    type=options.Duration(),
+    default="10m",
+    show_default=True,
+    help="The most time for --confirm on each device: 90s, 20m, 1h30m. The largest changes come first.",
+)
+@click.option(
     "--profile",
     is_flag=True,
     help="Profile both binaries of confirmed regressions with Nsight Compute, and explain them.",
@@ -180,6 +188,7 @@ def _request(chosen: RunOptions) -> "RunRequest":
         seed=chosen["seed"],
         label=chosen["label"],
         confirm=chosen["confirm"],
+        confirm_budget_s=chosen["confirm_budget"],
         profile=chosen["profile"],
         profile_budget_s=configuration.profile_budget() if chosen["profile"] else math.inf,
         threshold=configuration.thresholds(chosen["threshold"]),

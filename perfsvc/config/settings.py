@@ -272,9 +272,9 @@ class ConfirmSettings(SettingsTable):
 
     enabled: bool = True
     """Whether a night measures its suspects again. If not, a change becomes a finding only when two nights show it."""
-    budget: Seconds = 20.0
-    """The most time for measuring one suspect again. A case that launches kernels from Python gets five times as
-    much."""
+    budget: Seconds = 600.0
+    """The most time for measuring all suspects again, on each device. The largest changes come first. The next night
+    measures the suspects for which no time is left."""
 
 
 class ProfileSettings(SettingsTable):

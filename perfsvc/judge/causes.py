@@ -32,6 +32,10 @@ SAME = 5e-4
 LOOKS = (3, 5, 8, 12)
 """After so many A/B pairs the sides are compared: each look has about half as many pairs again as the one before."""
 
+SIMILAR = 0.25
+"""Changes of two GPUs of one model are similar if they differ by at most this share of the first change (of
+logarithms): one binary does not slow down two GPUs by exactly the same share."""
+
 SAME_CODE = "the code is the same on both sides"
 NO_CYCLES: Mapping[Series, Comparison] = MappingProxyType({})
 
@@ -232,6 +236,28 @@ def cause_of(
     if gone:
         return Cause.UNCONFIRMED, f"measured in A/B pairs, {subject} is {moved}, which is below the threshold"
     return Cause.UNCONFIRMED, f"inconclusive: measured in A/B pairs, {subject} seems {moved}, and noise could be why"
+
+
+def agrees(answer: Comparison, pairs: int, ratio: float, *, threshold: float) -> bool:
+    """Return True if one A/B pair on a second device shows the change that several pairs showed on the first device.
+
+    Both changes must have the same direction and a similar size. Sizes are similar if their difference is within the
+    noise, within the threshold, or a small share of the change (``SIMILAR``). The noise is known from the first device:
+    half the width of the interval of ``pairs`` pairs is h, so that of one pair is h √pairs, and that of the difference
+    is h √(pairs + 1).
+
+    Args:
+        answer: the comparison on the first device.
+        pairs: the number of A/B pairs behind ``answer``.
+        ratio: the candidate over the baseline in the pair on the second device.
+        threshold: the smallest relevant change, as a fraction.
+    """
+    if not answer.low or not answer.high or not 0 < ratio < math.inf:
+        return False
+    first, second = math.log(answer.ratio), math.log(ratio)
+    half = (math.log(answer.high) - math.log(answer.low)) / 2
+    allowed = max(half * math.sqrt(pairs + 1), math.log1p(threshold), SIMILAR * abs(first))
+    return first * second > 0 and abs(second - first) <= allowed
 
 
 def midpoint(ratio: float) -> float:

@@ -17,17 +17,17 @@ class Confirmation:
         reason: how the cause is known, without a full stop.
         threshold: the smallest relevant change, as a fraction.
         seed: decides the order of the processes.
-        budget_s: the most that the confirmation may take.
+        budget_s: the most seconds for all suspects of a device together.
         verdict: the verdict on the candidate compared with the baseline, both measured now; None if one of them was not
             measured.
         ratio: the candidate's level over the baseline's; ``low`` and ``high`` are its confidence interval over all
             looks together.
-        looks: how often both sides were compared.
+        looks: how often both sides were compared; 0 if an earlier run's answer still holds.
         drift: the level of the baseline's binary now over its stored level; None if no level on this device is stored.
         same_code: True if both binaries are the same code; None if one of them is not stored.
-        wall_s: seconds that the confirmation took.
+        wall_s: seconds that the measurements of this suspect took.
         baseline: one measurement of the baseline's binary for each process, with replicas numbered over both sides;
-            empty if an earlier run's answer still holds.
+            empty if the answer is that of an earlier run or of another GPU of the model.
         candidate: the same for the candidate's binary.
     """
 
@@ -66,7 +66,7 @@ class Confirmation:
     @property
     def carried_over(self) -> bool:
         """True if an earlier run's answer still holds, so that nothing was measured."""
-        return self.confirmed and not self.pairs
+        return self.confirmed and not self.looks
 
     @property
     def failed(self) -> bool:

@@ -144,14 +144,16 @@ def test_noise_leads_to_more_pairs(nights):
     assert found["looks"] > 1
 
 
-def test_a_budget_that_ends_too_early_is_inconclusive(nights):
+def test_a_budget_that_ends_too_early_measures_nothing_and_says_so(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
-    found = confirm(perfsvc, "--budget", "0.001s", code=0)
-    assert (found["cause"], found["pairs"]) == ("unconfirmed", 0)
-    assert found["reason"].startswith("inconclusive: the budget of 0.001 s ended")
+    ended = perfsvc("confirm", CASE, "--device", f"fake:{perfsvc.script}", "--budget", "0.001s", code=0)
+    message = "1 suspect was not measured again: the budget of 0.001 s ended; it is a suspect again the next night"
+    assert message in ended.err
+    assert "measured again: 0 confirmed, 0 cleared, 0 unconfirmed" in ended.out
+    assert perfsvc.rows("select count(*) from confirmations") == [(0,)]
 
 
 def test_an_old_binary_that_crashes_confirms_nothing(nights):

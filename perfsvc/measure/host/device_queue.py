@@ -10,7 +10,7 @@ from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, T
 from perfsvc.measure.host.input_prefetcher import ArrayOrder, InputPrefetcher
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.host.worker_handle import WorkerHandle
-from perfsvc.measure.plan.order import Plan, Task, TaskKey
+from perfsvc.measure.plan.order import NO_PYTHON, Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, without_samples
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
@@ -106,8 +106,9 @@ class DeviceQueue:
         self._waiting = deque(plan.order(device.uuid))
         self._opening = [] if self._waiting else plan.opening(device.uuid)
         self._replica = 0
+        self._needs_checked = 0  # the replica before which the queue last asked the plan which tasks it still needs
         self._worker_has_measured = False
-        self._worker_bench = ""  # the benchmark file whose Python functions the worker has called
+        self._worker_python: object = NO_PYTHON  # the source of the Python functions that the worker has called
         self._active: ActiveJob | None = None
         self._order: ArrayOrder | None = None
         self._checked: dict[TaskKey, CheckedResult] = {}
@@ -121,6 +122,11 @@ class DeviceQueue:
     def working(self) -> bool:
         """Whether the queue has work left that its device can still do."""
         return self._active is not None or (bool(self._waiting) and self.refusal is None)
+
+    @property
+    def ends_replica(self) -> bool:
+        """Whether the next case belongs to another replica than the worker, or there is no further case."""
+        return not self._waiting or self._waiting[0][0] != self._replica
 
     @property
     def patience_s(self) -> float:
@@ -143,6 +149,7 @@ class DeviceQueue:
             return
         if self._budget_ends is not None and time.monotonic() >= self._budget_ends:
             yield from self._end_budget()
+        self._drop_unneeded()
         if not self.working:
             self._rest()
         elif self._has_lock() and (worker := self._ready_worker()):
@@ -229,12 +236,12 @@ class DeviceQueue:
         return None
 
     def _may_share_worker(self, task: Task) -> bool:
-        """Return whether the worker may measure a task: it has called no Python function of another benchmark file.
+        """Return whether the worker may measure a task: it has called no Python function of another source.
 
         Such a function can change what the whole process uses, such as NumPy's settings or the precision of PyTorch.
         Results and times of other benchmarks would depend on it.
         """
-        return self._worker_bench in {"", task.bench}
+        return self._worker_python in {NO_PYTHON, task.python_source}
 
     def _start_worker(self, replica: int) -> None:
         """Fork the next worker and have it open the device.
@@ -242,7 +249,7 @@ class DeviceQueue:
         Workers that one server forks share an address layout, which affects the times of the CPU device. On that device
         each worker comes from its own server, so that replicas differ.
         """
-        self._replica, self._worker_has_measured, self._worker_bench = replica, False, ""
+        self._replica, self._worker_has_measured, self._worker_python = replica, False, NO_PYTHON
         self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
         self._worker = WorkerHandle(self._servers.take(unused=self.device.kind == "cpu"))
         self._selector.register(self._worker.socket, selectors.EVENT_READ, self)
@@ -326,6 +333,17 @@ class DeviceQueue:
             self._report(f"{self.device.uuid} is in use by {holder}: waiting")
         return taken
 
+    def _drop_unneeded(self) -> None:
+        """At the beginning of each replica, drop the tasks that the plan no longer needs."""
+        if not self._waiting or self._waiting[0][0] == self._needs_checked:
+            return
+        unneeded = {id(task): task for _, task in self._waiting if not self._plan.needs(task)}
+        for task in unneeded.values():
+            self._prefetcher.drop(task)
+        self._waiting = deque(entry for entry in self._waiting if id(entry[1]) not in unneeded)
+        if self._waiting:
+            self._needs_checked = self._waiting[0][0]
+
     def _send_next(self, worker: WorkerHandle) -> Iterator[Measurement]:
         """Send the next case whose arrays are ready, if there is one.
 
@@ -340,7 +358,7 @@ class DeviceQueue:
             with self._prefetcher.take(order) as arrays:
                 limit_s = self._plan.limit_s + task.sampling.recovery_s
                 self._active = ActiveJob(task, replica, time.monotonic(), limit_s)
-                self._worker_bench = task.bench or self._worker_bench
+                self._worker_python = task.python_source if task.bench else self._worker_python
                 crash = worker.send(task, replica, arrays, self._checked.get(task.key))
         except SuiteError as error:
             yield self._note(self._failure(task, replica, error))

@@ -7,15 +7,19 @@ fail, or another device of the same model measures them. Each measurement is yie
 
 import contextlib
 import selectors
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Plan, Task, home_device
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
 from perfsvc.process.fork_servers import ForkServers
+
+OnLoss = Callable[[DeviceInfo, NoDeviceError], object]
+"""Receives a device that cannot be used any more, and why."""
 
 
 def _silent(_: str) -> None:
@@ -28,6 +32,8 @@ def measure(
     report: Report = _silent,
     servers: ForkServers | None = None,
     stopping: Stopping = never,
+    *,
+    on_loss: OnLoss | None = None,
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan, and yield each measurement as it arrives.
 
@@ -42,9 +48,11 @@ def measure(
         servers: the fork servers, which the caller ends. By default this function starts servers and ends them.
         stopping: once it returns True, no further case is begun, and the iterator ends when the current cases are
             measured. The rest of the plan is neither measured nor reported.
+        on_loss: receives each device that cannot be used any more; its remaining cases are not reported. By default a
+            failure is yielded for each of them.
 
     Raises:
-        NoDeviceError: none of the devices could be opened.
+        NoDeviceError: none of the devices could be opened, and there is no ``on_loss``.
     """
     upcoming = [plan.order(uuid) for uuid in devices]
     with (
@@ -61,18 +69,16 @@ def measure(
         for end in (DeviceQueue.end, DeviceQueue.kill_workers):
             for queue in queues:
                 exits.callback(end, queue)
-        yield from _work(plan, queues, selector, report, stopping)
+        yield from _work(plan, queues, selector, report)
+        yield from _unmeasured(queues, stopping, on_loss)
         for queue in queues:
             queue.end()
 
 
 def _work(
-    plan: Plan, queues: Sequence[DeviceQueue], selector: selectors.BaseSelector, report: Report, stopping: Stopping
+    plan: Plan, queues: Sequence[DeviceQueue], selector: selectors.BaseSelector, report: Report
 ) -> Iterator[Measurement | OverBudget]:
-    """Advance all queues until all are done, and yield each result; then yield a failure for each unmeasured case.
-
-    Cases remain unmeasured in the queue of a lost device.
-    """
+    """Advance all queues until all are done, and yield each result."""
     while any(queue.working for queue in queues):
         for queue in queues:
             yield from queue.advance()
@@ -82,17 +88,31 @@ def _work(
             yield from queue.enforce_limits()
         if plan.spread == "each-model":
             yield from _move_from_lost_devices(plan, queues, report)
-    refusals = [queue.refusal for queue in queues if queue.refusal]
-    if refusals and not any(queue.opened for queue in queues) and not stopping():
-        raise refusals[0]
-    for queue in queues:
-        if queue.refusal:
-            yield from queue.failed(queue.give_up(), queue.refusal)
+
+
+def _unmeasured(queues: Sequence[DeviceQueue], stopping: Stopping, on_loss: OnLoss | None) -> Iterator[Measurement]:
+    """Pass each lost device to ``on_loss``; without it, yield a failure for each case left in a lost device's queue.
+
+    Raises:
+        NoDeviceError: none of the devices could be opened, and there is no ``on_loss``.
+    """
+    lost = [(queue, queue.refusal) for queue in queues if queue.refusal]
+    if lost and on_loss is None and not any(queue.opened for queue in queues) and not stopping():
+        raise lost[0][1]
+    for queue, refusal in lost:
+        if on_loss is None:
+            yield from queue.failed(queue.give_up(), refusal)
+        else:
+            on_loss(queue.device, refusal)
 
 
 def _receive(queue: DeviceQueue) -> list[Measurement | OverBudget]:
-    """Receive a measurement and send the worker its next case before returning, so that the device does not idle."""
-    return [*queue.receive(), *queue.advance()]
+    """Receive a measurement and send the worker its next case before returning, so that the device does not idle.
+
+    Between two replicas the consumer first sees the measurement, because it may decide which cases come next.
+    """
+    received = queue.receive()
+    return [*received] if queue.ends_replica else [*received, *queue.advance()]
 
 
 def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: Report) -> Iterator[Measurement]:

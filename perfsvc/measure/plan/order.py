@@ -1,13 +1,21 @@
 """The plan of a run: which case is measured in which replica on which device, in which order."""
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, DeviceInfo, ReplayRecord, Tolerance, digest
+
+GROUP = 16
+"""So many suspects at most share the processes of their first A/B pairs. They share the costs of starting a process.
+With more suspects little more is shared, and more measurements would be lost when the time budget ends."""
+
+PythonSource = tuple[str, tuple[tuple[str, str], ...]]
+"""The text of a benchmark file, and the names and texts of the modules that it imports."""
+NO_PYTHON: PythonSource = ("", ())
 
 TaskKey = tuple[Case, CacheState]
 """What a task measures, regardless of the device."""
@@ -45,6 +53,11 @@ class Task:
     def key(self) -> TaskKey:
         """The case and the cache state."""
         return self.record.case, self.cache
+
+    @property
+    def python_source(self) -> PythonSource:
+        """The source of the Python functions that the task's steps call; ``NO_PYTHON`` if they call none."""
+        return (self.bench, self.python_modules) if self.bench else NO_PYTHON
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +105,14 @@ class Plan:
         """
         pairs: list[tuple[int, Task]] = []
         for replica in range(max((self.replicas_of(task) for task in tasks), default=0)):
-            in_replica = [task for task in tasks if replica < self.replicas_of(task)]
-            random.Random(f"{self.seed}/{device}/{replica}").shuffle(in_replica)  # noqa: S311 - repeatable, no secret
-            first = {task.bench: position for position, task in reversed([*enumerate(in_replica)]) if task.bench}
-            grouped = sorted(enumerate(in_replica), key=lambda entry: first.get(entry[1].bench, entry[0]))
-            pairs += [(replica, task) for _, task in grouped if (device, *task.key, replica) not in self.measured]
+            in_replica = [(task,) for task in tasks if replica < self.replicas_of(task)]
+            grouped = _shuffled(in_replica, f"{self.seed}/{device}/{replica}")
+            pairs += [(replica, task) for (task,) in grouped if (device, *task.key, replica) not in self.measured]
         return pairs
+
+    def needs(self, task: Task) -> bool:  # noqa: ARG002 - an alternating plan looks at the task
+        """Return whether the remaining replicas of a task are still needed."""
+        return True
 
     def replicas_of(self, task: Task) -> int:
         """Return how many replicas measure a task."""
@@ -106,28 +121,88 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class AlternatingPlan(Plan):
-    """A plan of A/B pairs: two tasks on one device, each measured in a fresh process every time.
+    """A plan of A/B pairs: each process measures one side of many suspects, the next process the other side.
 
-    ``replicas`` counts the pairs. Every second pair has the opposite order (A B B A), so that a slow drift of the
-    device affects both tasks alike. For every two pairs the seed decides anew which task begins, so that a periodic
-    disturbance does not always hit the same task.
+    ``tasks`` has the old and the new side of each suspect, one after the other, the most urgent suspect first. Both
+    sides are tasks of one device. ``replicas`` counts the pairs.
 
-    A replica's number is the position of its process in the whole order, from 0.
+    Every second pair has the opposite order (A B B A), so that a slow drift of the device affects both sides alike. For
+    every two pairs the seed decides anew which side begins, so that a periodic disturbance does not always hit the same
+    side. In both processes of a pair the suspects have the same random order, so that they have the same neighbours.
+
+    The suspects of a device are measured in groups: first the ``first_pairs`` pairs of one group after the other, then
+    the remaining pairs of all suspects together.
+
+    A replica's number is the position of its process in the order of its device, from 0.
+
+    Attributes:
+        first_pairs: so many pairs of a group are measured before the next group begins.
+        is_decided: returns True once no further process has to measure a task.
     """
 
-    def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
-        """Return the task of each process, in the order A B B A or B A A B, drawn anew for every four processes.
+    first_pairs: int = 1
+    is_decided: Callable[[Task], bool] = lambda _: False
 
-        Each process is a replica; the result is a list of (replica, task), with replicas numbered from 0.
-        """
-        if not tasks:
-            return []
-        chance = random.Random(f"{self.seed}/{device}")  # noqa: S311 - repeatable, no secret
-        order: list[Task] = []
-        while len(order) < 2 * self.replicas:
-            first, second = chance.sample(tasks, 2)
-            order += [first, second, second, first]
-        return list(enumerate(order[: 2 * self.replicas]))
+    def needs(self, task: Task) -> bool:
+        """Return whether a task's suspect is undecided."""
+        return not self.is_decided(task)
+
+    def ordered(self, tasks: Sequence[Task], device: str) -> list[tuple[int, Task]]:
+        """Return the tasks of each process as a list of (replica, task)."""
+        processes: list[list[Task]] = []
+        for suspects in _without_duplicates(list(zip(tasks[::2], tasks[1::2], strict=True))):
+            for first in range(0, len(suspects), GROUP):
+                processes += self._processes(suspects[first : first + GROUP], range(self.first_pairs), device)
+            processes += self._processes(suspects, range(self.first_pairs, self.replicas), device)
+        return [(number, task) for number, process in enumerate(filter(None, processes)) for task in process]
+
+    def _processes(self, suspects: Sequence[tuple[Task, ...]], pairs: range, device: str) -> list[list[Task]]:
+        """Return the tasks of the processes that measure some pairs of some suspects."""
+        processes = []
+        for pair in pairs:
+            measured = [sides for sides in suspects if pair < self.replicas_of(sides[0])]
+            neighbours = _shuffled(measured, f"{self.seed}/{device}/{pair}")
+            chance = random.Random(f"{self.seed}/{device}/{pair // 2}/side")  # noqa: S311 - repeatable, no secret
+            first = chance.randrange(2) ^ pair % 2
+            processes += [[sides[side] for sides in neighbours] for side in (first, 1 - first)]
+        return processes
+
+
+def _shuffled(entries: Sequence[tuple[Task, ...]], seed: str) -> list[tuple[Task, ...]]:
+    """Return entries of one or two tasks in a random order.
+
+    Entries whose tasks call the same Python code follow each other, because a process runs no other Python code.
+    """
+    shuffled = list(entries)
+    random.Random(seed).shuffle(shuffled)  # noqa: S311 - repeatable, no secret
+    first: dict[object, int] = {}
+    for position, entry in enumerate(shuffled):
+        if any(task.bench for task in entry):
+            first.setdefault(_python_sources(entry), position)
+    by_position = sorted(enumerate(shuffled), key=lambda item: first.get(_python_sources(item[1]), item[0]))
+    return [entry for _, entry in by_position]
+
+
+def _python_sources(entry: Iterable[Task]) -> object:
+    return tuple(task.python_source for task in entry)
+
+
+def _without_duplicates(suspects: Sequence[tuple[Task, Task]]) -> list[list[tuple[Task, Task]]]:
+    """Return the suspects in as few lists as possible, so that no list has a case in one cache state twice.
+
+    A process measures such a case once: its measurements carry the case, and not the suspect. A case is a suspect twice
+    if, for example, its time and its energy changed.
+    """
+    lists: list[tuple[list[tuple[Task, Task]], set[TaskKey]]] = []
+    for sides in suspects:
+        keys = {task.key for task in sides}
+        room = next((entry for entry in lists if entry[1].isdisjoint(keys)), None)
+        if room is None:
+            room = ([], set())
+            lists.append(room)
+        room[0].append(sides)
+        room[1].update(keys)
+    return [entry[0] for entry in lists]
 
 
 def devices(tasks: Iterable[Task]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, TIME, Bisection, CacheState, Commit, Verdict
 from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
 from perfsvc.service.bisect.search import MeasureBuilds, Search
-from perfsvc.service.confirm.pairs import PairResults, PairSettings, measure_pairs
+from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import ancestry, changed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
@@ -144,8 +144,9 @@ def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
     ) -> PairResults:
         """Measure two builds in A/B pairs on the device of the bisection."""
         before, after = sides
-        tasks = task(before), task(after)
-        return measure_pairs(tasks, settings, threshold=threshold, enough=enough, metric=asked.metric)
+        to_measure = Sides(task(before), task(after), threshold, enough, asked.metric)
+        ((_, results),) = measure_pairs([to_measure], settings)
+        return results
 
     return measure_builds
 

@@ -28,7 +28,7 @@ class ConfirmRequest:
         run: the run that made the case a suspect: its number, its label, a git revision or the like.
         folder: where git revisions are looked up.
         devices: the devices on which the case is measured again.
-        budget_s: seconds for each device and cache state of the case.
+        budget_s: seconds on each device.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         seed: decides the order of processes; None for a random one.
         metric: the metric that is compared.
@@ -66,7 +66,7 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
             servers=servers,
             report=progress.report,
         )
-        confirmations = confirm_all(store, suspects, settings, progress)
+        confirmations, _ = confirm_all(store, suspects, settings, progress)
         update_findings(store, run, threshold=request.threshold)
         return confirmations
 

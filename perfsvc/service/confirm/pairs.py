@@ -1,16 +1,18 @@
-"""Measure two cases in A/B pairs on one device, each run in a fresh process, until the answer is known.
+"""Measure cases in A/B pairs, many of them in the same fresh processes, until the answer about each case is known.
 
 A case of an earlier run comes from the database, without its files: see ``stored_case``.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
+from perfsvc.measure.host.device_queue import Stopping, never
+from perfsvc.measure.host.pool import OnLoss
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
@@ -19,21 +21,22 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.store import Store
 from perfsvc.suite import StoredBench, isolated
 
-BUDGET_S = 20.0
-"""Seconds for one answer at most. On a GPU that is enough for all pairs; opening the device takes most of the time."""
+BUDGET_S = 600.0
+"""Seconds on each device, for all suspects together. A suspect takes seconds, or a minute or two if it imports
+PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairSettings:
-    """How two sides are measured in A/B pairs.
+    """How sides are measured in A/B pairs.
 
     Attributes:
         devices: the available devices, by UUID.
         sampling: returns how a device samples a case.
         helper_kernels: the helper kernels of the devices, by UUID.
-        seed: decides the order of processes.
+        seed: decides the order of processes, and of the cases in a process.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
-        budget_s: seconds for all pairs of one case.
+        budget_s: seconds after which a device begins no further case.
         limit_s: seconds that a case may take in a process before the process is killed.
         servers: the processes that fork the workers; None to start new ones.
         report: receives messages for the user who waits.
@@ -50,19 +53,55 @@ class PairSettings:
     report: Callable[[str], object] = lambda _: None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sides:
+    """A baseline and a candidate on one device, to be measured in A/B pairs.
+
+    Attributes:
+        baseline: the task that measures the baseline.
+        candidate: the task that measures the candidate.
+        threshold: the smallest relevant change, as a fraction.
+        enough: returns True if no further pair is needed.
+        metric: the metric that is compared.
+        most_pairs: the largest number of pairs.
+    """
+
+    baseline: Task
+    candidate: Task
+    threshold: float
+    enough: Callable[[Comparison], bool]
+    metric: str = TIME
+    most_pairs: int = judge.LOOKS[-1]
+
+    @property
+    def tasks(self) -> tuple[Task, Task]:
+        """The tasks of both sides, as an ``AlternatingPlan`` needs them."""
+        return replace(self.baseline, replicas=self.most_pairs), replace(self.candidate, replicas=self.most_pairs)
+
+
 @dataclass(slots=True)
 class PairResults:
-    """The measurements of both sides so far, how often they were compared (``looks``), and the last comparison."""
+    """The measurements of both sides so far, how often they were compared (``looks``), and the last comparison.
+
+    ``decided`` is True once no further pair is needed or possible: the answer is known, a side has no correct result or
+    lacks the metric, or all pairs are measured.
+    """
 
     baseline: list[Measurement] = field(default_factory=list)
     candidate: list[Measurement] = field(default_factory=list)
     looks: int = 0
     comparison: Comparison | None = None
+    decided: bool = False
 
     @property
     def pairs(self) -> int:
         """The number of complete pairs."""
         return min(len(self.baseline), len(self.candidate))
+
+    @property
+    def wall_s(self) -> float:
+        """The seconds of all measurements."""
+        return sum(run.wall_s for run in (*self.baseline, *self.candidate))
 
     @property
     def fault(self) -> tuple[str, str]:
@@ -73,65 +112,84 @@ class PairResults:
 
 
 def measure_pairs(
-    sides: tuple[Task, Task],
+    suspects: Sequence[Sides],
     settings: PairSettings,
-    *,
-    threshold: float,
-    enough: Callable[[Comparison], bool],
-    metric: str = TIME,
-) -> PairResults:
-    """Measure a baseline and a candidate in A/B pairs, and compare them after each number of pairs in ``judge.LOOKS``.
+    stopping: Stopping = never,
+    on_loss: OnLoss | None = None,
+) -> Generator[tuple[Sides, PairResults], None, None]:
+    """Measure suspects in A/B pairs, and yield each with its results as soon as it is decided, then the undecided.
 
-    Measuring stops if ``enough`` accepts a comparison, if a side has no correct result or lacks the metric, or if the
-    budget is used up.
+    A process measures one side of many suspects of a device, and the next process the other side. All devices work at
+    the same time. After each number of pairs in ``judge.LOOKS``, the two sides of a suspect are compared. A decided
+    suspect is not measured again. A suspect stays undecided if the budget is used up, if measuring must stop, or if its
+    device is lost.
 
     Args:
-        sides: the baseline and the candidate, both on one device.
+        suspects: the sides to measure, the most urgent first.
         settings: how to measure.
-        threshold: the smallest relevant change, as a fraction.
-        enough: returns True if no further pair is needed.
-        metric: the metric that is compared.
+        stopping: once it returns True, no further case is begun.
+        on_loss: receives each device that cannot be used any more. By default the remaining cases fail.
 
     Raises:
-        NoDeviceError: the device cannot be opened.
+        NoDeviceError: no device can be opened, and there is no ``on_loss``.
     """
-    device = settings.devices[sides[0].device]
+    results = {sides: PairResults() for sides in suspects}
+    of_task: dict[int, tuple[Sides, bool]] = {}
+    tasks: list[Task] = []
+    for sides in suspects:
+        for task in sides.tasks:
+            of_task[id(task)] = sides, len(tasks) % 2 == 0
+            tasks.append(task)
     plan = AlternatingPlan(
-        sides,
+        tuple(tasks),
         replicas=judge.LOOKS[-1],
         seed=settings.seed,
         limit_s=settings.limit_s,
         helper_kernels=settings.helper_kernels,
         budget_s=settings.budget_s,
+        first_pairs=judge.LOOKS[0],
+        is_decided=lambda task: results[of_task[id(task)][0]].decided,
     )
-    baseline_replicas = {replica for replica, task in plan.order(device.uuid) if task is sides[0]}
-    results = PairResults()
-    measurements = pool.measure(plan, {device.uuid: device}, settings.report, settings.servers)
+    devices = {uuid: settings.devices[uuid] for uuid in dict.fromkeys(task.device for task in tasks)}
+    asked = {(uuid, replica, *task.key): of_task[id(task)] for uuid in devices for replica, task in plan.order(uuid)}
+    measurements = pool.measure(plan, devices, settings.report, settings.servers, stopping, on_loss=on_loss)
     with contextlib.closing(measurements):
         for measurement in measurements:
             if isinstance(measurement, OverBudget):
                 continue
-            side = results.baseline if measurement.replica in baseline_replicas else results.candidate
-            side.append(measurement)
-            if measurement.status is not Status.OK or not measurement.values_of(metric):
-                return results
-            is_due = results.pairs == judge.LOOKS[results.looks]  # a comparison is due at this number of pairs
-            if is_due and enough(_look(results, threshold, metric)):
-                return results
-    if results.looks and results.pairs > judge.LOOKS[results.looks - 1]:
-        _look(results, threshold, metric)  # the budget ended between two looks
-    return results
+            sides, is_baseline = asked[measurement.device, measurement.replica, measurement.case, measurement.cache]
+            _add(sides, results[sides], measurement, is_baseline=is_baseline)
+            if results[sides].decided:
+                yield sides, results[sides]
+    for sides, undecided in results.items():
+        if not undecided.decided:
+            if undecided.looks and undecided.pairs > judge.LOOKS[undecided.looks - 1]:
+                _look(undecided, sides)  # measuring ended between two looks
+            yield sides, undecided
 
 
-def _look(results: PairResults, threshold: float, metric: str) -> Comparison:
+def _add(sides: Sides, results: PairResults, measurement: Measurement, *, is_baseline: bool) -> None:
+    """Add a measurement to the results of its suspect, and compare both sides if a look is due."""
+    (results.baseline if is_baseline else results.candidate).append(measurement)
+    if measurement.status is not Status.OK or not measurement.values_of(sides.metric):
+        results.decided = True
+        return
+    is_complete = len(results.baseline) == len(results.candidate)
+    if is_complete and results.pairs in judge.LOOKS:
+        results.decided = sides.enough(_look(results, sides))
+    if is_complete and results.pairs == sides.most_pairs:
+        results.decided = True
+
+
+def _look(results: PairResults, sides: Sides) -> Comparison:
     """Compare all pairs measured so far, count this look, and return the comparison."""
     results.looks += 1
     results.comparison = judge.compare_at_look(
-        [run.values_of(metric) for run in results.baseline],
-        [run.values_of(metric) for run in results.candidate],
+        [run.values_of(sides.metric) for run in results.baseline],
+        [run.values_of(sides.metric) for run in results.candidate],
         look=results.looks,
         looks=len(judge.LOOKS),
-        threshold=threshold,
+        threshold=sides.threshold,
     )
     return results.comparison
 

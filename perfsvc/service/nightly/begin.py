@@ -55,6 +55,7 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
         limit_s=run.limit,
         label=settings.nightly.label,
         confirm=settings.confirm.enabled,
+        confirm_budget_s=settings.confirm.budget,
         profile=settings.profile.enabled,
         profile_budget_s=settings.profile.budget,
         threshold=thresholds(settings),

@@ -232,8 +232,7 @@ def confirm(night: Night) -> StageResult:
         servers=night.servers,
         report=night.log.report,
     )
-    settings = replace(settings, budget_s=night.settings.confirm.budget)
-    confirm_suspects(store, number, settings, night.log, night.stopping)
+    _, over_budget = confirm_suspects(store, number, settings, night.log, night.stopping)
     if night.stopping():
         raise NightStoppedError
     confirmations = store.confirmations.of_run(number)
@@ -246,8 +245,10 @@ def confirm(night: Night) -> StageResult:
     of_series = [answer for answer in confirmations if answer.suspect.change is not ChangeKind.AGAIN]
     causes = Counter(str(answer.cause) for answer in of_series)
     judgements = store.verdicts.of_run(number)
-    answers = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items()))
-    return StageResult(answers or "there was no suspect", _exit_code(night, judgements, confirmations))
+    answers = [f"{count} {cause}" for cause, count in sorted(causes.items())]
+    if over_budget:
+        answers.append(f"{len(over_budget)} over budget")
+    return StageResult(", ".join(answers) or "there was no suspect", _exit_code(night, judgements, confirmations))
 
 
 def profile(night: Night) -> StageResult:

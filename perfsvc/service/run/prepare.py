@@ -15,6 +15,7 @@ from perfsvc.errors import CaseError, InfrastructureError, SuiteError, Unsupport
 from perfsvc.measure.plan.order import Spread
 from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
 from perfsvc.service.compare import compare
+from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.service.run import peaks
@@ -38,6 +39,7 @@ class RunRequest:
         budget_s: seconds that the run may take on each device; None for no limit.
         limit_s: seconds that a case may take in a replica before its worker is killed.
         confirm: measure suspects again, the baseline's binary and this run's in A/B pairs.
+        confirm_budget_s: seconds that measuring the suspects again may take on each device.
         profile: profile both binaries of each confirmed regression.
         profile_budget_s: seconds after which no further regression is profiled.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
@@ -61,6 +63,7 @@ class RunRequest:
     seed: int | None = None
     label: str = ""
     confirm: bool = False
+    confirm_budget_s: float = BUDGET_S
     profile: bool = False
     profile_budget_s: float = math.inf
     threshold: judge.ThresholdOption = None

@@ -26,13 +26,15 @@ from perfsvc.model import (
     OverBudget,
     Series,
     Status,
+    Suspect,
     Verdict,
 )
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.rows import Doubt
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import confirm_all, earlier_answers, with_causes
+from perfsvc.service.confirm.confirm import confirm_all, with_causes
+from perfsvc.service.confirm.earlier import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.expect.gpus import require_gpu
 from perfsvc.service.findings.suspects import ignored, suspects_of
@@ -110,7 +112,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             settings = pair_settings(
                 request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, report=progress.report
             )
-            confirmations = confirm_suspects(store, opened.run, settings, progress)
+            confirmations, _ = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)
         ignored_moves = ignored(store.findings.active())
@@ -177,13 +179,14 @@ def pair_settings(
     servers: ForkServers,
     report: Callable[[str], object],
 ) -> PairSettings:
-    """Return settings for measuring a run's suspects again in A/B pairs, with the sampling options of that run."""
+    """Return settings for measuring a run's suspects again in A/B pairs, with the options of that run."""
     return PairSettings(
         devices,
         partial(sampling, request),
         helper_kernels,
         seed,
         threshold=request.threshold,
+        budget_s=request.confirm_budget_s,
         limit_s=request.limit_s,
         servers=servers,
         report=report,
@@ -192,12 +195,14 @@ def pair_settings(
 
 def confirm_suspects(
     store: Store, run: int, settings: PairSettings, progress: Progress, stopping: Stopping = never
-) -> list[Confirmation]:
-    """Measure the suspects of a run again, store the confirmations and return them.
+) -> tuple[list[Confirmation], list[Suspect]]:
+    """Measure the suspects of a run again, and store the confirmations.
+
+    Return the confirmations, and the suspects for which the budget left no time.
 
     A suspect is not measured if the run already has a confirmation of it. If a confirmation of an earlier night still
     holds, the suspect is not measured either: the run gets a copy of the confirmation. The run's stored verdicts get
-    the causes that the confirmations found. No suspect begins once ``stopping`` is true.
+    the causes that the confirmations found. Nothing begins once ``stopping`` is true.
     """
     suspects = suspects_of(store, run, threshold=settings.threshold)
     carried_over = earlier_answers(store, suspects, settings)
@@ -205,10 +210,10 @@ def confirm_suspects(
         store.confirmations.put(confirmation)
     answered = {confirmation.suspect for confirmation in carried_over}
     unanswered = [suspect for suspect in suspects if suspect not in answered]
-    measured = confirm_all(store, unanswered, settings, progress, stopping)
+    measured, over_budget = confirm_all(store, unanswered, settings, progress, stopping)
     if confirmations := store.confirmations.of_run(run):  # a resumed night has earlier confirmations, too
         store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
-    return [*carried_over, *measured]
+    return [*carried_over, *measured], over_budget
 
 
 def exit_code_of(

@@ -197,3 +197,51 @@ def test_a_level_is_rarely_put_on_the_wrong_side_and_mostly_on_the_right_side(ra
     outcomes = [outcome(chance, ratio, limit, 0.01) for _ in range(300)]
     assert outcomes.count(not moved) <= 3
     assert outcomes.count(moved) >= 285
+
+
+# --- another GPU ------------------------------------------------------------------------------------------------------
+
+
+def answer(change, half):
+    """Return a comparison with a ratio of ``1 + change``, and an interval of ``half`` to each side."""
+    return Comparison(1 + change, (1 + change) * math.exp(-half), (1 + change) * math.exp(half), Verdict.REGRESSION, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "half", "ratio", "agreed"),
+    [
+        (0.05, 0.001, 1.05, True),
+        (0.05, 0.001, 1.059, True),  # within the threshold
+        (0.05, 0.001, 1.065, False),
+        (0.50, 0.001, 1.45, True),  # a small share of the change
+        (0.50, 0.001, 1.30, False),
+        (0.05, 0.01, 1.031, True),  # within the noise of one pair
+        (0.05, 0.01, 1.025, False),
+        (0.05, 0.1, 0.99, False),  # the other direction
+        (0.05, 0.1, 1.0, False),
+        (-0.05, 0.001, 0.95, True),
+        (-0.05, 0.001, 1.05, False),
+        (0.05, 0.001, 0.0, False),
+        (0.05, 0.001, math.inf, False),
+    ],
+)
+def test_another_gpu_agrees_if_one_pair_shows_a_similar_change(change, half, ratio, agreed):
+    assert judge.agrees(answer(change, half), 3, ratio, threshold=0.01) is agreed
+
+
+def test_a_comparison_without_an_interval_is_confirmed_by_no_other_gpu():
+    assert not judge.agrees(Comparison(1.05, None, None, Verdict.REGRESSION, ""), 3, 1.05, threshold=0.01)
+
+
+@pytest.mark.parametrize("pairs", [3, 5])
+@pytest.mark.parametrize("noise", [0.001, 0.003])
+def test_one_pair_of_an_equal_gpu_rarely_disagrees(pairs, noise):
+    rng = np.random.default_rng(5)
+    disagreed = 0
+    for _ in range(400):
+        old = [rng.normal(0, noise, 1) for _ in range(pairs + 1)]
+        new = [rng.normal(math.log(1.05), noise, 1) for _ in range(pairs + 1)]
+        old, new = [np.exp(times) for times in old], [np.exp(times) for times in new]
+        first = judge.compare_at_look(old[:pairs], new[:pairs], look=1, looks=4)
+        disagreed += not judge.agrees(first, pairs, float(new[-1][0] / old[-1][0]), threshold=0.01)
+    assert disagreed <= 2

@@ -7,7 +7,7 @@ import pytest
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Cause, Confirmation, FindingState, Kind, Measurement, ReplayRecord, Status, Verdict, digest
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import earlier_answers
+from perfsvc.service.confirm.earlier import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of

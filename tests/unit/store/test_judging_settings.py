@@ -10,7 +10,7 @@ from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Cause, ChangeKind, Confirmation, Direction, Judgement, Status, Suspect, Verdict
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import relevant_change
+from perfsvc.service.confirm.conclude import relevant_change
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import RunState

@@ -1,20 +1,23 @@
-"""The order of A/B pairs."""
+"""The order of A/B pairs: which side of which suspects a process measures."""
+
+import re
+from dataclasses import replace
+from itertools import groupby
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan.order import AlternatingPlan, Task
+from perfsvc.measure.plan.order import GROUP, AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 from perfsvc.process.shared_memory import share
 
 
-def task(module):
-    record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, (), (), (module,), "", seed=0)
-    return Task(
-        "GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=Recipe("none", lambda: share({}, {}))
-    )
+def task(module, variant="tree", **more):
+    record = ReplayRecord(Case("dot", variant), Kind.KERNEL, (), (), (module,), "", seed=0)
+    arrays = Recipe("none", lambda: share({}, {}))
+    return Task("GPU-1", record, (), CacheState.COLD, Sampling(), Tolerance(0, 0), arrays=arrays, **more)
 
 
 OLD, NEW = task("old"), task("new")
@@ -47,3 +50,102 @@ def test_the_seed_decides_which_side_begins():
 
 def test_another_device_has_nothing_to_do():
     assert AlternatingPlan((OLD, NEW), 3, 1, limit_s=60).order("GPU-2") == []
+
+
+# --- many suspects ---------------------------------------------------------------------------------------------------
+
+LOOKS = (3, 12)
+"""The pairs before the first look, and all pairs."""
+
+
+def sides(number, **more):
+    return task("old", f"v{number}", **more), task("new", f"v{number}", **more)
+
+
+def processes(suspects, seed=1, **more):
+    """Return the processes in their order, each with the side that it measures and the variants."""
+    tasks = tuple(task for both in suspects for task in both)
+    plan = AlternatingPlan(tasks, LOOKS[1], seed, limit_s=60, first_pairs=LOOKS[0], **more)
+    order = plan.order("GPU-1")
+    assert [replica for replica, _ in order] == sorted(replica for replica, _ in order)
+    found = []
+    for number, entries in groupby(order, key=lambda entry: entry[0]):
+        measured = [task for _, task in entries]
+        (side,) = {task.record.modules[0] for task in measured}
+        assert number == len(found)
+        found.append((side, [task.record.case.variant for task in measured]))
+    return found
+
+
+@given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
+def test_suspects_share_processes_in_groups_until_the_first_look_and_all_together_after_it(count, seed):
+    found = processes([sides(number) for number in range(count)], seed)
+    groups = -(-count // GROUP)
+    first, later = found[: 2 * LOOKS[0] * groups], found[2 * LOOKS[0] * groups :]
+    for group in range(groups):
+        expected = [f"v{number}" for number in range(count)][group * GROUP : (group + 1) * GROUP]
+        of_group = first[2 * LOOKS[0] * group : 2 * LOOKS[0] * (group + 1)]
+        assert all(sorted(variants) == sorted(expected) for _, variants in of_group)
+    assert len(later) == 2 * (LOOKS[1] - LOOKS[0])
+    assert all(len(variants) == count for _, variants in later)
+
+
+@given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
+def test_both_processes_of_a_pair_have_the_same_neighbours(count, seed):
+    found = processes([sides(number) for number in range(count)], seed)
+    for (side, variants), (other_side, other_variants) in zip(found[::2], found[1::2], strict=True):
+        assert {side, other_side} == {"old", "new"}
+        assert variants == other_variants
+
+
+@given(count=st.integers(1, 40), seed=st.integers(0, 2**32))
+def test_the_sides_of_each_suspect_alternate_as_abba(count, seed):
+    found = processes([sides(number) for number in range(count)], seed)
+    for number in range(count):
+        letters = "".join(side[0] for side, variants in found if f"v{number}" in variants)
+        assert re.fullmatch("((onno)|(noon)){6}", letters)
+
+
+def test_the_order_of_the_cases_is_drawn_anew_for_each_pair():
+    found = processes([sides(number) for number in range(8)])
+    assert len({tuple(variants) for _, variants in found}) > 10
+
+
+def test_a_suspect_with_one_pair_has_one_pair():
+    found = processes([sides(0), sides(1, replicas=1)])
+    assert [variants.count("v1") for _, variants in found] == [1, 1] + [0] * 22
+    assert [variants.count("v0") for _, variants in found] == [1] * 24
+
+
+def test_a_process_measures_a_case_once_although_it_is_a_suspect_twice():
+    suspects = [sides(0), sides(0), sides(1)]
+    found = processes(suspects)
+    assert all(len(set(variants)) == len(variants) for _, variants in found)
+    assert sum(variants.count("v0") for _, variants in found) == 2 * 24
+
+
+def test_cases_that_call_the_same_python_code_follow_each_other():
+    python = {"v1": "one", "v4": "one", "v2": "other", "v7": "other"}
+    suspects = [sides(number, bench=python.get(f"v{number}", "")) for number in range(8)]
+    for _, variants in processes(suspects):
+        for bench in ("one", "other"):
+            first, second = (position for position, variant in enumerate(variants) if python.get(variant) == bench)
+            assert second == first + 1
+
+
+def test_equal_benchmark_files_that_import_different_modules_are_different_code():
+    modules = {0: (("helper", "v1"),), 1: (("helper", "v2"),), 2: (("helper", "v1"),)}
+    suspects = [sides(number, bench="same", python_modules=modules[number]) for number in modules]
+    for _, variants in processes(suspects):
+        places = [variants.index(variant) for variant in ("v0", "v2")]
+        assert abs(places[0] - places[1]) == 1
+    assert suspects[0][0].python_source != suspects[1][0].python_source
+    assert replace(suspects[0][0], bench="").python_source == replace(suspects[1][0], bench="").python_source
+
+
+def test_a_decided_suspect_is_no_longer_needed():
+    decided = set()
+    plan = AlternatingPlan((OLD, NEW), 3, 1, limit_s=60, is_decided=lambda task: task.record.modules[0] in decided)
+    assert plan.needs(OLD)
+    decided.add("old")
+    assert (plan.needs(OLD), plan.needs(NEW)) == (False, True)

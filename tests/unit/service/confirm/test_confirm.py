@@ -3,7 +3,8 @@
 import pytest
 
 from perfsvc.model import Case, Cause, ChangeKind, Confirmation, Direction, Judgement, Series, Suspect, Verdict
-from perfsvc.service.confirm.confirm import relevant_change, with_causes
+from perfsvc.service.confirm.conclude import relevant_change
+from perfsvc.service.confirm.confirm import with_causes
 
 SERIES = Series(Case("transpose", "tiled"), "GPU-1", "NVIDIA H100")
 

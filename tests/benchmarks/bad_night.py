@@ -1,0 +1,342 @@
+"""Measure how long a bad night takes: one commit slows eight cases on every GPU of a model, or a hundred on one GPU.
+
+    python tests/benchmarks/bad_night.py [--device cuda] [--gpus 4] [--slow 3] [--json FILE]
+
+Writes a suite of streaming kernels into a temporary git repository, and measures it. A second commit makes each kernel
+process ``--slow`` per cent of its elements twice; the suite is measured again, and its suspects are confirmed. The
+script compares the seconds of confirming all suspects together with the seconds of confirming them one after the other,
+estimated from ``--singly`` of them. Then it confirms the hundred suspects within a short budget (``--budget``).
+
+Without ``--device`` the GPUs are fake. Then the times of the kernels are scripted, and the seconds are those of the
+processes on the host. The CPU device needs about ``--slow 300``, because of its threshold.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from workbench import Claim, finish, table
+
+from perfsvc import judge
+from perfsvc.device.find import find
+from perfsvc.measure.host.servers import worker_servers
+from perfsvc.model import Cause, DeviceInfo, Suspect
+from perfsvc.process.fork_servers import ForkServers
+from perfsvc.service.confirm.confirm import confirm_all
+from perfsvc.service.confirm.pairs import PairSettings
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
+from perfsvc.service.run.run import pair_settings, run
+from perfsvc.store import Store
+
+SEED = 1
+EIGHT, HUNDRED = (8, 1), (10, 10)
+"""The kernels and the sizes of the two suites."""
+FAKE_S = 1e-4
+"""The time of each kernel on a fake GPU, before the slow commit."""
+LONGEST_EIGHT_S, LONGEST_HUNDRED_S = 60.0, 300.0
+LONGEST_SHARE = 0.5
+"""Together, the suspects take at most this share of the time that they take one after the other."""
+GRACE_S = 10.0
+"""A budget may be exceeded by the cases that are being measured when it ends."""
+
+BENCH = '''
+"""c = a + b. A slow commit makes each kernel add the first PERCENT of its elements twice."""
+
+from perfsvc.suite import Benchmark, Tolerance, Variant, Work, output
+
+PERCENT = {percent}
+
+benchmark = Benchmark(
+    axes={{"n": {sizes}}},
+    smoke={{"n": {sizes}[0]}},
+    inputs=lambda rng, n: {{"a": rng.random(n, dtype="float32"), "b": rng.random(n, dtype="float32")}},
+    outputs={{"c": output("float32", lambda n: n)}},
+    reference=lambda a, b: a + b,
+    tolerance=Tolerance(max=1e-6, mean=1e-7),
+    work=lambda n: Work(read_bytes=8 * n, written_bytes=4 * n, flops=n),
+    variants=[
+        Variant(
+            f"grid{{grid}}",
+            source="add.cu",
+            entry="add",
+            args=("c", "a", "b", "n"),
+            grid=grid,
+            block=256,
+            params={{"PERCENT": PERCENT, "GRID": grid}},
+        )
+        for grid in {grids}
+    ],
+)
+'''
+
+SOURCE = """
+extern "C" __global__ void add(float* c, const float* a, const float* b, int n) {
+    long total = n + (long)n * PERCENT / 100;
+    for (long i = blockIdx.x * blockDim.x + threadIdx.x; i < total; i += (long)GRID * blockDim.x) {
+        long at = i;
+        while (at >= n) at -= n;
+        c[at] = a[at] + b[at];
+    }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """How long the confirmation of some suspects took.
+
+    Attributes:
+        suspects: how many suspects there were.
+        together_s: seconds to confirm them together.
+        singly_s: seconds to confirm them one after the other, estimated from some of them.
+        causes: how many suspects have each cause.
+        applied: how many suspects got the answer of another GPU.
+        wrong: how many suspects do not have the cause ``kernel``.
+    """
+
+    suspects: int
+    together_s: float
+    singly_s: float
+    causes: dict[str, int]
+    applied: int
+
+    @property
+    def wrong(self) -> int:
+        """How many suspects do not have the cause ``kernel``."""
+        return self.suspects - self.causes.get(Cause.KERNEL, 0)
+
+    @property
+    def share(self) -> float | None:
+        """The time together, as a share of the time one after the other."""
+        return self.together_s / self.singly_s if self.singly_s else None
+
+
+class Silent:
+    """A ``Progress`` that keeps the messages."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def begin(self, stage: str, total: int) -> None:
+        """Do nothing."""
+
+    def step(self, what: str) -> None:
+        """Do nothing."""
+
+    def report(self, line: str) -> None:
+        """Keep a message."""
+        self.messages.append(line)
+
+
+class Nights:
+    """A suite in a repository, measured before and after the slow commit.
+
+    Args:
+        folder: an empty folder.
+        kernels: how many kernels the suite has.
+        sizes: at how many sizes each kernel is measured.
+        options: the options of the command line.
+        servers: fork the workers.
+    """
+
+    def __init__(
+        self, folder: Path, kernels: int, sizes: int, options: argparse.Namespace, servers: ForkServers
+    ) -> None:
+        self._folder = folder
+        self._options = options
+        self._servers = servers
+        self._suite = folder / "suite"
+        gpus = options.gpus if sizes == 1 else 1
+        if options.device == "fake":
+            self._specs = [f"fake:{folder / f'gpu{number}.json'}" for number in range(gpus)]
+            self._play({"*": FAKE_S})
+        else:
+            self._specs = [device.spec for device in find([options.device])][:gpus]
+        self._kind = find(self._specs)[0].kind
+        self._commit(kernels, sizes, percent=0)
+        self._measure()
+        if self._kind == "fake":
+            slow = {"*": FAKE_S * (1 + options.slow / 100)}
+            self._play(slow | dict.fromkeys(self._binaries(), FAKE_S))
+        self._commit(kernels, sizes, percent=options.slow)
+        self._run = self._measure()
+
+    @property
+    def devices(self) -> dict[str, DeviceInfo]:
+        """The devices by UUID."""
+        return {device.uuid: device for device in find(self._specs)}
+
+    def confirm(self, *, singly: int = 0, budget_s: float = 3600.0) -> tuple[Confirmed, list[str]]:
+        """Confirm all suspects together, and some of them one after the other; return also the messages."""
+        silent = Silent()
+        began = time.monotonic()
+        with Store.open(self._copy()) as store:
+            suspects = suspects_of(store, self._run)
+            confirmations, _ = confirm_all(store, suspects, replace(self._settings(silent), budget_s=budget_s), silent)
+        together_s = time.monotonic() - began
+        sample = suspects[:: max(1, len(suspects) // singly)][:singly] if singly else []
+        singly_s = statistics.mean([self._confirm_alone(suspect) for suspect in sample]) if sample else 0.0
+        causes = {str(answer.cause): 0 for answer in confirmations}
+        for answer in confirmations:
+            causes[str(answer.cause)] += 1
+        applied = sum(answer.pairs < judge.LOOKS[0] for answer in confirmations)
+        return Confirmed(len(suspects), together_s, len(suspects) * singly_s, causes, applied), silent.messages
+
+    def _confirm_alone(self, suspect: Suspect) -> float:
+        """Return the seconds that one suspect takes."""
+        silent = Silent()
+        with Store.open(self._copy()) as store:
+            began = time.monotonic()
+            confirm_all(store, [suspect], self._settings(silent), silent)
+            return time.monotonic() - began
+
+    def _settings(self, silent: Silent) -> PairSettings:
+        devices = self.devices
+        helper_kernels = compile_helper_kernels(devices.values(), silent)
+        return pair_settings(
+            self._request(), devices, helper_kernels, seed=SEED, servers=self._servers, report=silent.report
+        )
+
+    def _request(self) -> RunRequest:
+        return RunRequest(
+            str(self._folder / "perfsvc.db"), self._suite, tuple(self._specs), points="full", seed=SEED, replicas=3
+        )
+
+    def _measure(self) -> int:
+        silent = Silent()
+        outcome = run(self._request(), silent, self._servers)
+        for bad in outcome.bad[:3]:
+            print(f"PROBLEM  {bad.case.id}: {bad.reason}")
+        return outcome.run
+
+    def _copy(self) -> str:
+        """Return a copy of the database, so that each way of confirming finds no confirmation."""
+        path = self._folder / "copy.db"
+        for old in self._folder.glob("copy.db*"):
+            old.unlink()
+        with Store.open(str(self._folder / "perfsvc.db")):
+            shutil.copy(self._folder / "perfsvc.db", path)
+        return str(path)
+
+    def _commit(self, kernels: int, sizes: int, percent: int) -> None:
+        """Write the suite with kernels that process this share of their elements twice, and commit it."""
+        bench = self._suite / "add"
+        bench.mkdir(parents=True, exist_ok=True)
+        (bench / "add.cu").write_text(SOURCE)
+        smallest = 2**20 if self._kind == "cuda" else 2**10
+        text = BENCH.format(
+            percent=percent,
+            sizes=tuple(16 * smallest + smallest * number for number in range(sizes)),
+            grids=tuple(528 * (number + 1) for number in range(kernels)),
+        )
+        (bench / "bench.py").write_text(text)
+        git = ["git", "-C", str(self._folder), "-c", "user.name=bad night", "-c", "user.email=bad@night"]
+        if not (self._folder / ".git").exists():
+            subprocess.run([*git, "init", "-q"], check=True)
+        subprocess.run([*git, "add", "suite"], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", f"process {percent} % twice"], check=True)
+
+    def _play(self, seconds: dict[str, float]) -> None:
+        """Script the fake GPUs: the seconds of the cases, by their names or by the digests of their binaries."""
+        cases = {name: {"seconds": value, "within": 0.002, "between": 0.0005} for name, value in seconds.items()}
+        for number, spec in enumerate(self._specs):
+            script = {"uuid": f"FAKE-{number}", "seed": number, "cases": cases}
+            Path(spec.removeprefix("fake:")).write_text(json.dumps(script))
+
+    def _binaries(self) -> list[str]:
+        """Return the digests of the binaries measured so far."""
+        with Store.open(str(self._folder / "perfsvc.db")) as store:
+            used = store.binaries.of_run(1).values()
+            rows = store.binaries.get([case.binary for case in used])
+            return sorted({module for row in rows.values() for module in row.record.modules})
+
+
+def main() -> int:
+    """Measure both bad nights and print the results."""
+    options = arguments()
+    results: dict[str, Confirmed] = {}
+    with tempfile.TemporaryDirectory() as folder, worker_servers() as servers:
+        os.environ.setdefault("PERFSVC_KEYS", str(Path(folder, "keys")))
+        nights = Nights(_made(folder, "eight"), *EIGHT, options, servers)
+        devices = nights.devices
+        model = next(iter(devices.values())).model
+        print(f"{model}, {len(devices)} GPUs", flush=True)
+        results["eight cases"], _ = nights.confirm(singly=options.singly)
+        print(f"eight cases: {results['eight cases']}", flush=True)
+        hundred = Nights(_made(folder, "hundred"), *HUNDRED, options, servers)
+        results["a hundred cases"], _ = hundred.confirm(singly=options.singly)
+        print(f"a hundred cases: {results['a hundred cases']}", flush=True)
+        short, messages = hundred.confirm(budget_s=options.budget)
+    rows = [
+        [
+            name,
+            str(found.suspects),
+            f"{found.singly_s:.1f}",
+            f"{found.together_s:.1f}",
+            "-" if found.share is None else f"{found.share:.2f}",
+            str(found.applied),
+            str(found.wrong),
+        ]
+        for name, found in results.items()
+    ]
+    print("\n" + table(("one commit slows", "suspects", "singly s", "together s", "share", "applied", "wrong"), rows))
+    print("\n".join(["", *messages, ""]))
+    eight, hundred_found = results["eight cases"], results["a hundred cases"]
+    return finish(
+        [
+            Claim("suspects whose cause is not the kernel", eight.wrong + hundred_found.wrong, 0),
+            Claim(f"eight cases on {len(devices)} GPUs", eight.together_s, LONGEST_EIGHT_S, " s"),
+            Claim("a hundred cases on one GPU", hundred_found.together_s, LONGEST_HUNDRED_S, " s"),
+            Claim("eight cases: time together over time singly", eight.share, LONGEST_SHARE),
+            Claim("a hundred cases: time together over time singly", hundred_found.share, LONGEST_SHARE),
+            Claim("a short budget: seconds over the budget", short.together_s - options.budget, GRACE_S, " s"),
+            Claim("a short budget: suspects neither confirmed nor reported", _unreported(short, messages), 0),
+        ],
+        options.json,
+        device=model,
+        gpus=len(devices),
+        results={name: asdict(found) | {"share": found.share} for name, found in results.items()},
+        short_budget=asdict(short) | {"budget_s": options.budget, "messages": messages},
+    )
+
+
+def _unreported(short: Confirmed, messages: Sequence[str]) -> int:
+    """Return how many suspects were neither confirmed nor counted in the message about the budget."""
+    counted = [int(line.split()[0]) for line in messages if "not measured again: the budget" in line]
+    return short.suspects - sum(short.causes.values()) - sum(counted)
+
+
+def _made(folder: str, name: str) -> Path:
+    path = Path(folder, name)
+    path.mkdir()
+    return path
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="fake", help="fake, cuda (every GPU), or a device (default: fake)")
+    parser.add_argument("--gpus", type=int, default=4, help="how many GPUs measure the eight cases (default: 4)")
+    parser.add_argument(
+        "--slow", type=int, default=3, metavar="PERCENT", help="more work after the commit (default: 3)"
+    )
+    parser.add_argument("--singly", type=int, default=8, help="suspects to confirm one after the other (default: 8)")
+    parser.add_argument(
+        "--budget", type=float, default=20.0, metavar="SECONDS", help="the short budget for a hundred (default: 20)"
+    )
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
