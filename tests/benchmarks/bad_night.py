@@ -39,8 +39,10 @@ from perfsvc.service.run.run import pair_settings, run
 from perfsvc.store import Store
 
 SEED = 1
-EIGHT, HUNDRED = (8, 1), (10, 10)
-"""The kernels and the sizes of the two suites."""
+EIGHT = 8
+"""The kernels of the suite that all GPUs measure, each at one size."""
+TEN = 10
+"""The kernels of the suite that one GPU measures, each at ten sizes (``--sizes``)."""
 FAKE_S = 1e-4
 """The time of each kernel on a fake GPU, before the slow commit."""
 LONGEST_EIGHT_S, LONGEST_HUNDRED_S = 60.0, 300.0
@@ -156,7 +158,7 @@ class Nights:
         self._options = options
         self._servers = servers
         self._suite = folder / "suite"
-        gpus = options.gpus if sizes == 1 else 1
+        gpus = options.gpus if kernels == EIGHT else 1
         if options.device == "fake":
             self._specs = [f"fake:{folder / f'gpu{number}.json'}" for number in range(gpus)]
             self._play({"*": FAKE_S})
@@ -267,13 +269,13 @@ def main() -> int:
     results: dict[str, Confirmed] = {}
     with tempfile.TemporaryDirectory() as folder, worker_servers() as servers:
         os.environ.setdefault("PERFSVC_KEYS", str(Path(folder, "keys")))
-        nights = Nights(_made(folder, "eight"), *EIGHT, options, servers)
+        nights = Nights(_made(folder, "eight"), EIGHT, 1, options, servers)
         devices = nights.devices
         model = next(iter(devices.values())).model
         print(f"{model}, {len(devices)} GPUs", flush=True)
         results["eight cases"], _ = nights.confirm(singly=options.singly)
         print(f"eight cases: {results['eight cases']}", flush=True)
-        hundred = Nights(_made(folder, "hundred"), *HUNDRED, options, servers)
+        hundred = Nights(_made(folder, "hundred"), TEN, options.sizes, options, servers)
         results["a hundred cases"], _ = hundred.confirm(singly=options.singly)
         print(f"a hundred cases: {results['a hundred cases']}", flush=True)
         short, messages = hundred.confirm(budget_s=options.budget)
@@ -331,6 +333,7 @@ def arguments() -> argparse.Namespace:
         "--slow", type=int, default=3, metavar="PERCENT", help="more work after the commit (default: 3)"
     )
     parser.add_argument("--singly", type=int, default=8, help="suspects to confirm one after the other (default: 8)")
+    parser.add_argument("--sizes", type=int, default=10, help="sizes of each of the ten kernels (default: 10)")
     parser.add_argument(
         "--budget", type=float, default=20.0, metavar="SECONDS", help="the short budget for a hundred (default: 20)"
     )

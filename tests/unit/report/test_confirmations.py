@@ -42,6 +42,7 @@ def confirmation(cause, *, device="GPU-1", cache=CacheState.COLD, ratio=1.05, ve
         ratio=ratio,
         low=low,
         high=high,
+        looks=1,
         baseline=tuple(turns[:1]),
         candidate=tuple(turns[1:]),
     )
