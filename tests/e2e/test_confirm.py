@@ -132,6 +132,7 @@ def test_a_drift_of_the_gpu_affects_both_sides_equally(nights):
     assert (found["cause"], found["same_code"]) == ("noise", False)
 
 
+@pytest.mark.slow
 def test_noise_leads_to_more_pairs(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)

@@ -76,6 +76,7 @@ def test_an_excluded_run_is_compared_with_nothing(measured):
     assert {verdict["verdict"] for verdict in judged["verdicts"]} == {"unchanged"}
 
 
+@pytest.mark.slow
 def test_later_runs_are_judged_again_without_the_excluded_level(perfsvc):
     suite = perfsvc.own("scale")
     times = (1e-4, 0.5e-4, 1e-4)

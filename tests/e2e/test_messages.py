@@ -65,6 +65,7 @@ def nights(perfsvc, receiver):
     return Nights(perfsvc, receiver)
 
 
+@pytest.mark.slow
 def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert nights.night({"*": USUAL}) == ("nothing new", [])
     nights.perfsvc.rebuild(nights.suite)
@@ -84,6 +85,7 @@ def test_a_regression_and_its_recovery_are_reported_once(nights):
     assert nights.night({"*": USUAL}) == ("nothing new", [])
 
 
+@pytest.mark.slow
 def test_other_code_that_slows_a_case_after_its_recovery_is_a_new_finding(nights):
     nights.night({"*": USUAL})
     nights.perfsvc.rebuild(nights.suite)

@@ -45,6 +45,7 @@ def started(perfsvc, *arguments):
             run.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", FIRST_QUICK)
 def test_a_stopped_run_ends_its_worker_and_is_marked_interrupted(perfsvc, number):
     perfsvc.play({"*": {"seconds": 1e-4}, "scale/beta": {"fault": "hang"}})

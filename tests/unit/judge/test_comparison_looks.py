@@ -36,6 +36,7 @@ def test_each_of_several_looks_has_an_equal_part_of_the_error() -> None:
         assert compare_at_look(before, after, look=look, looks=4) == compare(before, after, alpha=0.01 / 4)
 
 
+@pytest.mark.slow
 def test_all_looks_together_call_equal_levels_changed_no_more_often_than_alpha() -> None:
     # Any difference is relevant at a threshold of 0. Looking at the full alpha each time would call about 3 % of these.
     generator = np.random.default_rng(3)

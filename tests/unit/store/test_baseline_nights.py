@@ -121,6 +121,7 @@ def test_excluded_runs_are_not_in_the_baseline(story, night):
     assert [judged.baseline_runs for judged in story.store.verdicts.of_run(4)] == [3]
 
 
+@pytest.mark.slow
 def test_a_baseline_has_the_newest_runs_only(story, night):
     for _ in range(MOST_NIGHTS + 3):
         night()

@@ -106,6 +106,7 @@ def test_processes_open_and_fill_a_new_database_at_once(empty, start):
     assert Store.check(empty).ok
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
     writer = start(HALFWAY, place)
     go(writer)
@@ -116,6 +117,7 @@ def test_a_killed_process_loses_only_the_row_it_had_not_committed(place, start):
     assert Store.check(place).ok
 
 
+@pytest.mark.slow
 def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_them(story, place, start):
     writer = start(HALFWAY, place)
     go(writer)
@@ -132,6 +134,7 @@ def test_a_run_that_is_ended_while_another_process_stores_measurements_keeps_the
     }
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored(place, start):
     writer = start(ENDLESS, place)
     go(writer)
@@ -144,6 +147,7 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_was_stored(place, sta
         assert len(store.measurements.columns()["run"]) in {told, told + 1}
 
 
+@pytest.mark.slow
 def test_the_run_of_a_dead_process_is_interrupted_when_the_next_begins(story, place, start):
     writer = start(ENDLESS, place)
     go(writer)

@@ -94,6 +94,7 @@ def test_an_unanswered_alert_ends_after_two_weeks(nights):
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
+@pytest.mark.slow
 def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
     for _ in range(4):
         nights(1.007, OTHER, state=RunState.INTERRUPTED)

@@ -88,6 +88,7 @@ def stepped(story, by):
     return 29
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "alerted"), [(1.007, False), (1.08, True)])
 def test_a_history_raises_no_alert_smaller_than_its_rule(story, by, alerted):
     run = stepped(story, by)

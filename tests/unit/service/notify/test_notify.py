@@ -360,6 +360,7 @@ KILLED = """
 """
 
 
+@pytest.mark.slow
 def test_a_kill_between_sending_and_recording_sends_the_same_key_again(nights, receiver, web, tmp_path):
     night = nights.begin()
     ended = subprocess.run(
