@@ -204,18 +204,19 @@ def judge_against(
     baselines: Mapping[Series, int],
     *,
     threshold: judge.ThresholdOption = None,
-    one_night: bool = False,
+    many_nights: bool = False,
 ) -> list[Judgement]:
     """Judge series of a run, each against its level in the run that ``baselines`` names for it.
 
-    The level gets the further runs of the same code (``with_nights``), unless ``one_night`` is set. Auxiliary metrics
+    With ``many_nights``, the level gets the further runs of the same code (``with_nights``). The level that a step of a
+    finding left gets none: the first nights of the next step, at another level, would be among them. Auxiliary metrics
     are judged too. Series that the run did not measure are left out.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
     if not candidate:
         return []
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
-    if not one_night:
+    if many_nights:
         levels = with_nights(store, levels, run, _judged(candidate))
     return judge.verdicts(levels, candidate, threshold=_threshold_of(store, threshold), every=True)
 

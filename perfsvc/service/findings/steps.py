@@ -132,13 +132,13 @@ def agreed(
     alerts = [suspect for suspect in suspects if suspect.since is not None]
     others = {suspect.series: suspect for suspect in suspects if suspect.since is None}
     runs_before = list(islice(store.runs.commits(run), 1, 1 + LOOK_BACK)) if others else []
-    before: dict[int, dict[Series, int]] = defaultdict(dict)
+    before: dict[tuple[int, bool], dict[Series, int]] = defaultdict(dict)
     for series, earlier in _last_measured(store, others, runs_before).items():
         baseline_run = others[series].judgement.baseline_run
         if baseline_run is not None and baseline_run < earlier:
-            before[earlier][series] = baseline_run
+            before[earlier, others[series].change is not ChangeKind.AGAIN][series] = baseline_run
     result = list(alerts)
-    for earlier, baselines in before.items():
+    for (earlier, many_nights), baselines in before.items():
         cleared = {
             (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run)
             for confirmation in store.confirmations.of_run(earlier)
@@ -146,7 +146,7 @@ def agreed(
         }
         result += [
             replace(others[judged.series], since=earlier)
-            for judged in judge_against(store, earlier, baselines, threshold=threshold)
+            for judged in judge_against(store, earlier, baselines, threshold=threshold, many_nights=many_nights)
             if judge.MOVES.get(judged.verdict) is others[judged.series].direction
             and (judged.series, judged.baseline_run) not in cleared
         ]
@@ -174,7 +174,7 @@ def unchanged_code_agreed(
             for series, suspect in lasting.items()
             if suspect.since is not None and earlier < suspect.since and len(slower[series]) < RUNS_BEFORE
         }
-        for judged in judge_against(store, run, wanted, threshold=threshold, one_night=True) if wanted else ():
+        for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
             if judged.verdict in judge.COMPARED:
                 slower[judged.series].append(judged.verdict is Verdict.REGRESSION)
     return [

@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, literal, or_, select
 
-from perfsvc.model import TIME, Series, Status
+from perfsvc.model import TIME, FindingState, Series, Status
 from perfsvc.store.cases import SeriesKey, judged, own_name
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import among
-from perfsvc.store.schema.judging_tables import FindingCases
+from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 
 MOST_NIGHTS = 30
@@ -19,6 +19,9 @@ MOST_NIGHTS = 30
 
 SEARCHED_RUNS = 200
 """How many of the newest clean runs are searched; a baseline that is years old would otherwise slow every night."""
+
+ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
+"""In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
 
 
 def earlier_runs(
@@ -35,7 +38,13 @@ def earlier_runs(
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     in_finding = exists().where(
         *(getattr(FindingCases, column.key) == column for column in identity[1:]),
-        Measurements.run_id.between(FindingCases.first_run_id, FindingCases.last_run_id),
+        Findings.id == FindingCases.finding_id,
+        Measurements.run_id >= FindingCases.first_run_id,
+        or_(
+            Measurements.run_id <= FindingCases.last_run_id,
+            Measurements.run_id < FindingCases.recovered_run_id,
+            and_(FindingCases.recovered_run_id.is_(None), Findings.state.not_in(ENDED_FINDINGS)),
+        ),
     )
     replicas = func.count()
     with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)

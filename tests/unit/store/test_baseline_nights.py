@@ -132,9 +132,9 @@ def test_later_runs_are_not_in_the_baseline(story, night):
     for _ in range(4):
         night()
     series = story.series(story.tiled)
-    (judged,) = judge_against(story.store, 3, {series: 1})
+    (judged,) = judge_against(story.store, 3, {series: 1}, many_nights=True)
     assert judged.baseline_runs == 2
-    (judged,) = judge_against(story.store, 3, {series: 1}, one_night=True)
+    (judged,) = judge_against(story.store, 3, {series: 1})
     assert judged.baseline_runs == 1
 
 
