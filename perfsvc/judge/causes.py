@@ -69,7 +69,7 @@ def with_causes(
     """Return all judgements; add the cause to each judgement of a series that moved, and the evidence to its reason.
 
     An inconclusive series with the same code, compiler and device on both sides is unchanged: its noise hides no change
-    of the code, because there is none.
+    of the code, because there is none. It stays inconclusive if only a missing replica kept it from being a move.
 
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
       the device moved together, if the driver or the power limit changed, or if the clock changed and the cycles did
@@ -89,7 +89,8 @@ def with_causes(
     result = []
     for judgement in judged:
         sides = same.get(judgement.series)
-        if judgement.verdict is Verdict.INCONCLUSIVE and sides and sides.code and sides.toolkit and sides.device:
+        same_in_all = sides is not None and sides.code and sides.toolkit and sides.device
+        if judgement.verdict is Verdict.INCONCLUSIVE and same_in_all and not _may_have_moved(judgement):
             judgement = replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement))  # noqa: PLW2901
         elif judgement.verdict in MOVES:
             series = judgement.series
@@ -99,6 +100,16 @@ def with_causes(
             judgement = replace(judgement, cause=cause, reason=reason)  # noqa: PLW2901
         result.append(judgement)
     return result
+
+
+def _may_have_moved(judgement: Judgement) -> bool:
+    """Return True if a side has a single replica, and the interval does not contain 1.
+
+    Such a judgement is inconclusive because a single replica decides nothing, however large the change is.
+    """
+    if judgement.low is None or judgement.high is None or judgement.low <= 1 <= judgement.high:
+        return False
+    return 1 in {judgement.baseline_replicas, judgement.candidate_replicas}
 
 
 def _same_code(judgement: Judgement) -> str:

@@ -224,3 +224,13 @@ def test_a_noisy_first_night_hides_no_regression(story, night):
     assert judged.verdict is Verdict.REGRESSION
     (suspect,) = suspects_of(story.store, 6)
     assert suspect.evidence == "+2.0 % against 5 runs since run 1"
+
+
+@pytest.mark.parametrize("nights", [1, 5])
+def test_a_single_replica_of_the_same_code_that_takes_ten_times_as_long_is_not_unchanged(story, night, nights):
+    for _ in range(nights):
+        night()
+    judged = night(1e-3, noise=(0.0,))["tiled", "time"]
+    assert judged.ratio == pytest.approx(10, rel=0.01)
+    assert judged.verdict is Verdict.INCONCLUSIVE
+    assert "--replicas 3" in judged.reason

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 
 from perfsvc.measure.worker.sampling.stopping import step_of
 
+LEAST = 3
+"""The fewest samples of a place, on average, whose medians show differences between places. The median of one or two
+samples is no more robust than a mean: a single disturbed sample would move the level."""
+
 
 class Places:
     """Spreads the samples of a case evenly over the places of its arrays.
@@ -55,6 +59,8 @@ def at_level(samples_s: Sequence[float], places: Sequence[int]) -> tuple[tuple[f
     The level is the mean of the places' medians. Each sample is multiplied by the level over the median of its place,
     so that the median of the returned samples is the level, and their spread is the spread at one place. If the medians
     differ by no more than a step of the clock, the samples are returned as they are: the difference may be the clock's.
+    Fewer than ``LEAST`` samples for each place are returned as they are, too: a place's only sample would become exactly
+    the level, so that all noise would disappear.
 
     Args:
         samples_s: the samples, in seconds; at least one.
@@ -65,7 +71,7 @@ def at_level(samples_s: Sequence[float], places: Sequence[int]) -> tuple[tuple[f
         of_place[place].append(seconds)
     medians = {place: statistics.median(of_place[place]) for place in sorted(of_place)}
     apart_s = max(medians.values()) - min(medians.values())
-    if apart_s <= (step_of(sorted(samples_s)) or 0.0):
+    if len(samples_s) < LEAST * len(medians) or apart_s <= (step_of(sorted(samples_s)) or 0.0):
         return tuple(samples_s), tuple(medians.values())
     level_s = statistics.fmean(medians.values())
     adjusted = tuple(seconds * level_s / medians[place] for seconds, place in zip(samples_s, places, strict=True))

@@ -54,6 +54,14 @@ def test_a_place_with_many_samples_weighs_no_more_than_one_with_few():
     assert statistics.median(adjusted) == pytest.approx(2.0)
 
 
+def test_few_samples_keep_their_noise_and_a_disturbed_one_moves_no_level():
+    eight = [1.0, 1.001, 1.002, 1.003, 1.004, 1.005, 1.006, 2.0]
+    adjusted, medians = at_level(eight, range(8))
+    assert adjusted == tuple(eight)
+    assert statistics.median(adjusted) == pytest.approx(1.0035)
+    assert medians == tuple(eight)
+
+
 def test_samples_at_one_place_stay_as_they_are():
     assert at_level([1.0, 3.0, 2.0], [5, 5, 5]) == ((1.0, 3.0, 2.0), (2.0,))
 
