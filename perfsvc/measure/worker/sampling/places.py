@@ -59,8 +59,8 @@ def at_level(samples_s: Sequence[float], places: Sequence[int]) -> tuple[tuple[f
     The level is the mean of the places' medians. Each sample is multiplied by the level over the median of its place,
     so that the median of the returned samples is the level, and their spread is the spread at one place. If the medians
     differ by no more than a step of the clock, the samples are returned as they are: the difference may be the clock's.
-    Fewer than ``LEAST`` samples for each place are returned as they are, too: a place's only sample would become exactly
-    the level, so that all noise would disappear.
+    Fewer than ``LEAST`` samples for each place are returned as they are, too: a place's only sample would become
+    exactly the level, so that all noise would disappear.
 
     Args:
         samples_s: the samples, in seconds; at least one.
