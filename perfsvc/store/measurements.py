@@ -147,8 +147,8 @@ class MeasurementStore:
             uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all())
             between = _newest_between(connection, wanted, before)
             costs: dict[int, dict[tuple[str, CacheState], CaseCost]] = {lineage: {} for lineage in wanted}
-            for lineage, device, cache, cost_s, last in connection.execute(_costs(connection, wanted, before)):
-                cost = CaseCost(cost_s, between.get((lineage, device, cache)), last)
+            for lineage, device, cache, cost_s, last, runs in connection.execute(_costs(connection, wanted, before)):
+                cost = CaseCost(cost_s, between.get((lineage, device, cache)), last, runs)
                 costs[lineage][uuids[device], cache] = cost
         return {
             (uuid, case.id, cache): cost
@@ -292,8 +292,8 @@ def _costs(connection: Connection, lineages: set[int], before: int | None) -> Se
     """Return a query of the costs of cases.
 
     The query's columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended,
-    and time of the last measurement. A measurement that took no time is ignored: its case did not compile or was
-    skipped.
+    time of the last measurement, and number of runs. A measurement that took no time is ignored: its case did not
+    compile or was skipped.
     """
     ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     earlier = () if before is None else (Measurements.run_id < before,)
@@ -302,6 +302,7 @@ def _costs(connection: Connection, lineages: set[int], before: int | None) -> Se
             *ids,
             func.max(Measurements.run_id).filter(Runs.state.in_(ENDED)).label("run"),
             func.max(Measurements.measured_at).label("last"),
+            func.count(Measurements.run_id.distinct()).label("runs"),
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
@@ -316,11 +317,11 @@ def _costs(connection: Connection, lineages: set[int], before: int | None) -> Se
         newest.c.run == Measurements.run_id,
     )
     return (
-        select(*ids, func.avg(Measurements.wall_s), newest.c.last)
+        select(*ids, func.avg(Measurements.wall_s), newest.c.last, newest.c.runs)
         .join(Cases, Cases.id == Measurements.case_id)
         .join(newest, in_newest)
         .where(Measurements.wall_s > 0)
-        .group_by(*ids, newest.c.last)
+        .group_by(*ids, newest.c.last, newest.c.runs)
     )
 
 

@@ -56,17 +56,19 @@ class MeasurementEntry:
 
 @dataclass(frozen=True, slots=True)
 class CaseCost:
-    """The cost and the noise of a case on a device in a cache state, by which a run plans its budget.
+    """The cost and the noise of a case on a device in a cache state, by which a run is planned.
 
     Attributes:
         cost_s: the mean seconds of a replica in the newest run that has ended.
         between: the noise between replicas as a relative standard deviation, from the newest run that stored it.
         last: when the case was last measured, in any run.
+        runs: how many runs measured the case.
     """
 
     cost_s: float
     between: float | None
     last: datetime
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,12 +145,12 @@ def test_two_gpus_share_a_plan(benchmark, fake):
     gpus = [fake({}, name=f"GPU{n}", uuid=f"FAKE-{n}") for n in range(2)]
     _, printed, found = benchmark("gpus", "--gpus", *gpus, "--suite", SUITE, "--replicas", 2)
     assert found["problems"] == [], printed
-    assert list(found["wall_s"]) == ["first GPU", "second GPU", "both, each-model", "both, each-device"]
-    dealt, everywhere = found["ratios"]["both, each-model"], found["ratios"]["both, each-device"]
+    assert list(found["wall_s"]) == ["first GPU", "second GPU", "all, each-model", "all, each-device"]
+    dealt, everywhere = found["ratios"]["all, each-model"], found["ratios"]["all, each-device"]
     assert len(everywhere) == 2 * len(dealt)
     assert set(dealt) < set(everywhere)
     assert set(everywhere.values()) == {1.0}
-    assert claims(found)["both, each-device: cases whose median changed"] == (0, True)
+    assert claims(found)["all, each-device: cases whose median changed"] == (0, True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from perfsvc import suite
 from perfsvc.device.find import find
 from perfsvc.measure.host import pool
-from perfsvc.measure.plan import order
+from perfsvc.measure.plan.assignment import spread as assign
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status, digest
@@ -47,7 +47,7 @@ class Host:
 
     def plan(self, devices, spread, replicas=2):
         tasks = [self.task(uuid, spec) for uuid in devices for spec in self.specs]
-        assigned = order.spread(tasks, devices.values(), spread)
+        assigned = assign(tasks, devices.values(), spread)
         return Plan(assigned, replicas, 1, 60.0, spread=spread)
 
     def measure(self, devices, spread):
@@ -158,6 +158,18 @@ def test_cases_are_assigned_on_the_command_line_and_compared_with_the_run_before
     assert perfsvc.rows("select distinct verdict from verdicts where run_id = 2 and ratio is not null") == [
         ("unchanged",)
     ]
+
+
+@pytest.mark.slow
+def test_the_cases_of_a_missing_device_return_to_it(perfsvc):
+    on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
+    on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL)
+    on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
+    first, second, third = (stored(perfsvc, run) for run in (1, 2, 3))
+    assert {uuid for uuid, *_ in second} == {"A"}
+    on_b = {case for case in third if case[0] == "B"}
+    assert on_b
+    assert on_b <= set(first)
 
 
 @pytest.mark.slow

@@ -129,6 +129,11 @@ class DeviceQueue:
         return not self._waiting or self._waiting[0][0] != self._replica
 
     @property
+    def left_s(self) -> float:
+        """Seconds that the waiting cases probably take, in all their replicas."""
+        return sum(task.cost_s for _, task in self._waiting)
+
+    @property
     def patience_s(self) -> float:
         """Seconds after which ``advance`` must be called again if the worker sends nothing."""
         if self._active:

@@ -6,14 +6,16 @@ are called from one thread; the recipes run on several.
 """
 
 import contextlib
+import heapq
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
@@ -142,7 +144,7 @@ class InputPrefetcher:
         ordered = {key: order.task for order in self._orders for key in _keys((order.replica, order.task))}
         wanted = {key: task.arrays for key, task in ordered.items()}
         room = self._budget - sum(self._bytes(key, task) for key, task in ordered.items())
-        for replica, task in itertools.islice(_interleaved(self._upcoming), HORIZON):
+        for replica, task in itertools.islice(_by_time(self._upcoming), HORIZON):
             for key in _keys((replica, task)):
                 name, fresh = key
                 if key in wanted or (fresh and (name, False) not in wanted):
@@ -195,9 +197,11 @@ def _keys(upcoming: Upcoming) -> tuple[ArrayKey, ...]:
     return ((name, False), (name, True)) if fresh else ((name, False),)
 
 
-def _interleaved(upcoming: Iterable[Iterable[Upcoming]]) -> Iterator[Upcoming]:
-    """Yield the first entry of every device, then the second entry of every device, and so on."""
-    return (entry for entries in itertools.zip_longest(*upcoming) for entry in entries if entry is not None)
+def _by_time(upcoming: Iterable[Collection[Upcoming]]) -> Iterator[Upcoming]:
+    """Yield the entries of all devices in the order in which the devices will probably reach them."""
+    starts = (itertools.accumulate((task.cost_s for _, task in entries), initial=0.0) for entries in upcoming)
+    timed = (zip(times, entries, strict=False) for times, entries in zip(starts, upcoming, strict=True))
+    return (entry for _, entry in heapq.merge(*timed, key=itemgetter(0)))
 
 
 def _estimated_bytes(task: Task, *, fresh: bool) -> int:

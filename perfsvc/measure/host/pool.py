@@ -8,13 +8,13 @@ fail, or another device of the same model measures them. Each measurement is yie
 import contextlib
 import selectors
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.measure.plan.order import Plan, Task, home_device
+from perfsvc.measure.plan.assignment import hand_over
+from perfsvc.measure.plan.order import Plan
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
 from perfsvc.process.fork_servers import ForkServers
 
@@ -128,10 +128,8 @@ def _move_from_lost_devices(plan: Plan, queues: Sequence[DeviceQueue], report: R
         remaining = lost.give_up()
         # The first tasks measure the device itself, so another device cannot take them over.
         yield from lost.failed(((replica, task) for replica, task in remaining if task in plan.first), lost.refusal)
-        moved: dict[str, list[Task]] = {}
-        for task in (task for _, task in remaining if task not in plan.first):
-            uuid = home_device(task.key, heirs)
-            moved.setdefault(uuid, []).append(replace(task, device=uuid))
+        loads = {uuid: queue.left_s / plan.replicas for uuid, queue in heirs.items()}
+        moved = hand_over((task for _, task in remaining if task not in plan.first), loads)
         for uuid, tasks in moved.items():
             heirs[uuid].adopt(tasks)
             report(f"{lost.device.uuid} is lost ({lost.refusal.what}): {uuid} measures {len(tasks)} of its cases")

@@ -37,11 +37,13 @@ class CostHistory:
         cost_s: seconds that a replica takes.
         between: relative standard deviation between replicas.
         last: when the case was last measured; None if never.
+        runs: how many runs measured the case.
     """
 
     cost_s: float | None = None
     between: float | None = None
     last: datetime | None = None
+    runs: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, DeviceInfo, ReplayRecord, Tolerance, digest
+from perfsvc.model import CacheState, Case, ReplayRecord, Tolerance
 
 GROUP = 16
 """So many suspects at most share the processes of their first A/B pairs. They share the costs of starting a process.
@@ -24,6 +24,9 @@ MeasurementKey = tuple[str, Case, CacheState, int]
 Spread = Literal["each-device", "each-model"]
 """Which devices measure a case: every device, or one device of each model, the same device every night."""
 
+UNKNOWN_COST_S = 1.0
+"""The cost of every task if no cost is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -36,6 +39,7 @@ class Task:
             case of an earlier night calls the code of that night.
         python_modules: names and texts of modules; the benchmark file imports them, and not today's files.
         replicas: how many replicas measure the task; None for the number of the plan.
+        cost_s: the seconds that a replica probably takes. Costs are only compared with each other.
     """
 
     device: str  # UUID
@@ -48,6 +52,7 @@ class Task:
     bench: str = ""
     python_modules: tuple[tuple[str, str], ...] = ()
     replicas: int | None = None
+    cost_s: float = UNKNOWN_COST_S
 
     @property
     def key(self) -> TaskKey:
@@ -208,54 +213,3 @@ def _without_duplicates(suspects: Sequence[tuple[Task, Task]]) -> list[list[tupl
 def devices(tasks: Iterable[Task]) -> tuple[str, ...]:
     """Return the UUIDs of the devices that have tasks, each once, in the order of the tasks."""
     return tuple(dict.fromkeys(task.device for task in tasks))
-
-
-def spread(tasks: Sequence[Task], infos: Iterable[DeviceInfo], how: Spread) -> tuple[Task, ...]:
-    """Return the tasks to measure: all of them, or one for each case and device model.
-
-    Args:
-        tasks: every case on every device that could measure it.
-        infos: the devices.
-        how: ``each-device`` keeps all tasks; ``each-model`` keeps each case on one device of each model.
-    """
-    if how == "each-device":
-        return tuple(tasks)
-    models = {device.uuid: device.model for device in infos}
-    candidates: dict[str, dict[TaskKey, list[str]]] = {}  # devices by model and case
-    for task in tasks:
-        candidates.setdefault(models[task.device], {}).setdefault(task.key, []).append(task.device)
-    homes = {model: assign_devices(cases) for model, cases in candidates.items()}
-    return tuple(task for task in tasks if task.device == homes[models[task.device]][task.key])
-
-
-def assign_devices(candidates: Mapping[TaskKey, Sequence[str]]) -> dict[TaskKey, str]:
-    """Assign each case to one of its candidate devices (UUIDs), and about the same number of cases to each device.
-
-    A case goes to its ``home_device`` or, if that device is full, to the next best device. So the same cases go to the
-    same devices every night, and adding or removing a case moves few others. The method is consistent hashing with
-    bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018, SODA).
-    """
-    all_devices = {device for devices_of_case in candidates.values() for device in devices_of_case}
-    room = dict.fromkeys(all_devices, -(-len(candidates) // max(1, len(all_devices))))
-    homes: dict[TaskKey, str] = {}
-    for key in sorted(candidates, key=lambda key: _rank(key, "")):
-        with_room = [device for device in candidates[key] if room[device] > 0]
-        homes[key] = home_device(key, with_room or candidates[key])
-        room[homes[key]] -= 1
-    return homes
-
-
-def home_device(key: TaskKey, candidates: Iterable[str]) -> str:
-    """Return the candidate device (UUID) that a case in a cache state belongs to.
-
-    The choice depends neither on the order of the candidates nor on the other cases. Adding or removing a device moves
-    only the cases of that device. The method is the rendezvous hashing of Thaler and Ravishankar (1998), Using
-    name-based mappings to increase hit rates, IEEE/ACM Transactions on Networking 6(1).
-    """
-    return max(candidates, key=lambda device: _rank(key, device))
-
-
-def _rank(key: TaskKey, device: str) -> str:
-    """Return a pseudorandom rank of a case on a device, the same every time."""
-    case, cache = key
-    return digest(f"{case.id}\n{cache}\n{device}".encode())

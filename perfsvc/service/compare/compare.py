@@ -208,9 +208,8 @@ def judge_against(
 ) -> list[Judgement]:
     """Judge series of a run, each against its level in the run that ``baselines`` names for it.
 
-    With ``many_nights``, the level gets the further runs of the same code (``with_nights``). The level that a step of a
-    finding left gets none: the first nights of the next step, at another level, would be among them. Auxiliary metrics
-    are judged too. Series that the run did not measure are left out.
+    With ``many_nights``, the level gets the further runs of the same code (``with_nights``), but not for the steps of a
+    finding: the first nights of the next step would be among them. Auxiliary metrics are judged too.
     """
     candidate = store.series.levels_of(dict.fromkeys(baselines, run))
     if not candidate:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +12,9 @@ from perfsvc.errors import CaseError
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.plan import budget
-from perfsvc.measure.plan.order import Plan, Task, home_device, spread
+from perfsvc.measure.plan.assignment import home_device, last_device, spread
+from perfsvc.measure.plan.budget import BudgetKey, CostHistory
+from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Call, DeviceInfo, OverBudget, Status
@@ -93,13 +95,15 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
         recorder: stores binaries and failures, and collects the cases that are over budget.
     """
     request, targets = resolved.request, resolved.targets
+    past = _past(resolved, store, recorder.run)
     tasks: list[Task] = []
     for target in targets:
-        prepared = _prepared(resolved, target, binaries, recorder)
+        prepared = _prepared(resolved, target, binaries, recorder, past)
         recorder.put_binaries(prepared)
         tasks += [task for _, _, task in prepared]
-    assigned = spread(tasks, [target.device for target in targets], request.spread)
-    affordable = _within_budget(request, assigned, store, recorder)
+    begun = [(old.device, (old.case, old.cache)) for old in recorder.opened.measurements if old.wall_s > 0]
+    assigned = spread(tasks, [target.device for target in targets], request.spread, past, begun)
+    affordable = _within_budget(request, assigned, past, recorder)
     failed = {(old.device, old.case, old.cache) for old in recorder.opened.measurements if old.status is not Status.OK}
     return Plan(
         tuple(task for task in affordable if (task.device, *task.key) not in failed),
@@ -114,8 +118,22 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
     )
 
 
+def _past(resolved: ResolvedRun, store: Store, run: int) -> dict[BudgetKey, CostHistory]:
+    """Return the history of the cases before a run; empty if the plan does not depend on it."""
+    request = resolved.request
+    if request.budget_s is None and (request.spread == "each-device" or len(resolved.devices) == 1):
+        return {}
+    cases = {spec.case for target in resolved.targets for spec in target.specs}
+    costs = store.measurements.costs(cases, before=run)
+    return {key: CostHistory(cost.cost_s, cost.between, cost.last, cost.runs) for key, cost in costs.items()}
+
+
 def _prepared(
-    resolved: ResolvedRun, target: Target, binaries: Binaries, recorder: Recorder
+    resolved: ResolvedRun,
+    target: Target,
+    binaries: Binaries,
+    recorder: Recorder,
+    past: Mapping[BudgetKey, CostHistory],
 ) -> list[tuple[CaseSpec, tuple[Binary, ...], Task]]:
     """Return the cases that can run on a device, with binaries and tasks; record why each other case cannot run."""
     how = sampling(resolved.request, target.device)
@@ -124,7 +142,7 @@ def _prepared(
         match modules_of(target, spec, binaries):
             case CaseError() as error:
                 is_recorded = (target.device.uuid, spec.case, spec.cache, 0) in recorder.measured
-                if not is_recorded and _reports_failure(resolved, target.device, spec):
+                if not is_recorded and _reports_failure(resolved, target.device, spec, past):
                     failed.append(without_samples(spec.case, target.device.uuid, 0, spec.cache, error))
             case modules:
                 recipe = arrays(spec, resolved.request.limit_s)
@@ -133,13 +151,19 @@ def _prepared(
     return prepared
 
 
-def _reports_failure(resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec) -> bool:
+def _reports_failure(
+    resolved: ResolvedRun, device: DeviceInfo, spec: CaseSpec, past: Mapping[BudgetKey, CostHistory]
+) -> bool:
     """Return whether this device reports that it cannot run a case.
 
-    If each case is measured on only one GPU of a model, one of these GPUs reports the failure for all.
+    If each case is measured on only one GPU of a model, one of these GPUs reports the failure for all: the GPU that has
+    the history of the case.
     """
+    key = spec.case, spec.cache
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
-    return resolved.request.spread == "each-device" or device.uuid == home_device((spec.case, spec.cache), uuids)
+    if resolved.request.spread == "each-device":
+        return True
+    return device.uuid == (last_device(key, uuids, past) or home_device(key, uuids))
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
@@ -204,12 +228,12 @@ def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorde
     return tuple(tasks)
 
 
-def _within_budget(request: RunRequest, tasks: tuple[Task, ...], store: Store, recorder: Recorder) -> tuple[Task, ...]:
+def _within_budget(
+    request: RunRequest, tasks: tuple[Task, ...], past: Mapping[BudgetKey, CostHistory], recorder: Recorder
+) -> tuple[Task, ...]:
     """Return the tasks that fit the budget; record the other tasks as over budget."""
     if request.budget_s is None:
         return tasks
-    costs = store.measurements.costs({task.record.case for task in tasks}, before=recorder.run)
-    past = {key: budget.CostHistory(cost.cost_s, cost.between, cost.last) for key, cost in costs.items()}
     division = budget.divide(tasks, past, request.budget_s, request.replicas, recorder.opened.started)
     recorder.over_budget += division.over_budget
     return division.tasks

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,17 @@ def test_arrays_are_prefetched_in_order_alternating_between_devices(recipes):
     with InputPrefetcher(map(plan, queues), budget_bytes=1 << 20) as prefetcher:
         wait_until_made(prefetcher)
         assert recipes.made == ["a", "d", "b", "e", "c"]
+
+
+def test_the_arrays_of_a_device_that_measures_short_cases_come_before_those_of_a_device_that_measures_long_ones(
+    recipes,
+):
+    queues = [
+        [replace(recipes.task(name), cost_s=cost_s) for name in names] for names, cost_s in (("abc", 10), ("defg", 4))
+    ]
+    with InputPrefetcher(map(plan, queues), budget_bytes=1 << 20) as prefetcher:
+        wait_until_made(prefetcher)
+        assert recipes.made == ["a", "d", "e", "f", "b", "g", "c"]
 
 
 def test_prefetching_stops_at_the_budget_and_continues_when_there_is_room(recipes):

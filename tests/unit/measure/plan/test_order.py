@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan.order import Plan, Task, devices, home_device, spread
+from perfsvc.measure.plan.order import Plan, Task, devices
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, DeviceInfo, Kind, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
 from perfsvc.process.shared_memory import share
 
 
@@ -91,71 +91,3 @@ def test_first_tasks_are_measured_once_before_all_others():
     assert [replica for replica, task in order if task.record.case.variant == "vpeak"] == [0]
     assert len(order) == 1 + 2 * 3
     assert both.order("GPU-2") == []  # a device without cases needs no measured peak
-
-
-def gpus(*uuids, model="H100"):
-    return [DeviceInfo("cuda", f"cuda:{uuid}", uuid, model, "sm_90") for uuid in uuids]
-
-
-def assigned(devices, count=400, how="each-model"):
-    """Return the devices that measure each case."""
-    tasks = [make_task(number, device.uuid) for device in devices for number in range(count)]
-    homes = {}
-    for task in spread(tasks, devices, how):
-        homes.setdefault(task.record.case.variant, []).append(task.device)
-    return homes
-
-
-def test_each_device_measures_every_case_unless_cases_are_assigned():
-    devices = gpus("GPU-1", "GPU-2")
-    assert set(map(tuple, assigned(devices, how="each-device").values())) == {("GPU-1", "GPU-2")}
-    assert {len(homes) for homes in assigned(devices).values()} == {1}
-
-
-def test_an_assignment_does_not_depend_on_the_order_of_the_devices():
-    assert assigned(gpus("GPU-1", "GPU-2", "GPU-3")) == assigned(gpus("GPU-3", "GPU-1", "GPU-2"))
-
-
-def test_an_assignment_is_the_same_every_night_and_with_every_version_of_perfsvc():
-    homes = [home_device(make_task(number).key, ("GPU-1", "GPU-2", "GPU-3"))[-1] for number in range(20)]
-    assert "".join(homes) == "33113113111333132123"
-
-
-@pytest.mark.parametrize(("count", "most"), [(400, 100), (401, 101), (24, 6), (3, 1)])
-def test_an_assignment_is_even(count, most):
-    homes = [home for (home,) in assigned(gpus(*(f"GPU-{number}" for number in range(4))), count).values()]
-    assert max(homes.count(f"GPU-{number}") for number in range(4)) == most
-
-
-def test_a_new_device_takes_its_share_and_moves_few_other_cases():
-    before, after = assigned(gpus("GPU-1", "GPU-2")), assigned(gpus("GPU-1", "GPU-2", "GPU-3"))
-    moved = [name for name in before if before[name] != after[name]]
-    assert [after[name] for name in moved].count(["GPU-3"]) == 133
-    assert len(moved) - 133 < 30
-
-
-def test_a_new_case_moves_few_others():
-    devices = gpus("GPU-1", "GPU-2")
-    before, after = assigned(devices, 400), assigned(devices, 401)
-    assert sum(before[name] != after[name] for name in before) < 10
-
-
-def test_each_model_measures_every_case_and_cache_states_are_assigned_separately():
-    devices = [*gpus("GPU-1", "GPU-2"), *gpus("GPU-8", "GPU-9", model="H200")]
-    models = {device.uuid: device.model for device in devices}
-    assert {tuple(sorted(models[home] for home in homes)) for homes in assigned(devices).values()} == {("H100", "H200")}
-    cold = [home_device(task.key, ("GPU-1", "GPU-2")) for task in TWENTY]
-    assert cold != [home_device((task.record.case, CacheState.WARM), ("GPU-1", "GPU-2")) for task in TWENTY]
-
-
-def test_a_case_is_assigned_to_a_device_that_can_measure_it():
-    devices = gpus("GPU-1", "GPU-2")
-    only = [make_task(number, "GPU-2") for number in range(9)]
-    assert spread(only, devices, "each-model") == tuple(only)
-
-
-def test_a_device_that_alone_can_measure_most_cases_takes_more_than_its_share():
-    devices = gpus("GPU-1", "GPU-2")
-    tasks = [*(make_task(number, "GPU-2") for number in range(9)), make_task(9, "GPU-1"), make_task(9, "GPU-2")]
-    homes = [task.device for task in spread(tasks, devices, "each-model")]
-    assert homes == ["GPU-2"] * 9 + ["GPU-1"]
