@@ -3,9 +3,9 @@
     python tests/benchmarks/same_code.py [--device cuda:0] [--nights 6] [--slow 1.5] [--run OPTIONS] [--json FILE]
 
 Copies the built-in suite into a git repository in a temporary folder, and runs ``perfsvc run`` as many nights as asked
-without a change. Then a commit slows five kernels, each at its largest size: the first thread waits until the launch
-has taken its usual time and the planted share more. One more run with ``--confirm`` should find these five cases and no
-other.
+without a change. Then a commit slows five kernels, each at its largest size: when the first thread has done its work,
+it waits until the launch has taken its usual time and the planted share more. One more run with ``--confirm`` should
+find these five cases and no other.
 
 ``--run`` has further options of ``perfsvc run``, for example the cases to leave out: ``--run "--exclude overlap"``.
 """
@@ -36,10 +36,13 @@ PLANTED = {
     "transpose/swizzled[n=8192]": ("transpose/swizzled.cu", "transpose_swizzled"),
 }
 """The slowed cases, each with its source and the kernel in it."""
+START = """
+    unsigned long long start;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+"""
 WAIT = """
     if (n == {n} && blockIdx.x + blockIdx.y + threadIdx.x + threadIdx.y == 0) {{
-        unsigned long long start, now;
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+        unsigned long long now;
         do {{
             asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
         }} while (now - start < {ns});
@@ -100,7 +103,9 @@ class Repository:
             ns = round(1e9 * (times_s[case] * (1 + share) - LAUNCH_S))
             head, name, tail = path.read_text().partition(f"void {kernel}(")
             signature, brace, body = tail.partition("{")
-            path.write_text(f"{head}{name}{signature}{brace}{WAIT.format(n=n, ns=ns)}{body}")
+            end = _end_of_block(body)
+            wait = WAIT.format(n=n, ns=ns)
+            path.write_text(f"{head}{name}{signature}{brace}{START}{body[:end]}{wait}{body[end:]}")
 
     def night(self, *options: str) -> Night:
         """Run the suite, and return the verdicts of the run."""
@@ -179,6 +184,16 @@ def main() -> int:
         driver=device.driver,
         nights=[{"wall_s": night.wall_s, **night.counts} for night in (*nights, planted)],
     )
+
+
+def _end_of_block(text: str) -> int:
+    """Return where the brace stands that closes a block; ``text`` begins after the opening brace."""
+    depth = 1
+    for place, character in enumerate(text):
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if not depth:
+            return place
+    raise ValueError("the block does not end")
 
 
 def _shown(number: int, night: Night) -> Night:
