@@ -18,6 +18,9 @@ SMALL_GAIN = 0.1
 """Cases that lose no history move to another device if the slowest device then needs this share less time."""
 LARGE_GAIN = 0.25
 """Other cases move only if the slowest device then needs this share less time, because each begins a new series."""
+LEAST_GAIN_S = 1.0
+"""Cases move only if a replica on the slowest device then takes this many seconds less: times vary by more than a few
+milliseconds, and cases would move back and forth."""
 NEW_RUNS = 3
 """A case with fewer runs than this loses no history if it moves. The first runs show how long each case takes."""
 EVEN = 0.05
@@ -217,12 +220,18 @@ def _homes(
             kept.put(unit, _emptiest(unit, kept))
     final = kept
     evened = _evened(kept, lose_history=False)
-    if evened.slowest_s < (1 - SMALL_GAIN) * kept.slowest_s:
+    if _gains(kept, evened, SMALL_GAIN):
         final = evened
     evened = _evened(final, lose_history=True)
-    if evened.slowest_s < (1 - LARGE_GAIN) * final.slowest_s or final.has_idle_device:
+    if _gains(final, evened, LARGE_GAIN) or final.has_idle_device:
         final = evened
     return {key: _Home(device, cost_s) for unit, device in final.homes.items() for key, cost_s in unit.costs_s.items()}
+
+
+def _gains(kept: _Loads, evened: _Loads, share: float) -> bool:
+    """Return whether moving cases saves this share of the slowest device's time, and ``LEAST_GAIN_S``."""
+    gain_s = kept.slowest_s - evened.slowest_s
+    return gain_s > share * kept.slowest_s and gain_s >= LEAST_GAIN_S
 
 
 def _emptiest(unit: _Unit, loads: _Loads) -> str:
