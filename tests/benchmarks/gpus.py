@@ -2,10 +2,10 @@
 
     python tests/benchmarks/gpus.py [--gpus cuda:0 cuda:1] [--run OPTIONS] [--json FILE]
 
-Runs the built-in suite on each of the first two GPUs alone, then on all with the cases shared out (``--spread
-each-model``), then on all with every case on each (``--spread each-device``). The runs share a database, so the third
-run divides the cases by their times in the first two. A median measured on several GPUs is compared with the median on
-the same GPU alone, as ``perfsvc compare`` does it.
+Runs the built-in suite on each of the first two GPUs alone, then twice on all with the cases shared out (``--spread
+each-model``), then on all with every case on each (``--spread each-device``). The two runs that share the cases out use
+one database: the second divides the cases by their times in the first. A median measured on several GPUs is compared
+with the median on the same GPU alone, as ``perfsvc compare`` does it.
 
 Further GPUs do not shorten the fixed time of a run (its start, the start of each replica): with ``--run`` cases can be
 measured for longer than by default. The limits of the share of time are for runs without Triton and CuPy (``--run
@@ -29,7 +29,8 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Verdict
 
 CHANGED = {Verdict.REGRESSION, Verdict.IMPROVEMENT}
-FIRST, SECOND, DEALT, EVERYWHERE = "first GPU", "second GPU", "all, each-model", "all, each-device"
+FIRST, SECOND, EVERYWHERE = "first GPU", "second GPU", "all, each-device"
+UNKNOWN, DEALT = "all, each-model, first night", "all, each-model, second night"
 LIMITS = {2: 0.6, 4: 0.32, 8: 0.2}
 """The largest share of the time of one GPU that this many GPUs may take."""
 
@@ -38,7 +39,7 @@ Key = tuple[str, str, str]
 
 
 def main() -> int:
-    """Run four times and compare twice."""
+    """Run five times and compare twice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--gpus", nargs="+", default=("cuda:0", "cuda:1"), metavar="DEVICE", help="2, 4 or 8 GPUs of one model"
@@ -60,6 +61,7 @@ def main() -> int:
     plans = {
         FIRST: (specs[:1], ()),
         SECOND: (specs[1:2], ()),
+        UNKNOWN: (specs, ("--spread", "each-model")),
         DEALT: (specs, ("--spread", "each-model")),
         EVERYWHERE: (specs, ("--spread", "each-device")),
     }
@@ -70,8 +72,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name, (devices, more) in plans.items():
             try:
-                runs[name] = run(Path(folder), options.suite, devices, *common, *more)
-                print(f"{name:18} {runs[name].wall_s:8.2f} s", flush=True)
+                shared = Path(folder) / "shared.db" if name in {UNKNOWN, DEALT} else None
+                runs[name] = run(Path(folder), options.suite, devices, *common, *more, database=shared)
+                print(f"{name:30} {runs[name].wall_s:8.2f} s", flush=True)
                 problems += [f"{name}: {case}" for case in runs[name].failed]
             except RuntimeError as error:
                 problems.append(f"{name}: {error}")

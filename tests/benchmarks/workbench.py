@@ -138,13 +138,13 @@ class Ran:
         return [f"{case}: {status}: {reason}" for case, status, reason in rows if status in {"failed", "wrong"}]
 
 
-def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) -> Ran:
-    """Run ``perfsvc run`` in a process of its own, with a new database in a folder.
+def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str, database: Path | None = None) -> Ran:
+    """Run ``perfsvc run`` in a process of its own, with a new database in a folder, or with the database given.
 
     Raises:
         RuntimeError: it failed; a run in which only some cases failed has not.
     """
-    database = folder / f"{len(list(folder.glob('*.db')))}.db"
+    database = database or folder / f"{len(list(folder.glob('*.db')))}.db"
     named = [word for device in devices for word in ("--device", device)]
     command = ["run", *named, "--suite", str(suite_folder), "--db", str(database), "--format", "json", *more]
     began = datetime.now(UTC)
@@ -155,7 +155,8 @@ def run(folder: Path, suite_folder: Path, devices: Sequence[str], *more: str) ->
             f"perfsvc {' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-1000:]}"
         )
     with Store.open(str(database)) as store:
-        return Ran(began, ended, store.measurements.columns())
+        newest = store.runs.newest()
+        return Ran(began, ended, store.measurements.columns([newest.id] if newest else []))
 
 
 @contextlib.contextmanager
