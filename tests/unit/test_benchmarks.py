@@ -251,7 +251,7 @@ def test_two_gpus_are_compared_with_the_faster_gpu_alone(script, ran):
     Ran = type(ran)  # noqa: N806 - the class itself
     quicker = Ran(ran.began, ran.began + timedelta(seconds=8), {})
     both = Ran(ran.began, ran.began + timedelta(seconds=4), {})
-    runs = {"first GPU": ran, "second GPU": quicker, "all, each-model": both}
+    runs = {"first GPU": ran, "second GPU": quicker, "all, each-model, second night": both}
     assert script("gpus").ratio(runs) == 0.5
     del runs["second GPU"]
     assert script("gpus").ratio(runs) is None
