@@ -126,7 +126,7 @@ def third(store: Store, make) -> None:
         make.put(store, run, ok, 0.5, None, relative_to="copy")
     store.runs.end(run, RunState.FINISHED)
     moved, new, broken = (make_series(make, case) for case in (make.SHARED, other, make.NAIVE))
-    slower = Judgement(moved, Verdict.REGRESSION, "", 1.5, 1.4, 1.6, 1, run, 0.25, 0.5, 0.125, 2, 1, Cause.KERNEL)
+    slower = Judgement(moved, Verdict.REGRESSION, "", 1.5, 1.4, 1.6, 1, run, 0.25, 0.5, 0.125, 2, 1, cause=Cause.KERNEL)
     own = replace(slower, series=replace(moved, metric="overlap"))
     verdicts = [slower, own, Judgement(new, Verdict.NEW), Judgement(broken, Verdict.BROKEN, "an illegal access")]
     missing = Judgement(make_series(make, replace(other, variant="gone")), Verdict.MISSING, "no result")
