@@ -132,7 +132,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
 
 
 @pytest.mark.slow
-def test_an_improvement_with_a_verdict_raises_no_alert_when_later_verdicts_are_inconclusive(story, night):
+def test_an_improvement_with_a_verdict_raises_no_alert_in_later_noisy_nights_of_its_code(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
     assert [suspect for _ in range(25) for suspect in night(**noise)] == []
     night(0.94, OTHER, **noise)
@@ -142,7 +142,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert_when_later_verdicts_are_i
     assert [suspect for _ in range(8) for suspect in night(0.94, OTHER, **noise)] == []
     assert {
         judgement.verdict for judgement in story.store.verdicts.of_run(27) if judgement.series.metric == "time"
-    } == {Verdict.INCONCLUSIVE}
+    } == {Verdict.UNCHANGED}  # the same code as in the run before, however wide the interval is
 
 
 @pytest.mark.slow
