@@ -9,6 +9,7 @@ from perfsvc.errors import CaseError, SuiteError, UntrustedError, UsageError
 from perfsvc.judge import Comparison, SameOnBothSides
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, Suspect
+from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, replay_task, stored_case
 from perfsvc.store import Store
@@ -180,12 +181,18 @@ class Confirmer:
         return changed_packages(used.python, results.candidate[0].python) if used else ""
 
     def _drift(self, unconfirmed: Confirmation, results: PairResults) -> Comparison | None:
-        """Compare the baseline's binary now with its stored level on this GPU; None if there is no such level."""
-        judgement = unconfirmed.suspect.judgement
-        if judgement.baseline_run is None:
+        """Compare the baseline's binary now with its stored level on this GPU; None if there is no such level.
+
+        The level is that of all nights of the baseline, as for the verdict: a single night may have been noisy.
+        """
+        suspect, judgement = unconfirmed.suspect, unconfirmed.suspect.judgement
+        if judgement.baseline_run is None or judgement.candidate_run is None:
             return None
-        level = self._store.series.levels_of({judgement.series: judgement.baseline_run}).get(judgement.series)
+        levels = self._store.series.levels_of({judgement.series: judgement.baseline_run})
+        if suspect.change is not ChangeKind.AGAIN:  # a further step is compared with a single run
+            levels = with_nights(self._store, levels, judgement.candidate_run, levels)
+        level = levels.get(judgement.series)
         if level is None or not level.replicas:
             return None
         now = [run.values_of(judgement.series.metric) for run in results.baseline]
-        return judge.compare(level.replicas, now, threshold=unconfirmed.threshold)
+        return judge.compare(level.replicas, now, further=level.further, threshold=unconfirmed.threshold)

@@ -26,7 +26,7 @@ def confirm_all(
     """Measure suspects again; return their confirmations, and the suspects for which the budget left no time.
 
     Each confirmation is stored as soon as its suspect is decided. A device that cannot be opened costs only its own
-    suspects. Nothing begins once ``stopping`` is true; what is undecided then is not stored.
+    suspects. Once ``stopping`` is true, no measurement begins, and undecided suspects get no confirmation.
 
     Args:
         store: holds the binaries of the suspects.

@@ -4,9 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.model import CacheState, Cause, Kind, ReplayRecord, RunState, Status, Verdict, digest
+from perfsvc.judge import compare as compare_levels
+from perfsvc.measure.protocol.messages import Sampling
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    Confirmation,
+    Kind,
+    Measurement,
+    ReplayRecord,
+    RunState,
+    Status,
+    Verdict,
+    digest,
+)
 from perfsvc.service.compare.compare import compare, judge_against, judge_run
 from perfsvc.service.compare.nights import with_nights
+from perfsvc.service.confirm.conclude import Confirmer
+from perfsvc.service.confirm.pairs import PairResults, PairSettings
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store.baselines.nights import MOST_NIGHTS
@@ -234,3 +249,26 @@ def test_a_single_replica_of_the_same_code_that_takes_ten_times_as_long_is_not_u
     assert judged.ratio == pytest.approx(10, rel=0.01)
     assert judged.verdict is Verdict.INCONCLUSIVE
     assert "--replicas 3" in judged.reason
+
+
+@pytest.mark.parametrize(("nights", "drift"), [(1, 1.25), (9, 1.0)])
+def test_a_confirmation_compares_the_old_binary_with_all_nights_of_the_baseline(story, night, nights, drift):
+    night(0.8e-4)
+    for _ in range(nights - 1):
+        night()
+    night(1.2e-4, b"other")
+    (suspect,) = suspects_of(story.store, nights + 1)
+    settings = PairSettings({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=0.01)
+    unconfirmed = Confirmation(suspect, Cause.UNCONFIRMED, "", threshold=0.01, seed=1, budget_s=60.0)
+
+    def pairs(seconds):
+        return [
+            Measurement(story.tiled, story.gpu.uuid, replica, Status.OK, samples_s=(seconds * (1 + share),) * 5)
+            for replica, share in enumerate(NOISE)
+        ]
+
+    old, new = pairs(1e-4), pairs(1.2e-4)
+    comparison = compare_levels([run.samples_s for run in old], [run.samples_s for run in new])
+    concluded = Confirmer(story.store, settings).conclude(unconfirmed, PairResults(old, new, 1, comparison))
+    assert concluded.drift == pytest.approx(drift, rel=0.03)
+    assert concluded.cause is Cause.KERNEL
