@@ -122,7 +122,7 @@ class RunOptions(TypedDict):
     type=options.Duration(),
     default="10m",
     show_default=True,
-    help="The most time for --confirm on each device: 90s, 20m, 1h30m. The largest changes come first.",
+    help="The most time for --confirm on each device: 90s, 20m, 1h30m. The largest new changes come first.",
 )
 @click.option(
     "--profile",

@@ -273,8 +273,8 @@ class ConfirmSettings(SettingsTable):
     enabled: bool = True
     """Whether a night measures its suspects again. If not, a change becomes a finding only when two nights show it."""
     budget: Seconds = 600.0
-    """The most time for measuring all suspects again, on each device. The largest changes come first. The next night
-    measures the suspects for which no time is left."""
+    """The most time for measuring all suspects again, on each device. New suspects come first, the largest change
+    first. The next night measures the suspects for which no time is left."""
 
 
 class ProfileSettings(SettingsTable):

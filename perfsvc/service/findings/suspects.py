@@ -11,6 +11,7 @@ from perfsvc import judge, units
 from perfsvc.model import (
     Cause,
     ChangeKind,
+    Confirmation,
     Direction,
     Finding,
     FindingState,
@@ -40,6 +41,9 @@ FAVOURABLE: Mapping[Direction, frozenset[Verdict]] = {
 TO_CONFIRM = frozenset({Cause.UNCONFIRMED, Cause.TOOLCHAIN})
 """The causes, as far as stored facts show them, with which a suspect has to be measured again."""
 
+GROWN = 2.0
+"""A suspect is new again if its change (of logarithms) is more than so many times as large as when it was measured."""
+
 NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
 
 Recovered = tuple[int, Series, int]
@@ -66,12 +70,15 @@ class RunChanges:
 
 
 def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
-    """Return the suspects of a judged run that have to be measured again, the largest change first; nothing is stored.
+    """Return the suspects of a judged run that have to be measured again, the most urgent first; nothing is stored.
 
     Suspects are series slower than their baseline, series with an alert, and series of findings that moved again. A
     series that moved again is a suspect twice: against its baseline, and against the level after the last step of its
     finding. A suspect is left out if the run has a confirmation of the suspect, if a user ignores its finding, or if it
     only shows a recovery from a finding.
+
+    New suspects come first, the largest change first. Suspects that earlier runs measured again follow, the least
+    recently measured first. So a suspect that stays unconfirmed takes no other suspect's time night after night.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -91,7 +98,8 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
         if (suspect.series, suspect.change is ChangeKind.AGAIN) not in answered
         and (suspect.series, suspect.direction) not in unwanted
     ]
-    suspects.sort(key=size_of_change, reverse=True)
+    last_measured = _last_measured(store, run, suspects)
+    suspects.sort(key=lambda suspect: (last_measured.get(suspect, 0), -size_of_change(suspect)))
     if not suspects or store.runs.get(run).provenance.dirty:
         return suspects
     recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
@@ -111,6 +119,29 @@ def ignored(findings: Iterable[Finding]) -> set[tuple[Series, Direction]]:
 def size_of_change(suspect: Suspect) -> float:
     """Return the logarithm of a suspect's ratio, without its sign; infinite without a ratio."""
     return abs(log(suspect.judgement.ratio)) if suspect.judgement.ratio else inf
+
+
+def _last_measured(store: Store, run: int, suspects: Collection[Suspect]) -> dict[Suspect, int]:
+    """Return the newest run before ``run`` that measured each suspect again; new suspects are absent.
+
+    A suspect whose change is more than ``GROWN`` times as large as it was then is new. A confirmation that was carried
+    over from an earlier run measured nothing.
+    """
+    earlier: dict[tuple[Series, Direction], list[Confirmation]] = defaultdict(list)
+    for answer in store.confirmations.of_series({suspect.series for suspect in suspects}):
+        if (answer.suspect.judgement.candidate_run or run) < run and not answer.carried_over:
+            earlier[answer.suspect.series, answer.suspect.direction].append(answer)
+    return {
+        suspect: max(runs)
+        for suspect in suspects
+        if (
+            runs := [
+                answer.suspect.judgement.candidate_run or 0
+                for answer in earlier[suspect.series, suspect.direction]
+                if size_of_change(suspect) <= GROWN * size_of_change(answer.suspect)
+            ]
+        )
+    }
 
 
 def changes_of_run(

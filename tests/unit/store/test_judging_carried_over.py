@@ -1,4 +1,4 @@
-"""A series in an active finding is measured again only if something about it is new."""
+"""Which suspects are measured again, and in which order; a confirmation holds until something changes."""
 
 from dataclasses import replace
 
@@ -135,3 +135,51 @@ def test_a_series_does_not_recover_if_the_rest_of_its_regression_may_be_its_code
     update.update_findings(story.store, run, threshold=THRESHOLD)
     (finding,) = story.store.findings.active()
     assert finding.moved[0].recovered_run is None
+
+
+# --- the order -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slower(story):
+    """Return a function that stores a run in which three cases are slower by some factors, and returns its suspects."""
+    cases = [replace(story.tiled, variant=variant) for variant in ("a", "b", "c")]
+
+    def run(*factors):
+        number = story.begin(scope="all")
+        for case, factor in zip(cases, factors, strict=True):
+            for replica, noise in enumerate((-1e-3, 0.0, 1e-3)):
+                story.put(number, case, replica=replica, samples=(1e-4 * factor * (1 + noise),) * 5)
+        story.store.runs.end(number, RunState.FINISHED)
+        story.store.verdicts.put(number, judge_run(story.store, number, threshold=THRESHOLD))
+        return suspects_of(story.store, number, threshold=THRESHOLD)
+
+    run(1, 1, 1)
+    return run
+
+
+def variants(suspects):
+    return "".join(suspect.series.case.variant for suspect in suspects)
+
+
+@pytest.mark.parametrize("cause", [Cause.UNCONFIRMED, Cause.NOISE])
+def test_a_budget_for_one_suspect_a_night_reaches_all_suspects(story, slower, cause):
+    orders = []
+    for _ in range(5):
+        suspects = slower(1.1, 1.05, 1.2)
+        orders.append(variants(suspects))
+        story.store.confirmations.put(Confirmation(suspects[0], cause, "noise hides it", THRESHOLD, 1, 20.0, looks=4))
+    assert orders == ["cab", "abc", "bca", "cab", "abc"]
+
+
+def test_a_suspect_that_grew_comes_before_the_suspects_that_were_measured(story, slower):
+    for suspect in slower(1.1, 1.05, 1.2):
+        story.store.confirmations.put(Confirmation(suspect, Cause.UNCONFIRMED, "", THRESHOLD, 1, 20.0, looks=4))
+    assert variants(slower(1.1, 1.15, 1.2)) == "bca"
+
+
+def test_a_resumed_night_keeps_the_order_of_its_suspects(story, slower):
+    suspects = slower(1.1, 1.05, 1.2)
+    story.store.confirmations.put(Confirmation(suspects[0], Cause.UNCONFIRMED, "", THRESHOLD, 1, 20.0, looks=4))
+    run = suspects[0].judgement.candidate_run
+    assert variants(suspects_of(story.store, run, threshold=THRESHOLD)) == "ab"
