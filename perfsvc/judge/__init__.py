@@ -11,6 +11,7 @@ from perfsvc.judge.causes import (
     is_decided,
     midpoint,
     moved_together,
+    settled,
     with_causes,
 )
 from perfsvc.judge.changes.detect import Alert, detect_changes, detect_changes_together, earliest_start
@@ -60,6 +61,7 @@ __all__ = [
     "midpoint",
     "moved_together",
     "noise_of",
+    "settled",
     "split_into_levels",
     "threshold_of",
     "verdicts",

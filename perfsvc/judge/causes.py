@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -61,15 +61,43 @@ class SameOnBothSides:
     packages: str = ""
 
 
+def settled(
+    judgements: Iterable[Judgement], same: Mapping[Series, SameOnBothSides], threshold: Callable[[Series], float]
+) -> list[Judgement]:
+    """Return all judgements; an inconclusive series of unchanged code becomes unchanged, or one that moved.
+
+    Code, compiler and device are the same on both sides. So noise hides no change of the code, because there is none:
+    the series is unchanged. A single replica proves no change of new code, but unchanged code has nothing to prove. So
+    if only a second replica is missing to make the change certain, the series moved, by the environment or by noise.
+
+    Args:
+        judgements: the judgements of one run.
+        same: what both sides of a series share; a series whose two sides cannot be compared is absent.
+        threshold: returns the smallest relevant change of a series, as a fraction.
+    """
+
+    def settle(judgement: Judgement) -> Judgement:
+        """Return an inconclusive judgement of unchanged code with another verdict."""
+        if moved := _move_of_one_replica(judgement, threshold(judgement.series)):
+            return replace(judgement, verdict=moved)
+        return replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement))
+
+    return [
+        settle(judgement)
+        if judgement.verdict is Verdict.INCONCLUSIVE
+        and (sides := same.get(judgement.series)) is not None
+        and (sides.code and sides.toolkit and sides.device)
+        else judgement
+        for judgement in judgements
+    ]
+
+
 def with_causes(
     judgements: Iterable[Judgement],
     same: Mapping[Series, SameOnBothSides],
     cycles: Mapping[Series, Comparison] = NO_CYCLES,
 ) -> list[Judgement]:
     """Return all judgements; add the cause to each judgement of a series that moved, and the evidence to its reason.
-
-    An inconclusive series with the same code, compiler and device on both sides is unchanged: its noise hides no change
-    of the code, because there is none. It stays inconclusive if only a missing replica kept it from being a move.
 
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
       the device moved together, if the driver or the power limit changed, or if the clock changed and the cycles did
@@ -88,28 +116,28 @@ def with_causes(
     together = {judgement.series for moved in moved_together(judged, same).values() for judgement in moved}
     result = []
     for judgement in judged:
-        sides = same.get(judgement.series)
-        same_in_all = sides is not None and sides.code and sides.toolkit and sides.device
-        if judgement.verdict is Verdict.INCONCLUSIVE and same_in_all and not _may_have_moved(judgement):
-            judgement = replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement))  # noqa: PLW2901
-        elif judgement.verdict in MOVES:
+        if judgement.verdict in MOVES:
             series = judgement.series
             clock = clock_evidence(judgement, cycles.get(series))
-            cause, evidence = _cause(sides, together=series in together, clock=clock)
+            cause, evidence = _cause(same.get(series), together=series in together, clock=clock)
             reason = "; ".join(filter(None, [judgement.reason, evidence]))
             judgement = replace(judgement, cause=cause, reason=reason)  # noqa: PLW2901
         result.append(judgement)
     return result
 
 
-def _may_have_moved(judgement: Judgement) -> bool:
-    """Return True if a side has a single replica, and the interval does not contain 1.
+def _move_of_one_replica(judgement: Judgement, threshold: float) -> Verdict | None:
+    """Return the verdict that only a missing second replica prevents; None if there is no such verdict.
 
-    Such a judgement is inconclusive because a single replica decides nothing, however large the change is.
+    The change is beyond the threshold, and the interval does not contain 1. One replica on each side has no interval.
     """
-    if judgement.low is None or judgement.high is None or judgement.low <= 1 <= judgement.high:
-        return False
-    return 1 in {judgement.baseline_replicas, judgement.candidate_replicas}
+    if 1 not in {judgement.baseline_replicas, judgement.candidate_replicas} or not judgement.ratio:
+        return None
+    if judgement.low is not None and judgement.high is not None and judgement.low <= 1 <= judgement.high:
+        return None
+    if abs(math.log(judgement.ratio)) <= math.log1p(threshold):
+        return None
+    return Verdict.REGRESSION if judgement.ratio > 1 else Verdict.IMPROVEMENT
 
 
 def _same_code(judgement: Judgement) -> str:

@@ -18,7 +18,7 @@ from judge_pairs import CALLED, CLEAN, DATA, KERNELS, TICK_S
 from numpy.typing import NDArray
 from workbench import Claim, finish, table
 
-from perfsvc.judge import SameOnBothSides, compare, verdicts, with_causes
+from perfsvc.judge import SameOnBothSides, compare, settled, verdicts, with_causes
 from perfsvc.model import Case, Level, Series, Status, Verdict
 
 Times = NDArray[np.float64]
@@ -224,7 +224,7 @@ def _judged(nights: Times, candidate: Times, sides: SameOnBothSides):
     before, after = _replicas(nights[0]), _replicas(candidate)
     baseline = Level(1, Status.OK, replicas=before, further=tuple(tuple(1e-4 * night) for night in nights[1:]))
     judged = verdicts({SERIES: baseline}, {SERIES: Level(2, Status.OK, replicas=after)}, threshold=0.01)
-    (judgement,) = with_causes(judged, {SERIES: sides})
+    (judgement,) = with_causes(settled(judged, {SERIES: sides}, lambda _: 0.01), {SERIES: sides})
     return judgement
 
 

@@ -26,7 +26,7 @@ from perfsvc.model import (
 )
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.nights import with_nights
-from perfsvc.service.compare.sides import CodeOfPair, compare_code, sides_of
+from perfsvc.service.compare.sides import CodeOfPair, compare_code, settled_by_code, sides_of
 from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
 from perfsvc.suite import Selection
@@ -217,7 +217,8 @@ def judge_against(
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if many_nights:
         levels = with_nights(store, levels, run, _judged(candidate))
-    return judge.verdicts(levels, candidate, threshold=_threshold_of(store, threshold), every=True)
+    thresholds = _threshold_of(store, threshold)
+    return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
 
 
 def _judged(series: Iterable[Series]) -> set[Series]:
@@ -279,14 +280,11 @@ def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[S
 def _with_causes(
     store: Store, judgements: Sequence[Judgement], threshold_of: Callable[[Series], float]
 ) -> list[Judgement]:
-    """Return all judgements; add the cause, and the result of a confirmation, to each judgement that moved.
-
-    An inconclusive series of unchanged code becomes unchanged.
-    """
-    if not any(judgement.verdict in judge.MOVES for judgement in judgements):
-        inconclusive = [judgement for judgement in judgements if judgement.verdict is Verdict.INCONCLUSIVE]
-        return judge.with_causes(judgements, sides_of(store, inconclusive)) if inconclusive else list(judgements)
-    caused = judge.with_causes(judgements, sides_of(store, judgements), cycles_of(store, judgements))
+    """Return all judgements, settled; add the cause, and the result of a confirmation, to each that moved."""
+    settled = settled_by_code(store, judgements, threshold_of)
+    if not any(judgement.verdict in judge.MOVES for judgement in settled):
+        return settled
+    caused = judge.with_causes(settled, sides_of(store, settled), cycles_of(store, settled))
     return _with_confirmations(store, caused, threshold_of)
 
 

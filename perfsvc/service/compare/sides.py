@@ -1,13 +1,13 @@
 """Whether both runs of a judgement share code, source, compiler, packages and device, which decides its cause."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from perfsvc import units
 from perfsvc.elf import code_digest
-from perfsvc.judge import COMPARED, SameOnBothSides
-from perfsvc.model import Call, Judgement, Launch, PythonCode, ReplayRecord, Series, Step, TritonKernel
+from perfsvc.judge import COMPARED, SameOnBothSides, settled
+from perfsvc.model import Call, Judgement, Launch, PythonCode, ReplayRecord, Series, Step, TritonKernel, Verdict
 from perfsvc.store import BinaryRow, CaseBinary, Store
 from perfsvc.suite.python_source import same_source, source_digest
 
@@ -51,6 +51,14 @@ def sides_of(store: Store, judgements: Iterable[Judgement]) -> dict[Series, Same
         for series, pair in pairs.items()
         if _only_code(pair) in compared
     }
+
+
+def settled_by_code(
+    store: Store, judgements: Sequence[Judgement], threshold: Callable[[Series], float]
+) -> list[Judgement]:
+    """Return all judgements; no inconclusive series of unchanged code stays inconclusive (``judge.settled``)."""
+    inconclusive = [judgement for judgement in judgements if judgement.verdict is Verdict.INCONCLUSIVE]
+    return settled(judgements, sides_of(store, inconclusive), threshold) if inconclusive else list(judgements)
 
 
 def launch_of(record: ReplayRecord) -> ReplayRecord:

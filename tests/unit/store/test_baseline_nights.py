@@ -24,6 +24,7 @@ from perfsvc.service.confirm.conclude import Confirmer
 from perfsvc.service.confirm.pairs import PairResults, PairSettings
 from perfsvc.service.exclusions import exclude, include
 from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.findings.update import update_findings
 from perfsvc.store.baselines.nights import MOST_NIGHTS
 
 BENCH = b"# bench.py"
@@ -212,9 +213,9 @@ def test_noise_leaves_new_code_inconclusive(story, night):
     assert judged.reason.endswith("replicas on each side would settle it")
 
 
-def test_one_replica_of_unchanged_code_is_unchanged(night):
+def test_a_small_move_of_one_replica_of_unchanged_code_is_unchanged(night):
     night(noise=(0.0,))
-    judged = night(1.1e-4, noise=(0.0,))["tiled", "time"]
+    judged = night(1.009e-4, noise=(0.0,))["tiled", "time"]
     assert (judged.verdict, judged.reason) == (Verdict.UNCHANGED, "the same code as in run 1")
 
 
@@ -241,14 +242,32 @@ def test_a_noisy_first_night_hides_no_regression(story, night):
     assert suspect.evidence == "+2.0 % against 5 runs since run 1"
 
 
-@pytest.mark.parametrize("nights", [1, 5])
-def test_a_single_replica_of_the_same_code_that_takes_ten_times_as_long_is_not_unchanged(story, night, nights):
+@pytest.mark.parametrize(("nights", "noise"), [(1, (0.0,)), (1, NOISE), (5, (0.0,)), (5, NOISE)])
+@pytest.mark.parametrize(("factor", "verdict"), [(10.0, Verdict.REGRESSION), (0.1, Verdict.IMPROVEMENT)])
+def test_a_large_move_of_one_replica_of_unchanged_code_is_noise(night, nights, noise, factor, verdict):
     for _ in range(nights):
-        night()
-    judged = night(1e-3, noise=(0.0,))["tiled", "time"]
-    assert judged.ratio == pytest.approx(10, rel=0.01)
-    assert judged.verdict is Verdict.INCONCLUSIVE
+        night(noise=noise)
+    judged = night(1e-4 * factor, noise=(0.0,))["tiled", "time"]
+    assert judged.ratio == pytest.approx(factor, rel=0.01)
+    assert (judged.verdict, judged.cause) == (verdict, Cause.NOISE)
+    assert "--replicas 3; the code is the same on both sides" in judged.reason
+
+
+def test_a_large_move_of_one_replica_of_new_code_is_inconclusive(night):
+    night(noise=(0.0,))
+    judged = night(1e-3, b"other", noise=(0.0,))["tiled", "time"]
+    assert (judged.verdict, judged.cause) == (Verdict.INCONCLUSIVE, None)
     assert "--replicas 3" in judged.reason
+
+
+def test_unchanged_code_whose_single_replicas_stay_slow_becomes_a_finding(story, night):
+    for _ in range(3):
+        night(noise=(0.0,))
+    for run in (4, 5):
+        night(1e-3, noise=(0.0,))
+        update_findings(story.store, run)
+    (finding,) = story.store.findings.all()
+    assert (finding.cause, finding.first_run) == (Cause.ENVIRONMENT, 5)
 
 
 @pytest.mark.parametrize(("nights", "drift"), [(1, 1.25), (9, 1.0)])
