@@ -6,6 +6,7 @@ Writes a suite of streaming kernels into a temporary git repository, and measure
 process ``--slow`` per cent of its elements twice; the suite is measured again, and its suspects are confirmed. The
 script compares the seconds of confirming all suspects together with the seconds of confirming them one after the other,
 estimated from ``--singly`` of them. Then it confirms the hundred suspects within a short budget (``--budget``).
+On real GPUs with Nsight Compute it also profiles and explains the eight slowed cases.
 
 Without ``--device`` the GPUs are fake. Then the times of the kernels are scripted, and the seconds are those of the
 processes on the host. The CPU device needs about ``--slow 300``, because of its threshold.
@@ -29,11 +30,13 @@ from workbench import Claim, finish, table
 from perfsvc import judge
 from perfsvc.device.find import find
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.model import Cause, DeviceInfo, Suspect
+from perfsvc.model import Cause, Confirmation, DeviceInfo, Suspect
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.confirm.confirm import confirm_all
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.profile.case_profiler import ProfilerSettings
+from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
 from perfsvc.service.run.run import pair_settings, run
 from perfsvc.store import Store
@@ -104,6 +107,8 @@ class Confirmed:
         causes: how many suspects have each cause.
         applied: how many suspects got the answer of another GPU.
         wrong: how many suspects do not have the cause ``kernel``.
+        explain_s: seconds to profile and explain the confirmed regressions; None if they were not profiled.
+        explained: how many of the suspects have an explanation.
     """
 
     suspects: int
@@ -111,11 +116,18 @@ class Confirmed:
     singly_s: float
     causes: dict[str, int]
     applied: int
+    explain_s: float | None = None
+    explained: int = 0
 
     @property
     def wrong(self) -> int:
         """How many suspects do not have the cause ``kernel``."""
         return self.suspects - self.causes.get(Cause.KERNEL, 0)
+
+    @property
+    def whole_s(self) -> float:
+        """The seconds to confirm the suspects together, and to explain them if they were profiled."""
+        return self.together_s + (self.explain_s or 0.0)
 
     @property
     def share(self) -> float | None:
@@ -149,6 +161,9 @@ class Nights:
         sizes: at how many sizes each kernel is measured.
         options: the options of the command line.
         servers: fork the workers.
+
+    Attributes:
+        kind: the kind of the devices.
     """
 
     def __init__(
@@ -164,10 +179,10 @@ class Nights:
             self._play({"*": FAKE_S})
         else:
             self._specs = [device.spec for device in find([options.device])][:gpus]
-        self._kind = find(self._specs)[0].kind
+        self.kind = find(self._specs)[0].kind
         self._commit(kernels, sizes, percent=0)
         self._measure()
-        if self._kind == "fake":
+        if self.kind == "fake":
             slow = {"*": FAKE_S * (1 + options.slow / 100)}
             self._play(slow | dict.fromkeys(self._binaries(), FAKE_S))
         self._commit(kernels, sizes, percent=options.slow)
@@ -178,21 +193,39 @@ class Nights:
         """The devices by UUID."""
         return {device.uuid: device for device in find(self._specs)}
 
-    def confirm(self, *, singly: int = 0, budget_s: float = 3600.0) -> tuple[Confirmed, list[str]]:
+    def confirm(
+        self, *, singly: int = 0, budget_s: float = 3600.0, explain: bool = False
+    ) -> tuple[Confirmed, list[str]]:
         """Confirm all suspects together, and some of them one after the other; return also the messages."""
         silent = Silent()
         began = time.monotonic()
+        explain_s, explained = None, 0
         with Store.open(self._copy()) as store:
             suspects = suspects_of(store, self._run)
             confirmations, _ = confirm_all(store, suspects, replace(self._settings(silent), budget_s=budget_s), silent)
-        together_s = time.monotonic() - began
+            together_s = time.monotonic() - began
+            if explain:
+                explained = self._explain(store, confirmations, silent)
+                explain_s = time.monotonic() - began - together_s
         sample = suspects[:: max(1, len(suspects) // singly)][:singly] if singly else []
         singly_s = statistics.mean([self._confirm_alone(suspect) for suspect in sample]) if sample else 0.0
         causes = {str(answer.cause): 0 for answer in confirmations}
         for answer in confirmations:
             causes[str(answer.cause)] += 1
         applied = sum(answer.pairs < judge.LOOKS[0] for answer in confirmations)
-        return Confirmed(len(suspects), together_s, len(suspects) * singly_s, causes, applied), silent.messages
+        singly_s *= len(suspects)
+        found = Confirmed(len(suspects), together_s, singly_s, causes, applied, explain_s, explained)
+        return found, silent.messages
+
+    def _explain(self, store: Store, confirmations: Sequence[Confirmation], silent: Silent) -> int:
+        """Profile and explain confirmed regressions; return how many have an explanation."""
+        devices = self.devices
+        helper_kernels = compile_helper_kernels(devices.values(), silent)
+        settings = ProfilerSettings(devices, helper_kernels, report=silent.report)
+        explanations = explain_confirmed(store, confirmations, settings, silent)
+        for explanation in explanations:
+            print(f"    {explanation.case.id}: {explanation.sentence or explanation.reason}", flush=True)
+        return sum(bool(explanation.sentence) for explanation in explanations)
 
     def _confirm_alone(self, suspect: Suspect) -> float:
         """Return the seconds that one suspect takes."""
@@ -235,7 +268,7 @@ class Nights:
         bench = self._suite / "add"
         bench.mkdir(parents=True, exist_ok=True)
         (bench / "add.cu").write_text(SOURCE)
-        smallest = 2**20 if self._kind == "cuda" else 2**10
+        smallest = 2**20 if self.kind == "cuda" else 2**10
         text = BENCH.format(
             percent=percent,
             sizes=tuple(16 * smallest + smallest * number for number in range(sizes)),
@@ -273,7 +306,8 @@ def main() -> int:
         devices = nights.devices
         model = next(iter(devices.values())).model
         print(f"{model}, {len(devices)} GPUs", flush=True)
-        results["eight cases"], _ = nights.confirm(singly=options.singly)
+        profiled = nights.kind == "cuda"
+        results["eight cases"], _ = nights.confirm(singly=options.singly, explain=profiled)
         print(f"eight cases: {results['eight cases']}", flush=True)
         hundred = Nights(_made(folder, "hundred"), TEN, options.sizes, options, servers)
         results["a hundred cases"], _ = hundred.confirm(singly=options.singly)
@@ -285,19 +319,26 @@ def main() -> int:
             str(found.suspects),
             f"{found.singly_s:.1f}",
             f"{found.together_s:.1f}",
+            "-" if found.explain_s is None else f"{found.explain_s:.1f}",
             "-" if found.share is None else f"{found.share:.2f}",
             str(found.applied),
             str(found.wrong),
         ]
         for name, found in results.items()
     ]
-    print("\n" + table(("one commit slows", "suspects", "singly s", "together s", "share", "applied", "wrong"), rows))
+    columns = ("one commit slows", "suspects", "singly s", "together s", "explained s", "share", "applied", "wrong")
+    print("\n" + table(columns, rows))
     print("\n".join(["", *messages, ""]))
     eight, hundred_found = results["eight cases"], results["a hundred cases"]
     return finish(
         [
             Claim("suspects whose cause is not the kernel", eight.wrong + hundred_found.wrong, 0),
-            Claim(f"eight cases on {len(devices)} GPUs", eight.together_s, LONGEST_EIGHT_S, " s"),
+            Claim(f"eight cases on {len(devices)} GPUs, confirmed and explained", eight.whole_s, LONGEST_EIGHT_S, " s"),
+            *(
+                [Claim("eight cases: suspects without an explanation", eight.suspects - eight.explained, 0)]
+                if profiled
+                else []
+            ),
             Claim("a hundred cases on one GPU", hundred_found.together_s, LONGEST_HUNDRED_S, " s"),
             Claim("eight cases: time together over time singly", eight.share, LONGEST_SHARE),
             Claim("a hundred cases: time together over time singly", hundred_found.share, LONGEST_SHARE),

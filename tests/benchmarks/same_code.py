@@ -141,7 +141,7 @@ def main() -> int:
     parser.add_argument("--nights", type=int, default=6, help="nights without a change (default: 6, at least 3)")
     parser.add_argument("--slow", type=float, default=1.5, help="the planted change in per cent (default: 1.5)")
     parser.add_argument("--run", type=shlex.split, default=[], help="further options of perfsvc run")
-    parser.add_argument("--keep", type=Path, help="copy the database to this file")
+    parser.add_argument("--keep", type=Path, help="copy the database to this file after each night")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     if options.nights < 3:
@@ -151,7 +151,11 @@ def main() -> int:
         parser.error("--device: the waiting threads need a GPU")
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository(Path(folder), options.device, options.run)
-        nights = [_shown(number, repository.night()) for number in range(1, options.nights + 1)]
+        nights: list[Night] = []
+        for number in range(1, options.nights + 1):
+            nights.append(_shown(number, repository.night()))
+            if options.keep:
+                shutil.copy(repository.database, options.keep)
         usual = {judgement.series.case.id: judgement.candidate_s or 0.0 for judgement in nights[-1].judgements}
         repository.slow(usual, options.slow / 100)
         repository.commit("Slow five kernels")
