@@ -82,8 +82,11 @@ def upgrade() -> None:
         sa.Column("driver", sa.Text(), nullable=False),
         sa.Column("toolkit", sa.Text(), nullable=False),
         sa.Column("power_limit_w", sa.Double(), nullable=False),
+        sa.Column("places", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_environments"),
-        sa.UniqueConstraint("driver", "toolkit", "power_limit_w", name="uq_environments_driver_toolkit_power_limit_w"),
+        sa.UniqueConstraint(
+            "driver", "toolkit", "power_limit_w", "places", name="uq_environments_driver_toolkit_power_limit_w_places"
+        ),
     )
     op.create_table(
         "facts",

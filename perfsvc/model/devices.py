@@ -45,11 +45,17 @@ class DeviceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What must stay the same for times to be comparable; a change starts a new segment of a series."""
+    """What must stay the same for times to be comparable; a change starts a new segment of a series.
+
+    Attributes:
+        places: at how many places of its arrays a case is measured (``--places``). A case without room is measured at
+            one place in any environment.
+    """
 
     driver: str = ""
     toolkit: str = ""
     power_limit_w: float = 0.0
+    places: int = 1
 
 
 @dataclass(frozen=True, slots=True)

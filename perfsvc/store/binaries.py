@@ -303,6 +303,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
             Environments.driver,
             Environments.toolkit,
             Environments.power_limit_w,
+            Environments.places,
             PythonCodes.record.label("python"),
             PythonCodes.signatures,
         )
@@ -315,7 +316,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     return {
         (row.uuid, cases[row.case_id], row.cache): CaseBinary(
             row.binary_id,
-            Environment(row.driver, row.toolkit, row.power_limit_w),
+            Environment(row.driver, row.toolkit, row.power_limit_w, row.places),
             _python_code(row.python)
             if row.python is not None and keys.trusts(Signed.PYTHON, row.python, row.signatures)
             else None,

@@ -217,6 +217,7 @@ def environment_id(connection: Connection, environment: Environment) -> int:
         "driver": environment.driver,
         "toolkit": environment.toolkit,
         "power_limit_w": environment.power_limit_w,
+        "places": environment.places,
     }
     query = select(Environments.id).filter_by(**row)
     stored = connection.scalar(query)

@@ -35,11 +35,10 @@ class DeviceStore:
 
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
-        query = select(Environments.id, Environments.driver, Environments.toolkit, Environments.power_limit_w)
+        columns = (Environments.driver, Environments.toolkit, Environments.power_limit_w, Environments.places)
         with self._database.reading() as connection:
-            return {
-                row.id: Environment(row.driver, row.toolkit, row.power_limit_w) for row in connection.execute(query)
-            }
+            rows = connection.execute(select(Environments.id, *columns))
+            return {row.id: Environment(row.driver, row.toolkit, row.power_limit_w, row.places) for row in rows}
 
     def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
         """Store the measured peaks of a run's devices by UUID; they replace the run's earlier peaks."""

@@ -309,6 +309,7 @@ def differences(old: Environment, new: Environment) -> tuple[str, ...]:
         ("driver", old.driver, new.driver),
         ("toolkit", old.toolkit, new.toolkit),
         ("power limit", f"{old.power_limit_w:g} W", f"{new.power_limit_w:g} W"),
+        ("places of arrays", str(old.places), str(new.places)),
     )
     return tuple(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after)
 

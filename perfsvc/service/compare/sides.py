@@ -7,7 +7,18 @@ from itertools import chain, islice
 from perfsvc import units
 from perfsvc.elf import code_digest
 from perfsvc.judge import COMPARED, SameOnBothSides, settled
-from perfsvc.model import Call, Judgement, Launch, PythonCode, ReplayRecord, Series, Step, TritonKernel, Verdict
+from perfsvc.model import (
+    Call,
+    Environment,
+    Judgement,
+    Launch,
+    PythonCode,
+    ReplayRecord,
+    Series,
+    Step,
+    TritonKernel,
+    Verdict,
+)
 from perfsvc.store import BinaryRow, CaseBinary, Store
 from perfsvc.suite.python_source import same_source, source_digest
 
@@ -118,8 +129,8 @@ def _only_code(pair: Pair) -> CodeOfPair:
     return (old.binary, old.python), (new.binary, new.python)
 
 
-def _device(used: CaseBinary) -> tuple[str, float]:
-    return used.environment.driver, used.environment.power_limit_w
+def _device(used: CaseBinary) -> Environment:
+    return replace(used.environment, toolkit="")
 
 
 # --- code ------------------------------------------------------------------------------------------------------------

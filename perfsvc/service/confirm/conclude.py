@@ -159,7 +159,10 @@ class Confirmer:
         """
         moved = f"with the packages of today the baseline's source is {units.percent(drift.ratio)} against its level"
         if not code.device:
-            return Cause.UNCONFIRMED, f"{moved}; so it may be {code.packages}, or the driver or the power limit"
+            return (
+                Cause.UNCONFIRMED,
+                f"{moved}; so it may be {code.packages}, or another change of the environment",
+            )
         run = suspect.judgement.candidate_run
         if run is not None and any(
             judgement.series.device == suspect.series.device

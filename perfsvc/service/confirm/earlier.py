@@ -21,7 +21,7 @@ def earlier_answers(store: Store, suspects: Iterable[Suspect], settings: PairSet
 
     - its suspect is in an open or acknowledged finding;
     - its cause is the code or the compiler;
-    - both sides still have the same code, compiler, driver and power limit;
+    - both sides still have the same code and environment;
     - tonight's interval overlaps the confirmed interval.
 
     A regression that lasts for weeks is therefore measured again only on its first night.

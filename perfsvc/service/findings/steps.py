@@ -39,7 +39,7 @@ class Steps:
         together: the series of ``moved`` that moved at once on one GPU, and whose findings already name the environment
             as the cause.
         rebased: the series whose next step is judged against this run, because the series is faster than after its last
-            step, or because the driver or the power limit changed.
+            step, or because the environment changed.
         current: the series whose last step is the second or a later one, judged against the level before that step.
     """
 

@@ -351,10 +351,11 @@ def _case_of(series: Series) -> CaseKey:
 
 
 def _changed_environment(before: Environment, after: Environment) -> Iterator[str]:
-    """Yield a text for the driver and for the power limit if they changed: ``driver 580.1 → 590.1``."""
+    """Yield a text for each value but the toolkit that changed: ``driver 580.1 → 590.1``."""
     changes = (
         _changed("driver ", before.driver, after.driver),
         _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
+        _changed("places of arrays ", str(before.places), str(after.places)),
     )
     yield from filter(None, changes)
 

@@ -17,7 +17,7 @@ from perfsvc.measure.plan.budget import BudgetKey, CostHistory
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling, without_samples
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import Call, DeviceInfo, OverBudget, Status
+from perfsvc.model import Call, DeviceInfo, Environment, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service.progress import Progress
@@ -65,7 +65,8 @@ def measure(
     Raises:
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
     """
-    recorder = Recorder(store, opened, resolved.targets, progress.report)
+    environments = {target.device.uuid: environment(resolved.request, target) for target in resolved.targets}
+    recorder = Recorder(store, opened, resolved.targets, environments, progress.report)
     with recorder.recording(stopping):
         run_plan = plan(resolved, binaries, store=store, recorder=recorder)
         progress.begin("measuring", sum(len(run_plan.order(uuid)) for uuid in resolved.devices))
@@ -164,6 +165,12 @@ def _reports_failure(
     if resolved.request.spread == "each-device":
         return True
     return device.uuid == (last_device(key, uuids, past) or home_device(key, uuids))
+
+
+def environment(request: RunRequest, target: Target) -> Environment:
+    """Return the environment in which a device measures: times of one environment form one segment of a series."""
+    device = target.device
+    return Environment(device.driver, target.toolchain.version, device.power_limit_w, sampling(request, device).places)
 
 
 def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:

@@ -13,7 +13,7 @@ from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
-from perfsvc.model import DeviceInfo, Environment, ReplayRecord, Unit, digest
+from perfsvc.model import DeviceInfo, ReplayRecord, Unit, digest
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
@@ -90,11 +90,6 @@ class Target:
     toolchain: build.Toolchain
     peaks: tuple[CaseSpec, ...] = ()
     helper_kernels: Unit | None = None
-
-    @property
-    def environment(self) -> Environment:
-        """The driver, compiler and power limit: times of one environment form one segment of a series."""
-        return Environment(self.device.driver, self.toolchain.version, self.device.power_limit_w)
 
     @property
     def units(self) -> set[Unit]:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
-from perfsvc.model import Estimate, Measurement, Noise, OverBudget, Status
+from perfsvc.model import Environment, Estimate, Measurement, Noise, OverBudget, Status
 from perfsvc.report.rows import Doubt
 from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector
@@ -30,6 +30,7 @@ class Recorder:
         store: an open store.
         opened: the run, with the measurements that it already has.
         targets: the devices and their cases.
+        environments: the environment in which each device measures, by UUID.
         report: receives messages for the user who waits.
 
     Attributes:
@@ -41,9 +42,15 @@ class Recorder:
     """
 
     def __init__(
-        self, store: Store, opened: OpenRun, targets: Sequence[Target], report: Callable[[str], object]
+        self,
+        store: Store,
+        opened: OpenRun,
+        targets: Sequence[Target],
+        environments: Mapping[str, Environment],
+        report: Callable[[str], object],
     ) -> None:
         self._store = store
+        self._environments = environments
         self._targets = {target.device.uuid: target for target in targets}
         self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
         self._binaries: dict[CaseKey, int] = {}
@@ -110,7 +117,7 @@ class Recorder:
         spec = self._specs[key]
         return MeasurementEntry(
             self._with_doubt(measurement, spec, estimate),
-            self._targets[measurement.device].environment,
+            self._environments[measurement.device],
             spec.work,
             estimate,
             self._binaries.get(key),

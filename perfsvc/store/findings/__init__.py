@@ -89,7 +89,7 @@ class FindingStore:
             moved_again: all series of active findings that seem to have moved again, whatever the reason; their rows
                 keep the level after the last step.
             rebased: the series whose next step is judged against this run, because the run is faster or has another
-                driver or power limit.
+                environment.
             now: the time of the update; by default the current time.
         """
         now = now or datetime.now(UTC)

@@ -118,12 +118,13 @@ class Environments(Base):
     """What must stay the same for times to be comparable directly."""
 
     __tablename__ = "environments"
-    __table_args__ = (UniqueConstraint("driver", "toolkit", "power_limit_w"),)
+    __table_args__ = (UniqueConstraint("driver", "toolkit", "power_limit_w", "places"),)
 
     id: Mapped[Key]
     driver: Mapped[str]
     toolkit: Mapped[str]
     power_limit_w: Mapped[float]
+    places: Mapped[int]
 
 
 class Lineages(Base):

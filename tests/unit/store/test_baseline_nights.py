@@ -48,9 +48,10 @@ def night(story):
         cache=CacheState.COLD,
         metrics=None,
         driver="580.1",
+        places=8,
         **provenance,
     ):
-        here = replace(story, environment=replace(story.environment, driver=driver))
+        here = replace(story, environment=replace(story.environment, driver=driver, places=places))
         number = story.begin(scope="all", **provenance)
         record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(BENCH), seed=7)
         binary = story.put_binary(record, {digest(code): code}, BENCH, {"tiled.cu": source})
@@ -105,10 +106,11 @@ def test_other_code_is_not_in_the_baseline(story, night):
         {"dirty": True},
         {"status": Status.WRONG},
         {"driver": "590.1"},
+        {"places": 1},
         {"state": RunState.FAILED, "status": Status.FAILED},
         {"cache": CacheState.WARM},
     ],
-    ids=["uncommitted", "wrong", "driver", "failed", "warm"],
+    ids=["uncommitted", "wrong", "driver", "places", "failed", "warm"],
 )
 def test_unclean_runs_are_not_in_the_baseline(story, night, unclean):
     night()
@@ -222,6 +224,16 @@ def test_a_small_move_of_one_replica_of_unchanged_code_is_unchanged(night):
 def test_a_new_driver_leaves_unchanged_code_inconclusive(night):
     night(noise=(-0.02, 0.0, 0.02))
     assert night(driver="590.1")["tiled", "time"].verdict is Verdict.INCONCLUSIVE
+
+
+def test_another_number_of_places_is_another_environment(story, night):
+    night()
+    night()
+    judged = night(1.05e-4, places=1)["tiled", "time"]
+    assert (judged.verdict, judged.cause, judged.baseline_run) == (Verdict.REGRESSION, Cause.ENVIRONMENT, 1)
+    assert [changed.places for changed in story.store.devices.environments().values()] == [8, 1]
+    judged = night(1.05e-4, places=1)["tiled", "time"]
+    assert (judged.verdict, judged.baseline_run, judged.baseline_runs) == (Verdict.UNCHANGED, 3, 1)
 
 
 def test_a_lucky_first_night_is_no_bar_for_new_code(story, night):

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from perfsvc import build
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import DeviceInfo
-from perfsvc.service.run.measure import CPU_SAMPLING, GPU_SAMPLING, sampling
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.model import DeviceInfo, Environment
+from perfsvc.service.run.measure import CPU_SAMPLING, GPU_SAMPLING, environment, sampling
+from perfsvc.service.run.prepare import RunRequest, Target
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
 FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake")
@@ -37,6 +38,12 @@ def test_cpu_sampling_is_short_and_aims_for_no_precision() -> None:
 def test_requested_options_apply_to_every_device(device: DeviceInfo) -> None:
     found = sampling(asked(precision=0.01, samples=7, seconds=0.5, energy=True), device)
     assert (found.precision, found.samples, found.seconds, found.energy) == (0.01, 7, 0.5, True)
+
+
+@pytest.mark.parametrize(("options", "places"), [({}, 1), ({"places": 3}, 3)])
+def test_the_number_of_places_is_part_of_the_environment(options: dict[str, int], places: int) -> None:
+    target = Target(FAKE, (), build.toolchain_for(FAKE.target))
+    assert environment(asked(**options), target) == Environment("", target.toolchain.version, 0.0, places)
 
 
 def test_a_short_time_limit_also_bounds_the_wait_for_a_disturbed_gpu() -> None:
