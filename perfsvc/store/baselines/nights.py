@@ -18,7 +18,8 @@ MOST_NIGHTS = 30
 """The most runs of a baseline, its newest. Of a baseline that is a year old, the oldest nights say little about now."""
 
 SEARCHED_RUNS = 200
-"""How many of the newest clean runs are searched; a baseline that is years old would otherwise slow every night."""
+"""How many of the newest clean runs of each host are searched; a baseline that is years old would otherwise slow every
+night."""
 
 ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
 """In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
@@ -31,10 +32,14 @@ def earlier_runs(
     if not keys:
         return {}
     anchors = {baselines[series] for series in keys}
-    clean = select(Runs.id).where(
-        Runs.state.in_(ENDED), Runs.git_dirty.is_(False), Runs.id < before_run, judged(Runs.id)
+    newest_on_host = func.row_number().over(partition_by=Runs.host, order_by=Runs.id.desc()).label("newest")
+    clean = (
+        select(Runs.id, newest_on_host)
+        .where(Runs.state.in_(ENDED), Runs.git_dirty.is_(False), judged(Runs.id))
+        .where(Runs.id > min(anchors), Runs.id < before_run)
+        .cte("clean")
     )
-    runs = connection.scalars(clean.where(Runs.id > min(anchors)).order_by(Runs.id.desc()).limit(SEARCHED_RUNS)).all()
+    runs = connection.scalars(select(clean.c.id).where(clean.c.newest <= SEARCHED_RUNS)).all()
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     in_finding = exists().where(
         *(getattr(FindingCases, column.key) == column for column in identity[1:]),
@@ -57,8 +62,9 @@ def earlier_runs(
         )
         .join(Cases, Cases.id == Measurements.case_id)
         .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .where(Measurements.device_id.in_({key.device for key in keys.values()}))
         .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
-        .where(or_(and_(Measurements.run_id.in_(runs), ~in_finding), Measurements.run_id.in_(anchors)))
+        .where(or_(and_(among(connection, Measurements.run_id, runs), ~in_finding), Measurements.run_id.in_(anchors)))
         .group_by(*identity)
         # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
         .having(replicas.filter(Measurements.status != Status.OK) == 0)

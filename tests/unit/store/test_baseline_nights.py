@@ -146,6 +146,15 @@ def test_a_baseline_has_the_newest_runs_only(story, night):
     assert runs(story, MOST_NIGHTS + 4) == MOST_NIGHTS
 
 
+def test_runs_of_other_hosts_do_not_push_out_the_nights_of_a_host(story, night, monkeypatch):
+    monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_RUNS", 2)
+    for host in ("mine", "mine", "mine", "other", "other", "other"):
+        night(host=host, case=story.tiled if host == "mine" else story.naive)
+    assert runs(story, 7) == 3
+    night(host="mine")
+    assert runs(story, 8) == 3  # the second run is no longer among the two newest of its host
+
+
 def test_later_runs_are_not_in_the_baseline(story, night):
     for _ in range(4):
         night()
