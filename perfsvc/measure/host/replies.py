@@ -22,13 +22,14 @@ MOST_COUNTED = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The case that a worker was asked to measure."""
+    """The case that a worker was asked to measure, and at how many places of its arrays."""
 
     case: Case
     kind: Kind
     device: str  # UUID
     replica: int
     cache: CacheState
+    places: int
 
 
 def problem(reply: Ready | Refused | Measured, files: Collection[str], asked: DeviceInfo | Asked | None) -> str:
@@ -61,7 +62,7 @@ def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> s
         )
     return (
         _problem_of_status(measurement, asked.kind, reply.checked)
-        or _problem_of_numbers(measurement, reply.checked)
+        or _problem_of_numbers(measurement, reply.checked, asked)
         or next(filter(None, (problem_of_metric(name, {TIME, MAX_ERROR}) for name in measurement.metrics)), "")
         or _problem_of_files(measurement.python, files)
     )
@@ -80,8 +81,10 @@ def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedRes
     return "" if measurement.samples_s else "it has no times, but is ok"
 
 
-def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None) -> str:
+def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None, asked: Asked) -> str:
     """Return the first impossible number of a measurement; empty if all numbers are possible."""
+    if (count := len(measurement.places_s)) > min(asked.places, len(measurement.samples_s)):
+        return f"{count} medians of places, which are more than the places or the samples"
     in_batches = (seconds for batch in measurement.batches for seconds in batch.samples_s)
     for seconds in (*measurement.samples_s, *measurement.places_s, *in_batches):
         if not SHORTEST_S <= seconds <= LONGEST_S:

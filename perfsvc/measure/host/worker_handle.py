@@ -72,7 +72,7 @@ class WorkerHandle:
     def send(self, task: Task, replica: int, arrays: JobArrays, checked: CheckedResult | None) -> CrashError | None:
         """Send a case to measure; return an error if the worker has died, else None."""
         self._child.take_output()  # the output of earlier cases explains nothing about this one
-        self._asked = Asked(task.record.case, task.record.kind, task.device, replica, task.cache)
+        self._asked = Asked(task.record.case, task.record.kind, task.device, replica, task.cache, task.sampling.places)
         job = CaseJob(
             record=task.record,
             replica=replica,

@@ -22,7 +22,7 @@ from perfsvc.model import (
 
 CASE = Case("scale", "naive", (("n", 8),))
 DEVICE = DeviceInfo("fake", "fake:x.json", "only", "Fake GPU", "fake")
-ASKED = Asked(CASE, Kind.KERNEL, "only", 1, CacheState.COLD)
+ASKED = Asked(CASE, Kind.KERNEL, "only", 1, CacheState.COLD, places=8)
 BATCH = Batch((1e-4,), conditions=Conditions(temperature_c=-3.0))
 GOOD = Measurement(CASE, "only", 1, Status.OK, samples_s=(1e-4,), batches=(BATCH,), metrics={"level": -1.0})
 HOST = replace(GOOD, samples_s=(), batches=())
@@ -40,6 +40,7 @@ def judged(measurement, *, kind=Kind.KERNEL, files=(), checked=None):
         (GOOD, {}),
         (GOOD, {"checked": CheckedResult({}, Error(0, 0))}),
         (FAILED, {}),
+        (replace(GOOD, samples_s=(1e-4,) * 16, places_s=(1e-4,) * 8), {}),
         (HOST, {"kind": Kind.HOST}),
         (replace(GOOD, python=PYTHON), {"files": ["d1"]}),
     ],
@@ -68,6 +69,10 @@ def test_an_answer_to_what_was_asked_is_right(measurement, more):
         (replace(GOOD, samples_s=(math.nan,)), {}, "a sample of nan s"),
         (replace(GOOD, samples_s=(1e300,)), {}, "a sample of 1e+300 s"),
         (replace(GOOD, batches=(replace(BATCH, samples_s=(math.inf,)),)), {}, "a sample of inf s"),
+        (replace(GOOD, samples_s=(1e-4,) * 16, places_s=(1e-4,) * 9), {}, "9 medians of places"),
+        (replace(GOOD, places_s=(1e-4,) * 2), {}, "2 medians of places"),
+        (replace(FAILED, places_s=(1e-4,)), {}, "1 medians of places"),
+        (replace(GOOD, places_s=(-1.0,)), {}, "a sample of -1.0 s"),
         (replace(GOOD, wall_s=-1.0), {}, "a wall_s of -1.0"),
         (replace(GOOD, max_error=-1.0), {}, "an error of -1.0"),
         (replace(GOOD, max_error=math.inf), {}, "a number that is inf"),
