@@ -62,7 +62,8 @@ def _problem_of_measurement(reply: Measured, files: set[str], asked: Asked) -> s
         )
     return (
         _problem_of_status(measurement, asked.kind, reply.checked)
-        or _problem_of_numbers(measurement, reply.checked, asked)
+        or _problem_of_places(measurement, asked.places)
+        or _problem_of_numbers(measurement, reply.checked)
         or next(filter(None, (problem_of_metric(name, {TIME, MAX_ERROR}) for name in measurement.metrics)), "")
         or _problem_of_files(measurement.python, files)
     )
@@ -81,10 +82,16 @@ def _problem_of_status(measurement: Measurement, kind: Kind, checked: CheckedRes
     return "" if measurement.samples_s else "it has no times, but is ok"
 
 
-def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None, asked: Asked) -> str:
+def _problem_of_places(measurement: Measurement, places: int) -> str:
+    """Return that a measurement has more medians of places than places or samples; empty if it has not."""
+    count = len(measurement.places_s)
+    if count <= min(places, len(measurement.samples_s)):
+        return ""
+    return f"{count} medians of places, which are more than the places or the samples"
+
+
+def _problem_of_numbers(measurement: Measurement, checked: CheckedResult | None) -> str:
     """Return the first impossible number of a measurement; empty if all numbers are possible."""
-    if (count := len(measurement.places_s)) > min(asked.places, len(measurement.samples_s)):
-        return f"{count} medians of places, which are more than the places or the samples"
     in_batches = (seconds for batch in measurement.batches for seconds in batch.samples_s)
     for seconds in (*measurement.samples_s, *measurement.places_s, *in_batches):
         if not SHORTEST_S <= seconds <= LONGEST_S:
