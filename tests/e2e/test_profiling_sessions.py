@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from perfsvc.device.find import find
+from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.profile.fake import FakeProfiler
 from perfsvc.service.profile import session
 from perfsvc.service.profile.case_profiler import ProfilerSettings
@@ -226,6 +227,21 @@ def test_what_does_not_fit_the_budget_is_reported_and_done_the_next_night(stage,
 def test_a_budget_that_is_over_at_once_profiles_nothing(stage):
     assert stage.explain(budget_s=0.0) == {}
     assert stage.messages == ["3 regressions were not profiled: the budget of 0 s ended; the next night profiles them"]
+    assert stage.programs == []
+
+
+def test_waiting_for_a_gpu_that_another_run_uses_counts_in_the_budget(stage, monkeypatch):
+    monkeypatch.setenv("PERFSVC_LOCKS", stage.perfsvc.environment["PERFSVC_LOCKS"])
+    lock = DeviceLock("FAKE-0")
+    assert lock.take()
+    try:
+        assert stage.explain(budget_s=0.3) == {}
+    finally:
+        lock.release()
+    assert stage.messages == [
+        f"FAKE-0 is in use by another perfsvc run (pid {os.getpid()}): waiting",
+        "3 regressions were not profiled: the budget of 0.3 s ended; the next night profiles them",
+    ]
     assert stage.programs == []
 
 

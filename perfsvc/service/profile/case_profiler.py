@@ -179,7 +179,8 @@ class CaseProfiler:
 
         Args:
             tasks: the cases, all on one device.
-            deadline: no launch begins after this time of ``time.monotonic``.
+            deadline: no launch begins after this time of ``time.monotonic``. Waiting for a GPU that another run uses ends
+                then, too.
 
         Raises:
             NoProfilerError: no profiler supports the device, or the profiler does not work.
@@ -196,11 +197,11 @@ class CaseProfiler:
                 cases[task] = self.stored_case(task.subject)
             except PerfsvcError as error:
                 sessions.store_failures({task: error})
-        fruitless = 0
-        with self.locked(device.uuid):
-            while (waiting := sessions.waiting(cases)) and not sessions.over(deadline) and fruitless < MOST_FRUITLESS:
+        waiting, fruitless = sessions.waiting(cases), 0
+        with self.locked(device.uuid, deadline):
+            while waiting and not sessions.over(deadline) and fruitless < MOST_FRUITLESS:
                 is_fruitful = sessions.run_session({task: cases[task] for task in waiting}, self._inputs, deadline)
-                fruitless = 0 if is_fruitful else fruitless + 1
+                waiting, fruitless = sessions.waiting(cases), 0 if is_fruitful else fruitless + 1
         if waiting and fruitless >= MOST_FRUITLESS:
             sessions.give_up(waiting)
         return sessions.answers
@@ -231,16 +232,19 @@ class CaseProfiler:
             raise failure
 
     @contextlib.contextmanager
-    def locked(self, uuid: str) -> Iterator[None]:
-        """Wait for a GPU's lock, and hold it during the block, so that no other run measures on the GPU."""
+    def locked(self, uuid: str, deadline: float = math.inf) -> Iterator[None]:
+        """Wait for a GPU's lock, and hold it during the block, so that no other run measures on the GPU.
+
+        The block begins without the lock once ``deadline`` is over.
+        """
         lock, reported = DeviceLock(uuid), False
-        while not lock.take():
+        while not lock.take() and time.monotonic() <= deadline:
             if not reported:
                 pid = lock.holder()
                 holder = "another perfsvc run" + (f" (pid {pid})" if pid else "")
                 self._settings.report(f"{uuid} is in use by {holder}: waiting")
             reported = True
-            time.sleep(LOOK_S)
+            time.sleep(max(0.0, min(LOOK_S, deadline - time.monotonic())))
         try:
             yield
         finally:
