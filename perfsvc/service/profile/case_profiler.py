@@ -179,8 +179,7 @@ class CaseProfiler:
 
         Args:
             tasks: the cases, all on one device.
-            deadline: no launch begins after this time of ``time.monotonic``. Waiting for a GPU that another run uses ends
-                then, too.
+            deadline: no launch begins after this time of ``time.monotonic``, and waiting for a GPU in use ends.
 
         Raises:
             NoProfilerError: no profiler supports the device, or the profiler does not work.
