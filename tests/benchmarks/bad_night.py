@@ -307,8 +307,8 @@ def main() -> int:
         model = next(iter(devices.values())).model
         print(f"{model}, {len(devices)} GPUs", flush=True)
         profiled = nights.kind == "cuda"
-        results["eight cases"], _ = nights.confirm(singly=options.singly, explain=profiled)
-        print(f"eight cases: {results['eight cases']}", flush=True)
+        results["eight cases"], said = nights.confirm(singly=options.singly, explain=profiled)
+        print("\n".join([f"eight cases: {results['eight cases']}", *said]), flush=True)
         hundred = Nights(_made(folder, "hundred"), TEN, options.sizes, options, servers)
         results["a hundred cases"], _ = hundred.confirm(singly=options.singly)
         print(f"a hundred cases: {results['a hundred cases']}", flush=True)
