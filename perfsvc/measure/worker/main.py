@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from perfsvc.device import VISIBLE
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
-from perfsvc.errors import CaseError, LaunchError, PerfsvcError, SuiteError
+from perfsvc.errors import CaseError, LaunchError, PerfsvcError, ResultError, SuiteError
 from perfsvc.measure.protocol.messages import (
     CaseJob,
     Measured,
@@ -212,7 +212,8 @@ def _measure(
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
-        with _launches(job) as launched:  # excludes the launches that a tuner tried before
+        # Excludes the launches that a tuner tried before.
+        with _launches(job) as launched, _naming_moves(job, memory):
             check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}
@@ -240,6 +241,19 @@ def _measure(
         python=python,
         files=files,
     )
+
+
+@contextlib.contextmanager
+def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
+    """Name the likely cause of a wrong result if the case calls Python functions and its arrays have moved."""
+    try:
+        yield
+    except ResultError as error:
+        if memory.places == 1 or not _called(job):
+            raise
+        kept = "a Python function may keep the arrays or addresses of its first call"
+        cure = f"{kept}: use those of each call, or measure at one place with --places 1; if it does not, {error.cure}"
+        raise ResultError(f"{error.what}; the result was right before its arrays moved", cure=cure) from error
 
 
 def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:

@@ -368,6 +368,22 @@ def test_a_wrong_result_at_the_last_place_is_found():
     assert measured(device, spread_over(8)).measurement.status is Status.WRONG
 
 
+@pytest.mark.parametrize(("places", "named"), [(8, True), (1, False)])
+def test_a_function_that_keeps_the_first_addresses_is_named_as_the_likely_cause(monkeypatch, places, named):
+    calls = []
+
+    def keeping(arrays, stream):
+        calls.append(arrays)
+        if places > 1 or len(calls) < 64:
+            calls[0]["out"][...] = 2 * calls[0]["a"]
+
+    monkeypatch.setattr(measuring, "_functions", lambda _: {"keeping": keeping})
+    measurement = measured(Shifting(), spread_over(places, Call("keeping"))).measurement
+    assert measurement.status is Status.WRONG
+    assert ("the result was right before its arrays moved" in measurement.reason) is named
+    assert ("or measure at one place with --places 1" in measurement.cure) is named
+
+
 def test_arrays_stay_at_one_place_if_a_function_that_is_not_timed_may_keep_their_addresses(monkeypatch):
     monkeypatch.setattr(measuring, "_functions", lambda _: {"prepare": lambda *_: None})
     asked = spread_over(8, Call("prepare", timed=False), DOUBLE)
