@@ -7,16 +7,14 @@ random factor, because all processes of the data come from one night. The simula
 random. Needs no GPU.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-from judge_pairs import CALLED, CLEAN, DATA, KERNELS, TICK_S
+from judge_pairs import CALLED, CLEAN, KERNELS
 from numpy.typing import NDArray
-from workbench import Claim, finish, table
+from workbench import Claim, judge_processes, table
 
 from perfsvc.judge import SameOnBothSides, compare, settled, verdicts, with_causes
 from perfsvc.model import Case, Level, Series, Status, Verdict
@@ -75,16 +73,12 @@ def draw(
 
 def main() -> int:
     """Draw nights, judge them, and print the rates."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=1000, help="comparisons for each rate")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    arguments = parser.parse_args()
-    with np.load(DATA) as stored:
-        data = {key: stored[key] * TICK_S for key in stored.files}
-    rates = Rates(data, arguments.draws, arguments.seed)
-    claims = [*false_changes(rates), *found_changes(rates), *six_nights(rates)]
-    return finish(claims, arguments.json, draws=arguments.draws, seed=arguments.seed)
+
+    def claims(data: dict[str, Times], draws: int, seed: int) -> list[Claim]:
+        rates = Rates(data, draws, seed)
+        return [*false_changes(rates), *found_changes(rates), *six_nights(rates)]
+
+    return judge_processes(__doc__, claims)
 
 
 @dataclass(frozen=True)

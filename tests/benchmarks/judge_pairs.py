@@ -5,20 +5,16 @@ side is a random sample of them without replacement; two sides of the same work 
 show how often a change is called without one, the other pairs how often a change is found.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from workbench import Claim, finish, table
+from workbench import Claim, judge_processes, table
 
 from perfsvc.judge import Comparison, compare, compare_at_look
 from perfsvc.model import Verdict
 
-DATA = Path(__file__).parent.parent / "data" / "noise" / "processes.npz"
-TICK_S = 32e-9
 KERNELS = ("vec_add", "dot", "tr_naive", "tr_pad", "matmul", "vec_add_mid")
 CLEAN = KERNELS[:3]
 """Kernels whose replicas agree within 0.3 %."""
@@ -49,16 +45,12 @@ class Pairs:
 
 def main() -> int:
     """Draw pairs, compare them and print the rates."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=1000, help="pairs for each rate")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the results to this file")
-    arguments = parser.parse_args()
-    with np.load(DATA) as stored:
-        data = {key: stored[key] * TICK_S for key in stored.files}
-    rates = Rates(data, arguments.draws, arguments.seed)
-    claims = [*false_changes(rates), *found_changes(rates), *wild(rates), *in_looks(rates)]
-    return finish(claims, arguments.json, draws=arguments.draws, seed=arguments.seed)
+
+    def claims(data: dict[str, Times], draws: int, seed: int) -> list[Claim]:
+        rates = Rates(data, draws, seed)
+        return [*false_changes(rates), *found_changes(rates), *wild(rates), *in_looks(rates)]
+
+    return judge_processes(__doc__, claims)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Shared parts of the benchmarks in this folder: compiled cases, whole runs, statistics, claims and tables."""
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -12,6 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc import build, suite
 from perfsvc.build import Binary, Cache
@@ -32,6 +36,9 @@ from perfsvc.suite import CaseSpec, Selection
 SUITE = Path(__file__).resolve().parents[2] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
 """The eight kernels of the comparison with NVBench."""
+PROCESSES = Path(__file__).parent.parent / "data" / "noise" / "processes.npz"
+TICK_S = 32e-9
+"""The step of the clock that timed these processes."""
 CASES_FAILED = 4
 """The exit status of a run in which a case failed or gave a wrong result."""
 
@@ -196,6 +203,30 @@ def spread_of(medians_s: Sequence[float], tick_s: float) -> float:
 def geometric_mean(values: Iterable[float]) -> float:
     """Return the geometric mean of ratios."""
     return statistics.geometric_mean(values)
+
+
+# --- stored processes ------------------------------------------------------------------------------------------------
+
+
+def judge_processes(
+    description: str | None, claims_of: Callable[[dict[str, NDArray[np.float64]], int, int], list["Claim"]]
+) -> int:
+    """Run a benchmark that judges random samples of the processes in tests/data/noise; return its exit status.
+
+    Args:
+        description: what the benchmark shows.
+        claims_of: returns its claims, from the processes' times in seconds by kernel and work, shape (processes,
+            samples), the number of comparisons for each rate, and the seed.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=1000, help="comparisons for each rate")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    arguments = parser.parse_args()
+    with np.load(PROCESSES) as stored:
+        processes = {key: stored[key] * TICK_S for key in stored.files}
+    claims = claims_of(processes, arguments.draws, arguments.seed)
+    return finish(claims, arguments.json, draws=arguments.draws, seed=arguments.seed)
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
