@@ -61,25 +61,28 @@ def _same_code(
 ) -> set[tuple[UsedCode, UsedCode]]:
     """Return the pairs of the baseline's code and the code of a further run that are the same code.
 
+    If a case calls Python functions, and nothing is stored of what they ran with, its code is unknown. It is not the
+    same code as that of any run: packages may have changed, although the binary is the same.
+
     Args:
         store: the database.
         used: for each series the code of the baseline's run, and the code of each run.
     """
-    different: set[tuple[UsedCode, UsedCode]] = set()
+    to_compare: set[tuple[UsedCode, UsedCode]] = set()
     equal: set[tuple[UsedCode, UsedCode]] = set()
     for own, by_run in used.values():
-        equal.add((own, own))
+        (to_compare if own.python is None else equal).add((own, own))
         runs: dict[UsedCode, int] = defaultdict(int)
         for code in by_run.values():
             runs[code] += code != own
         by_runs = sorted((code for code in runs if code != own), key=lambda code: (-runs[code], -code.binary))
-        different |= {(own, code) for code in islice(by_runs, MOST_CODES)}
-    if not different:
+        to_compare |= {(own, code) for code in islice(by_runs, MOST_CODES)}
+    if not to_compare:
         return equal
-    ids = {code.python for pair in different for code in pair if code.python is not None}
+    ids = {code.python for pair in to_compare for code in pair if code.python is not None}
     python = store.binaries.python_codes(ids)
     pairs: dict[CodeOfPair, tuple[UsedCode, UsedCode]] = {}
-    for old, new in different:
+    for old, new in to_compare:
         sides = [(code.binary, None if code.python is None else python.get(code.python)) for code in (old, new)]
         pairs[sides[0], sides[1]] = old, new
     return equal | {pairs[pair] for pair, sides in compare_code(store, pairs).items() if sides.code}

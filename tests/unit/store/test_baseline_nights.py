@@ -8,10 +8,13 @@ from perfsvc.judge import compare as compare_levels
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import (
     CacheState,
+    Call,
     Cause,
     Confirmation,
     Kind,
     Measurement,
+    Package,
+    PythonCode,
     ReplayRecord,
     RunState,
     Status,
@@ -49,15 +52,18 @@ def night(story):
         metrics=None,
         driver="580.1",
         places=8,
+        steps=(),
+        python=None,
         **provenance,
     ):
         here = replace(story, environment=replace(story.environment, driver=driver, places=places))
         number = story.begin(scope="all", **provenance)
-        record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(code),), digest(BENCH), seed=7)
+        record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(BENCH), seed=7)
         binary = story.put_binary(record, {digest(code): code}, BENCH, {"tiled.cu": source})
         for replica, share in enumerate(noise):
             samples = (seconds * (1 + share),) * 5
             given = {"status": status, "reason": "because"} if status is not Status.OK else {"metrics": metrics or {}}
+            given["python"] = python
             here.put(number, case, replica=replica, samples=samples, binary=binary, cache=cache, **given)
         story.store.runs.end(number, state)
         judgements = judge_run(story.store, number, threshold=None)
@@ -90,6 +96,19 @@ def test_a_rebuilt_binary_with_equal_code_is_the_same_code(story, night):
     night()
     night(source=b"a comment more")
     assert runs(story, 3) == 2
+
+
+def test_python_functions_whose_packages_are_unknown_are_not_the_same_code(story, night):
+    for _ in range(3):
+        night(steps=(Call("work"),))
+    assert runs(story, 4) == 1
+
+
+def test_python_functions_with_the_same_packages_are_the_same_code(story, night):
+    for _ in range(3):
+        night(steps=(Call("work"),), python=PythonCode(packages=(Package("triton", "3.4.0"),)))
+    night(steps=(Call("work"),), python=PythonCode(packages=(Package("triton", "3.5.0"),)))
+    assert runs(story, 5) == 3
 
 
 def test_other_code_is_not_in_the_baseline(story, night):
