@@ -165,11 +165,11 @@ def test_the_cases_of_a_missing_device_return_to_it(perfsvc):
     on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
     on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL)
     on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
-    first, second, third = (stored(perfsvc, run) for run in (1, 2, 3))
-    assert {uuid for uuid, *_ in second} == {"A"}
-    on_b = {case for case in third if case[0] == "B"}
-    assert on_b
-    assert on_b <= set(first)
+    first, second, third = ({case for case in stored(perfsvc, run) if case[0] == "B"} for run in (1, 2, 3))
+    assert not second
+    assert first & third
+    # Real times decide how many cases even the two devices, but no other case comes before a case that returns.
+    assert first <= third or third <= first
 
 
 @pytest.mark.slow
