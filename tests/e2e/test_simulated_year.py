@@ -93,5 +93,5 @@ def test_suspects_are_measured_again_on_their_first_night_alone(year):
 def test_every_part_of_the_nights_makes_the_database_grow_by_about_the_same(simulated, year):
     grown = [part.bytes_a_night for part in simulated.life.tenths(year.lived)]
     assert len(grown) == 10
-    page = 4096 / 2  # a part has two or three nights, and its growth is a number of whole pages
-    assert max(grown[1:]) - page < 1.5 * min(grown[1:])
+    # A part has two or three nights, in which some tables and indexes grow by a whole page and others do not at all.
+    assert max(grown[1:]) < 2 * min(grown[1:])
