@@ -12,7 +12,7 @@ from perfsvc.model import ENERGY, Cause, ChangeKind, Confirmation, Suspect
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, replay_task, stored_case
-from perfsvc.store import Store
+from perfsvc.store import CaseBinary, Store
 
 REFUSED = "refused: "
 """How the reason of a confirmation begins whose code was not run, because no trusted key has signed it."""
@@ -74,7 +74,10 @@ class Confirmer:
         return unconfirmed, Sides(baseline, candidate, threshold, enough, suspect.series.metric)
 
     def _tasks(self, suspect: Suspect) -> tuple[Task, Task]:
-        """Return two tasks, to replay the case as stored by the baseline's run and as stored by the candidate's run."""
+        """Return two tasks, to replay the case as stored by the baseline's run and as stored by the candidate's run.
+
+        Both measure at as many places as the candidate's run did.
+        """
         series, judgement = suspect.series, suspect.judgement
         if judgement.baseline_run is None or judgement.candidate_run is None:
             raise UsageError("it has no baseline")
@@ -84,7 +87,9 @@ class Confirmer:
         baseline = stored_case(self._store, series, judgement.baseline_run, device)
         candidate = stored_case(self._store, series, judgement.candidate_run, series.device)
         sampling = self._settings.sampling(self._settings.devices[series.device])
-        sampling = replace(sampling, energy=series.metric == ENERGY)
+        used = self._used(suspect)
+        places = used.environment.places if used else sampling.places
+        sampling = replace(sampling, energy=series.metric == ENERGY, places=places)
         return replay_task(baseline, series, sampling), replay_task(candidate, series, sampling)
 
     def conclude(self, unconfirmed: Confirmation, results: PairResults) -> Confirmation:
@@ -176,12 +181,18 @@ class Confirmer:
 
     def _stale_packages(self, suspect: Suspect, results: PairResults) -> str:
         """Return which packages differ between the candidate's run and today; empty if none does."""
-        series, run = suspect.series, suspect.judgement.candidate_run
-        if run is None or not results.candidate or results.candidate[0].python is None:
+        if not results.candidate or results.candidate[0].python is None:
             return ""
-        key = (run, (series.device, series.case, series.cache))
-        used = self._store.binaries.of_cases([key]).get(key)
+        used = self._used(suspect)
         return changed_packages(used.python, results.candidate[0].python) if used else ""
+
+    def _used(self, suspect: Suspect) -> CaseBinary | None:
+        """Return what the suspect's case used in the candidate's run; None if this is not stored."""
+        series, run = suspect.series, suspect.judgement.candidate_run
+        if run is None:
+            return None
+        key = (run, (series.device, series.case, series.cache))
+        return self._store.binaries.of_cases([key]).get(key)
 
     def _drift(self, unconfirmed: Confirmation, results: PairResults) -> Comparison | None:
         """Compare the baseline's binary now with its stored level on this GPU; None if there is no such level.

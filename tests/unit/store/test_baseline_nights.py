@@ -18,6 +18,7 @@ from perfsvc.model import (
     ReplayRecord,
     RunState,
     Status,
+    Tolerance,
     Verdict,
     digest,
 )
@@ -308,6 +309,17 @@ def test_unchanged_code_whose_single_replicas_stay_slow_becomes_a_finding(story,
         update_findings(story.store, run)
     (finding,) = story.store.findings.all()
     assert (finding.cause, finding.first_run) == (Cause.ENVIRONMENT, 5)
+
+
+def test_a_confirmation_measures_at_as_many_places_as_the_run(story, night, monkeypatch):
+    monkeypatch.setattr("perfsvc.suite.isolated.replay_tolerance", lambda *_: Tolerance(1.0, 1.0))
+    night()
+    night(1.2e-4, b"other")
+    (suspect,) = suspects_of(story.store, 2)
+    settings = PairSettings({story.gpu.uuid: story.gpu}, lambda _: Sampling(), {}, seed=1, threshold=0.01)
+    why, sides = Confirmer(story.store, settings).prepare(suspect)
+    assert sides, why.reason
+    assert [task.sampling.places for task in sides.tasks] == [8, 8]
 
 
 @pytest.mark.parametrize(("nights", "drift"), [(1, 1.25), (9, 1.0)])
