@@ -27,6 +27,12 @@ _PARAMETERS_SIZE = 0x19
 _PARAMETER_VALUE = struct.Struct("<IHHI")  # _, index, offset, and the size above 18 other bits
 _SIZE_SHIFT = 18
 _API_VERSION = 0x37
+_LINES = ".debug_line"
+_RELOCATIONS = {  # where a symbol's address goes, the symbol's number above 32 other bits, and perhaps an offset
+    ".rela.debug_line": struct.Struct("<QQ8x"),
+    ".rel.debug_line": struct.Struct("<QQ"),
+}
+_SYMBOL_SHIFT = 32
 _MOST_THREADS, _EXACT_THREADS = 0x05, 0x10  # threads of a block in x, y and z: .maxntid and .reqntid in PTX
 _THREADS_VALUE = struct.Struct("<III")
 _REGISTERS = 0x2F
@@ -108,6 +114,23 @@ def exported_sizes(code: bytes) -> dict[str, int]:
             for name, _info, _other, defined_in, _value, nbytes in _SYMBOL.iter_unpack(elf.content(section))
             if defined_in != _UNDEFINED
         }
+
+
+def line_programs(code: bytes) -> tuple[bytes, dict[int, str]]:
+    """Return the line table of a cubin (``.debug_line``), and the kernel of each address in it, by its place.
+
+    The table is empty if the cubin was built without ``-lineinfo``. Raises ``ValueError`` if this is no ELF file.
+    """
+    with _opened(code) as elf:
+        symbols = elf.symbols()
+        content = b"".join(elf.content(section) for section in elf.sections if section.name == _LINES)
+        kernels = {
+            place: symbols[bits >> _SYMBOL_SHIFT].decode().removeprefix(_KERNEL)
+            for section in elf.sections
+            if section.name in _RELOCATIONS
+            for place, bits in _RELOCATIONS[section.name].iter_unpack(elf.content(section))
+        }
+        return content, kernels
 
 
 def code_digest(code: bytes) -> str:

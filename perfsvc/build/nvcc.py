@@ -17,7 +17,7 @@ from perfsvc.temporary import temporary_folder
 
 # A cubin must not depend on the folder of its source: two commits of a kernel are built in different folders, and equal
 # code must give equal cubins. Names in anonymous namespaces contain a hash of the source's full path unless the front
-# end gets another path. (-lineinfo would add the folder's name itself, with no way to map it.)
+# end gets another path. (-lineinfo would add the name of the folder itself, so lines.py keeps only the line table.)
 _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
@@ -101,6 +101,14 @@ class NvccToolchain:
         options. Raises ``CompileError`` and ``NoCompilerError``.
         """
         return self._compile(unit, "-Xptxas=-v")
+
+    def compile_with_lines(self, unit: Unit) -> bytes:
+        """Compile a unit with ``-lineinfo``: a binary of the same code with a line table, which names folders.
+
+        Raises ``CompileError`` and ``NoCompilerError``.
+        """
+        code, _ = self._compile(unit, "-lineinfo")
+        return code
 
     def _compile(self, unit: Unit, *further: str) -> tuple[bytes, str]:
         """Compile a unit with further options; return the binary and all that nvcc printed."""

@@ -191,11 +191,22 @@ def local_files(unit: Unit) -> dict[str, bytes]:
 
     Raises ``CompileError`` if a file cannot be read.
     """
+    return {name: text for name, _, text in _local_files(unit)}
+
+
+def local_names(unit: Unit) -> dict[Path, str]:
+    """Return the names that ``local_files`` gives to the files of a unit, by resolved path."""
+    return {path.resolve(): name for name, path, _ in _local_files(unit)}
+
+
+def _local_files(unit: Unit) -> Iterator[tuple[str, Path, bytes]]:
+    """Yield the name, path and text of the source and of every file of the user that it includes."""
     base = _HeaderFolder("", unit.source.parent)
     folders = tuple(_include_folders(unit))
-    files = {unit.source.name: _read_file(unit.source)}
+    source = _read_file(unit.source)
+    yield unit.source.name, unit.source, source
     waiting = [*_found_in(read_options(unit.options).includes, (base, *folders))]
-    waiting += _included(files[unit.source.name], base, folders)
+    waiting += _included(source, base, folders)
     # Resolving links costs time, and most sources include no local file.
     seen = {unit.source.resolve()} if waiting else set()
     while waiting:
@@ -203,10 +214,10 @@ def local_files(unit: Unit) -> dict[str, bytes]:
         if (resolved := path.resolve()) in seen:
             continue
         seen.add(resolved)
-        files[name] = _read_file(path)
+        text = _read_file(path)
+        yield name, path, text
         own_folder = _HeaderFolder(os.path.dirname(name), path.parent)  # noqa: PTH120 - names are no paths
-        waiting += _included(files[name], own_folder, folders)
-    return files
+        waiting += _included(text, own_folder, folders)
 
 
 def require_same(unit: Unit, before: Mapping[str, bytes]) -> None:
