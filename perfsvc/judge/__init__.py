@@ -14,7 +14,8 @@ from perfsvc.judge.causes import (
     settled,
     with_causes,
 )
-from perfsvc.judge.changes.detect import Alert, detect_changes, detect_changes_together, earliest_start
+from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
+from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
 from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of

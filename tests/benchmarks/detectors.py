@@ -1,11 +1,11 @@
 """How often and how soon `judge.detect_changes` raises alerts on simulated histories, compared with Apache Otava.
 
 Flat series of three kinds (normal; two states mixed 70 to 30 and 5 % apart; normal with 1 % of nights 10 % slower),
-series that step up by 1, 2 and 5 standard deviations on night 100, and nights of 1,000 flat and 10 shifted series at
-once. The first 20 nights raise nothing. Many series are computed at once (`detect_changes_in_each`, which the tests
-hold equal to `detect_changes`). Otava runs in the same process, every night on the nights up to then, as its users run
-it; a new change point is an alert. It is slow, and gets a subset. Each figure is printed at once, with the time it
-took. Needs no GPU.
+series that step up by 1, 2 and 5 standard deviations on night 100, steps of 5 standard deviations up and down in noise
+of six shapes, and nights of 1,000 flat and 10 shifted series at once. The first 20 nights raise nothing. Many series
+are computed at once (`detect_changes_in_each`, which the tests hold equal to `detect_changes`). Otava runs in the same
+process, every night on the nights up to then, as its users run it; a new change point is an alert. It is slow, and gets
+a subset. Each figure is printed at once, with the time it took. Needs no GPU.
 
     pip install apache-otava==0.8
     python tests/benchmarks/detectors.py [--series 5000] [--otava-series 40] [--repetitions 200] [--json detectors.json]
@@ -15,7 +15,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,8 @@ STEP_NIGHT = 100
 SHIFTED = 10
 SLOW_SHARE = 0.3
 SPIKES = 0.01
+NEAR_STEP = 30
+"""How many nights after a step are simulated for the shapes of noise."""
 NEAR = 2
 """The change point of one change may move by so many nights from one night to the next."""
 NOISE = 0.01
@@ -43,6 +45,8 @@ DELAYS = {1.0: 25, 2.0: 6, 5.0: 2}
 """The largest median delay in nights, by the height of a step in standard deviations."""
 RATES = {"normal": 0.1, "two states": 0.1, "1 % spikes": 0.2}
 """The most alerts in 1,000 nights of flat series of each kind."""
+UNCLAIMED = frozenset({"exponential, slower"})
+"""Two runs in a row beyond 5 standard deviations are too frequent in this noise to raise an alert."""
 ALONE = 50
 """How many series are timed one by one."""
 MANY = 10_000
@@ -62,6 +66,7 @@ def main() -> int:
     options = parser.parse_args()
     seconds = cost(np.random.default_rng(options.seed + 2))
     shown = {"perfsvc": figures_of("perfsvc", by_detector, options.series, np.random.default_rng(options.seed))}
+    tails = tails_of(max(options.series // 5, 60), np.random.default_rng(options.seed + 3))
     found = shifted(options.repetitions, np.random.default_rng(options.seed + 1))
     try:
         for name, chance in {"Otava": 1e-3, "Otava P=1e-5": 1e-5}.items():
@@ -69,19 +74,23 @@ def main() -> int:
     except ImportError as error:
         print(f"without Otava: {error}; pip install apache-otava==0.8", flush=True)
     print(table(["", *shown], rows_of(shown)))
-    claims = claims_of(shown["perfsvc"], found, seconds)
-    return finish(
-        claims, options.json, shown={name: vars(figures) for name, figures in shown.items()}, shifted=vars(found)
-    )
+    claims = claims_of(shown["perfsvc"], tails, found, seconds)
+    figures = {name: vars(figures) for name, figures in shown.items()}
+    return finish(claims, options.json, shown=figures, tails=tails, shifted=vars(found))
 
 
-def claims_of(ours: "Figures", found: "Shifted", seconds: "Cost") -> list[Claim]:
+def claims_of(ours: "Figures", tails: Mapping[str, float], found: "Shifted", seconds: "Cost") -> list[Claim]:
     """Return the claims."""
     return [
         *(Claim(f"alerts in 1,000 nights, {kind}", ours.rates[kind], limit) for kind, limit in RATES.items()),
         *(
             Claim(f"median delay of {height:g} standard deviations", ours.delays[height], limit, " nights")
             for height, limit in DELAYS.items()
+        ),
+        *(
+            Claim(f"median delay of 5 standard deviations, {name}", nights, DELAYS[5.0], " nights")
+            for name, nights in tails.items()
+            if name not in UNCLAIMED
         ),
         Claim("false among the discoveries of 1,000 flat and 10 shifted series", 100 * found.false_share, 5, " %"),
         Claim("shifted series not found by their second night", 100 * (1 - found.found), 10, " %"),
@@ -155,6 +164,24 @@ def figures_of(name: str, detector: Detector, series: int, generator: np.random.
         delays[height] = statistics.median(nights[0] - STEP_NIGHT + 1 if nights else np.inf for nights in after)
         progress.report(f"{name}: {delays[height]:g} nights to a step of {height:g} sd (median of {len(many)} series)")
     return Figures(rates, delays)
+
+
+def tails_of(series: int, generator: np.random.Generator) -> dict[str, float]:
+    """Return the median delay of a step of 5 standard deviations, by the shape of the noise and the direction."""
+    delays, progress = {}, Progress()
+    for shape, make in SHAPES.items():
+        for direction, sign in {"slower": 1, "faster": -1}.items():
+            many = make(generator, series, STEP_NIGHT + NEAR_STEP)
+            many[:, STEP_NIGHT:] += sign * 5 * NOISE
+            after = [[night for night in nights if night >= STEP_NIGHT] for nights in by_detector(many)]
+            nights = [raised[0] - STEP_NIGHT + 1 if raised else np.inf for raised in after]
+            name = f"{shape}, {direction}"
+            delays[name] = statistics.median(nights)
+            on_second = statistics.fmean(night <= DELAYS[5.0] for night in nights)
+            progress.report(
+                f"perfsvc: {delays[name]:g} nights to a step of 5 sd, {name} ({on_second:.0%} on the second)"
+            )
+    return delays
 
 
 def rows_of(shown: dict[str, Figures]) -> list[Sequence[str]]:
@@ -259,7 +286,37 @@ def spiked(generator: np.random.Generator, series: int, nights: int) -> Floats:
     return normal(generator, series, nights) * np.where(generator.random((series, nights)) < SPIKES, 1.1, 1.0)
 
 
+def student(freedom: int) -> Callable[[np.random.Generator, int, int], Floats]:
+    """Return a function that makes flat series with Student's noise."""
+
+    def make(generator: np.random.Generator, series: int, nights: int) -> Floats:
+        return 1 + NOISE * generator.standard_t(freedom, (series, nights)) / np.sqrt(freedom / (freedom - 2))
+
+    return make
+
+
+def lognormal(generator: np.random.Generator, series: int, nights: int) -> Floats:
+    """Return flat series with the noise of the exponential of a normal number of standard deviation 0.3."""
+    noise = np.exp(0.3 * generator.standard_normal((series, nights)))
+    return 1 + NOISE * (noise - noise.mean()) / noise.std()
+
+
+def exponential(generator: np.random.Generator, series: int, nights: int) -> Floats:
+    """Return flat series with exponential noise."""
+    return 1 + NOISE * (generator.exponential(size=(series, nights)) - 1)
+
+
 FLAT = {"normal": normal, "two states": two_states, "1 % spikes": spiked}
+SHAPES = {
+    "normal": normal,
+    "1 % spikes": spiked,
+    "Student 5": student(5),
+    "Student 3": student(3),
+    "lognormal": lognormal,
+    "exponential": exponential,
+}
+"""The shapes of noise in which a step of 5 standard deviations is sought, each with this standard deviation: ``NOISE``,
+for the spiked series without the spikes."""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -58,6 +58,28 @@ def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):
     assert f"python tests/benchmarks/{name}.py" in capsys.readouterr().out
 
 
+# --- real series -----------------------------------------------------------------------------------------------------
+
+
+def test_the_detector_raises_only_relevant_alerts_on_the_real_series_and_all_are_drawn(script, monkeypatch, tmp_path):
+    sheet, results = tmp_path / "sheet.png", tmp_path / "found.json"
+    monkeypatch.setattr(sys, "argv", ["real_series.py", "--sheet", str(sheet), "--json", str(results)])
+    assert script("real_series").main() == 0
+    found = json.loads(results.read_text())
+    assert len({row["name"] for row in found["alerts"]}) >= 40
+    assert sheet.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_alert_is_measured_from_the_end_of_the_plateau_before_it(script):
+    noise = 0.01 * np.random.default_rng(1).standard_normal(160)
+    values = 100 * (1 + noise)
+    values[60:70] *= 1.1
+    values[120:] *= 1.05
+    plateau, step = script("real_series").watched("1", values)
+    assert (plateau.alert.end, plateau.size) == (70, pytest.approx(0.1, abs=0.02))
+    assert (step.first, step.size) == (70, pytest.approx(0.05, abs=0.02))
+
+
 # --- statistics and claims -------------------------------------------------------------------------------------------
 
 

@@ -1,213 +1,13 @@
-"""Detect changes of level in the histories of series, run by run; after each change, track the new level."""
+"""Detect changes of level in the histories of series, alone or together."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perfsvc.judge.changes.level import MIN_SCALE, LevelTracker
-from perfsvc.judge.changes.scores import (
-    SURE_TREND_LEAD,
-    Bools,
-    FittedChange,
-    Floats,
-    Ints,
-    fit_changes,
-    may_reach,
-    window_scores,
-)
-from perfsvc.model import ChangeKind, Direction
-
-MIN_SCORE = 11.1
-"""The score of an alert."""
-
-MIN_GROWTH = 0.03
-"""By how much a trend must grow, as a fraction of the level, before it is raised again."""
-
-TREND_END = 3
-"""The level after a trend begins with this many of its latest runs."""
-
-LOOKS = (2, 3, 4, 5, 6, 7, 9, 11, 13, 16, 19, 23, 28, 33, 40, 48, 58, 69, 83, 100)
-"""After so many runs a raised step is looked at again: it may turn out to be the beginning of a trend."""
-
-CERTAIN_STEP_LEAD = 8.0
-"""By how much better (log-likelihood) a step must explain a change than a trend to end these looks."""
-
-NEVER = np.iinfo(np.intp).max
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """A change of level, detected from the runs up to ``raised`` without any later run.
-
-    Attributes:
-        start: the first run of the new state, counted from 0.
-        raised: the run at which the alert was raised.
-        kind: step, trend (a drift that was still going on) or mixture (two states in new shares).
-        direction: ``SLOWER`` if the values grew, else ``FASTER``.
-    """
-
-    start: int
-    raised: int
-    kind: ChangeKind
-    direction: Direction
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenStep:
-    """A raised step that may begin a trend: the old level's first position, and the number of positions when raised."""
-
-    first: int
-    raised: int
-
-
-class Detector:
-    """Judges many series, a run at a time.
-
-    Args:
-        series: how many series there are.
-        runs: how many runs there will be at most.
-        believes: a function of series (their rows, shape (rows,)) and their scores, shape (rows,), that returns which
-            of them have changed, as far as is believed.
-
-    Attributes:
-        alerts: the alerts of each series, oldest first.
-    """
-
-    def __init__(self, series: int, runs: int, believes: Callable[[Ints, Floats], Bools]) -> None:
-        self.alerts: list[list[Alert]] = [[] for _ in range(series)]
-        self._levels = LevelTracker(series, runs)
-        self._believes = believes
-        self._open_steps: dict[int, _OpenStep] = {}
-        self._next_look = np.full(series, NEVER)  # the number of positions at which an open step is judged again
-        self._trend_value: dict[int, float] = {}  # the value at which a trend was raised last
-
-    def add(self, run: int, values: Floats, begins: Bools) -> None:
-        """Add a run, judge it, raise its alerts, and only then learn from the run.
-
-        Args:
-            run: the run's number, counted from 0.
-            values: one finite value a series, NaN if the run did not measure the series, shape (series,).
-            begins: in which series the run begins a segment, shape (series,).
-        """
-        levels = self._levels
-        if begins.any():
-            levels.begin_segments(np.flatnonzero(begins))
-            for row in np.flatnonzero(begins).tolist():
-                self._close_step(row)
-                self._trend_value.pop(row, None)
-        measured = np.flatnonzero(~np.isnan(values))
-        levels.add(run, measured, values[measured])
-        judged = measured[levels.learned[measured]]
-        if judged.size:
-            changed = judged[self._believes(judged, self._scores(judged))]
-            if changed.size:
-                self._handle_changes(changed, run)
-        looked_at = np.flatnonzero(self._next_look == levels.filled)
-        if looked_at.size:
-            self._look_again(looked_at, run)
-        levels.learn()
-
-    def _scores(self, rows: Ints) -> Floats:
-        """Return the score of each series' likeliest window, shape (rows,); 0 if it cannot reach ``MIN_SCORE``."""
-        levels, best = self._levels, np.zeros(rows.size)
-        possible = may_reach(levels.sums(rows), MIN_SCORE)
-        if possible.any():
-            some = rows[possible]
-            latest = levels.latest_units(some)
-            scores = window_scores(levels.sums(some), latest, levels.skew[some], levels.persistence[some])
-            best[possible] = scores.max(axis=0)
-        return best
-
-    def _handle_changes(self, rows: Ints, run: int) -> None:
-        """Raise an alert for each series whose level has changed, and begin its next level.
-
-        If a trend goes on after its alert, the trend is raised again once it has grown by ``MIN_GROWTH``.
-        """
-        levels = self._levels
-        positions, residuals = [], []
-        fitted = self._fit(rows, levels.first[rows])
-        for row, change in fitted:
-            first, end = int(levels.first[row]), int(levels.filled[row])
-            positions.append(end - TREND_END if change.kind is ChangeKind.TREND else first + change.start)
-            residuals.append(change.residual)
-            if not self._continues_trend(row, change):
-                step = self._open_steps.get(row)
-                since = step.first if step and change.direction is self.alerts[row][-1].direction else first
-                self._raise(row, first, run, change)
-                if change.kind is ChangeKind.STEP and change.trend_lead > -CERTAIN_STEP_LEAD:
-                    self._open_steps[row] = _OpenStep(since, end)
-                    self._next_look[row] = end + LOOKS[0]
-        levels.begin_levels(np.array([row for row, _ in fitted]), np.array(positions), np.array(residuals))
-
-    def _look_again(self, rows: Ints, run: int) -> None:
-        """Raise a trend for each raised step that has turned out to be the beginning of a trend."""
-        levels, trends = self._levels, []
-        first = np.array([self._open_steps[row].first for row in rows.tolist()])
-        for row, change in self._fit(rows, first, sure=True):
-            step, end = self._open_steps[row], int(levels.filled[row])
-            if change.kind is ChangeKind.TREND and change.direction is self.alerts[row][-1].direction:
-                self._raise(row, step.first, run, change)
-                trends.append(row)
-            elif change.trend_lead < -CERTAIN_STEP_LEAD or end - step.raised == LOOKS[-1]:
-                self._close_step(row)
-            else:
-                self._next_look[row] = step.raised + LOOKS[bisect_right(LOOKS, end - step.raised)]
-        if trends:
-            drifting = np.array(trends)
-            levels.begin_levels(drifting, levels.filled[drifting] - TREND_END, None)
-
-    def _fit(self, rows: Ints, first: Ints, *, sure: bool = False) -> list[tuple[int, FittedChange]]:
-        """Fit the likeliest change of each series since its position ``first``; return (row, change) for each series.
-
-        Series with equally many positions since ``first`` are fitted together, which is faster.
-        """
-        levels = self._levels
-        fitted: list[tuple[int, FittedChange]] = []
-        counts = levels.filled[rows] - first
-        for count in set(counts.tolist()):
-            same_length = rows[counts == count]
-            values = levels.latest_values(same_length, count)
-            changes = fit_changes(values, levels.in_units(same_length, values), sure=sure)
-            fitted += zip(same_length.tolist(), changes, strict=True)
-        return fitted
-
-    def _continues_trend(self, row: int, change: FittedChange) -> bool:
-        """Return True if a change only continues the trend of the series' last alert."""
-        raised = self._trend_value.get(row)
-        if raised is None or change.direction is not self.alerts[row][-1].direction:
-            return False
-        if change.trend_lead < -SURE_TREND_LEAD:
-            return False
-        return abs(self._latest_median(row) - raised) < MIN_GROWTH * abs(raised)
-
-    def _raise(self, row: int, first: int, run: int, change: FittedChange) -> None:
-        """Append an alert for a change of a series.
-
-        Args:
-            row: the series.
-            first: the position from which the change was fitted.
-            run: the present run, which raises the alert.
-            change: the change; its start counts from ``first``.
-        """
-        self._close_step(row)
-        self._trend_value.pop(row, None)
-        if change.kind is ChangeKind.TREND:
-            self._trend_value[row] = self._latest_median(row)
-        start = int(self._levels.runs[row, first + change.start])
-        self.alerts[row].append(Alert(start, run, change.kind, change.direction))
-
-    def _close_step(self, row: int) -> None:
-        """Stop looking at a raised step again."""
-        self._open_steps.pop(row, None)
-        self._next_look[row] = NEVER
-
-    def _latest_median(self, row: int) -> float:
-        end = self._levels.filled[row]
-        return float(np.median(self._levels.values[row, end - TREND_END : end]))
-
+from perfsvc.judge.changes.detector import Alert, Detector
+from perfsvc.judge.changes.level import MIN_SCALE
+from perfsvc.judge.changes.scores import MIN_SCORE, Bools, Floats, Ints
 
 ALERT_RATE = 7e-5
 """How often a flat series reaches ``MIN_SCORE``, a run: simulated, not derived."""
@@ -226,7 +26,7 @@ START_SLACK = 8.0
 """How much less likely (log-likelihood) another start may make the runs and still be the true one."""
 
 
-def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list[Alert]:
+def detect_changes(values: ArrayLike, segments: ArrayLike | None = None, *, smallest: float = 0.0) -> list[Alert]:
     """Return the alerts of one series, in the order in which they were raised.
 
     Each run is judged from its own value and the values of earlier runs, so later runs never change an alert. The
@@ -236,6 +36,7 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list
     Args:
         values: one value a run, in any unit, shape (runs,); NaN if the series was not measured. Lower is better.
         segments: one id per run, shape (runs,). The series starts anew where the id changes.
+        smallest: the smallest relevant change, as a fraction of the level; a smaller change raises nothing.
 
     Raises:
         ValueError: a value is infinite, or an array does not have the shape (runs,).
@@ -247,24 +48,31 @@ def detect_changes(values: ArrayLike, segments: ArrayLike | None = None) -> list
     series = np.asarray(values, dtype=np.float64)
     if series.ndim != 1:
         raise ValueError(f"the values of one series have one axis, not {series.ndim}")
-    return detect_changes_in_each(series[None, :], segments)[0]
+    return detect_changes_in_each(series[None, :], segments, smallest=smallest)[0]
 
 
-def detect_changes_in_each(matrix: ArrayLike, segments: ArrayLike | None = None) -> list[list[Alert]]:
+def detect_changes_in_each(
+    matrix: ArrayLike, segments: ArrayLike | None = None, *, smallest: ArrayLike = 0.0
+) -> list[list[Alert]]:
     """Return the alerts of each of many series, as ``detect_changes`` finds them, but a hundred times as fast.
 
     Args:
         matrix: one value a series and run, shape (series, runs); NaN if a series was not measured.
         segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
+        smallest: the smallest relevant change, as a fraction of the level, or such a fraction a series.
 
     Raises:
         ValueError: a value is infinite, or an array has another shape.
     """
-    return _detect(_as_matrix(matrix), segments, lambda _, scores: scores >= MIN_SCORE)
+    return _detect(_as_matrix(matrix), segments, smallest, lambda _, scores: scores >= MIN_SCORE)
 
 
 def detect_changes_together(
-    matrix: ArrayLike, groups: Sequence[Hashable] | None = None, segments: ArrayLike | None = None
+    matrix: ArrayLike,
+    groups: Sequence[Hashable] | None = None,
+    segments: ArrayLike | None = None,
+    *,
+    smallest: ArrayLike = 0.0,
 ) -> list[list[Alert]]:
     """Return the alerts of many series over the same runs, with the share of false alerts in each run limited.
 
@@ -277,6 +85,7 @@ def detect_changes_together(
         groups: what each series belongs to (its device, its benchmark), shape (series,). Changes in one group do not
             permit more false alerts in another group.
         segments: an id a run, shape (runs,), or an id a run and series, shape (series, runs).
+        smallest: the smallest relevant change, as a fraction of the level, or such a fraction a series.
 
     Returns:
         The alerts of each series, in the order in which they were raised.
@@ -300,7 +109,7 @@ def detect_changes_together(
         chances = np.where(high, ALERT_RATE * np.exp(STEEPNESS * (MIN_SCORE - scores)), 1.0)
         return high & discoveries(chances, None if labels is None else labels[rows], FALSE_SHARE)
 
-    return _detect(many, segments, believes)
+    return _detect(many, segments, smallest, believes)
 
 
 def discoveries(chances: Floats, groups: Ints | None, rate: float) -> Bools:
@@ -370,7 +179,9 @@ def earliest_start(values: Floats, start: int) -> int:
     return int(starts[possible.argmax()])
 
 
-def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints, Floats], Bools]) -> list[list[Alert]]:
+def _detect(
+    matrix: Floats, segments: ArrayLike | None, smallest: ArrayLike, believes: Callable[[Ints, Floats], Bools]
+) -> list[list[Alert]]:
     """Pass all runs to a new detector, one after the other, and return the alerts of each series."""
     if np.isinf(matrix).any():
         raise ValueError("a value is infinite: a run without a measurement is NaN")
@@ -382,7 +193,7 @@ def _detect(matrix: Floats, segments: ArrayLike | None, believes: Callable[[Ints
             raise ValueError(f"one segment id a run has the shape {matrix.shape[1:]}, not {ids.shape}")
         begins[:, 1:] = ids[..., 1:] != ids[..., :-1]
     scaled = _in_range(matrix)
-    detector = Detector(series, runs, believes)
+    detector = Detector(series, runs, np.broadcast_to(np.asarray(smallest, np.float64), series), believes)
     for run in range(runs):
         detector.add(run, scaled[:, run], begins[:, run])
     return detector.alerts

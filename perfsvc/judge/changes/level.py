@@ -13,15 +13,6 @@ GROWTH = 1.2
 CLIP = 3.5
 """Runs are clipped at this many standard deviations from the centre."""
 
-CLIP_SPIKED = 2.3
-"""The same if the level has had spikes: two of them within a few runs are then not rare."""
-
-SPIKE = 3.75
-"""A spike begins this many standard deviations from the centre."""
-
-SPIKE_AGE = 3
-"""After this many further runs, a run beyond ``SPIKE`` was a spike and not the first of a new level."""
-
 MIN_SCALE = 3e-4
 """The smallest standard deviation that is believed, as a fraction of the level: medians of equal processes differ by
 0.03 % and more."""
@@ -57,6 +48,7 @@ class LevelTracker:
         filled: how many positions each series has so far, shape (series,).
         first: the first position of each series' level, shape (series,).
         learned: which series have learned enough to be judged, shape (series,).
+        scale: the standard deviation of each series' level, shape (series,).
     """
 
     def __init__(self, series: int, runs: int) -> None:
@@ -65,8 +57,7 @@ class LevelTracker:
         self.learned = np.zeros(series, bool)
         self.skew, self.persistence = np.zeros(series), np.zeros(series)
         self._due = np.full(series, LEARNING)  # the number of positions at which the next estimate is due
-        self._unspiked = np.zeros(series, bool)  # True if the level is estimated and has had no spike
-        self._center, self._scale, self._clip = np.zeros(series), np.ones(series), np.full(series, CLIP)
+        self._center, self.scale = np.zeros(series), np.ones(series)
         self._prior_freedom, self._prior_squares = np.zeros(series), np.zeros(series)
         self._min_variance = np.ones(series)
         # Running sums by position. Only differences within a level are used, so the sums may start anywhere.
@@ -76,7 +67,7 @@ class LevelTracker:
         """Forget the past of some series, whose next run begins a new segment."""
         self.first[rows] = self.filled[rows]
         self._due[rows] = self.filled[rows] + LEARNING
-        self.learned[rows] = self._unspiked[rows] = False
+        self.learned[rows] = False
         self._prior_freedom[rows] = self._prior_squares[rows] = 0.0
 
     def add(self, run: int, rows: Ints, values: Floats) -> None:
@@ -89,13 +80,10 @@ class LevelTracker:
         units = self.in_units(rows, values[:, None])[:, 0]
         self._sums[rows, position + 1] = self._sums[rows, position] + units
         self._squares[rows, position + 1] = self._squares[rows, position] + units * units
-        spiked = self._unspiked[rows] & (np.abs(values - self._center[rows]) > SPIKE * self._scale[rows])
-        known = position[spiked] + SPIKE_AGE + 1
-        self._due[rows[spiked]] = np.minimum(self._due[rows[spiked]], known)
         self.filled[rows] += 1
 
     def learn(self) -> None:
-        """Estimate each level that has grown enough since its last estimate, or had a spike ``SPIKE_AGE`` runs ago."""
+        """Estimate each level that has grown enough since its last estimate."""
         rows = np.flatnonzero(self._due <= self.filled)
         if not rows.size:
             return
@@ -105,12 +93,9 @@ class LevelTracker:
         min_scale = MIN_SCALE * np.abs(center)
         min_scale = np.where(min_scale == 0, TINY, min_scale)
         scale = np.maximum(scale, min_scale)
-        self._center[rows], self._scale[rows] = center, scale
+        self._center[rows], self.scale[rows] = center, scale
         self._min_variance[rows] = np.maximum(min_scale / scale, TINY) ** 2
         self._prior_freedom[rows] = self._prior_squares[rows] = 0.0  # the level has enough runs of its own
-        spiked = (inside & (np.abs(values - center[:, None]) > SPIKE * scale[:, None])).any(axis=1)
-        self._unspiked[rows] = ~spiked
-        self._clip[rows] = np.where(spiked, CLIP_SPIKED, CLIP)
         length = self.filled[rows] - self.first[rows]
         self._due[rows] = self.first[rows] + np.maximum(length + 3, (GROWTH * length).astype(np.intp))
         units = self._sum_up(rows, values, inside)
@@ -131,11 +116,10 @@ class LevelTracker:
         if residual is not None:
             freedom += self.filled[rows] - self.first[rows] - 2
             variance = np.maximum((residual + self._prior_squares[rows]) / freedom, self._min_variance[rows])
-        self._scale[rows] = np.maximum(self._scale[rows] * np.sqrt(variance), TINY)
+        self.scale[rows] = np.maximum(self.scale[rows] * np.sqrt(variance), TINY)
         self._min_variance[rows] /= variance
         self._prior_freedom[rows] = self._prior_squares[rows] = np.minimum(freedom, MAX_PRIOR_FREEDOM)
         self.first[rows], self._due[rows] = positions, positions + LEARNING
-        self._unspiked[rows] = False
         values, inside = self._level(rows)
         self._center[rows] = _medians(values, inside)
         self._sum_up(rows, values, inside)
@@ -166,10 +150,9 @@ class LevelTracker:
 
     def in_units(self, rows: Ints, values: Floats) -> Floats:
         """Return values of some series, shape (rows, runs), in units of their present levels."""
-        clip = self._clip[rows, None]
         with np.errstate(over="ignore"):  # an overflow is clipped
-            units = (values - self._center[rows, None]) / self._scale[rows, None]
-        clipped: Floats = np.minimum(np.maximum(units, -clip), clip)
+            units = (values - self._center[rows, None]) / self.scale[rows, None]
+        clipped: Floats = np.minimum(np.maximum(units, -CLIP), CLIP)
         return clipped
 
     def _level(self, rows: Ints) -> tuple[Floats, Bools]:

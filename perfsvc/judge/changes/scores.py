@@ -12,6 +12,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
+MIN_SCORE = 11.1
+"""The score of an alert."""
+
 WINDOWS: Ints = np.array([*range(2, 13), 14, 16, 19, 22, 26, 30, 35, 41, 48, 56, 65, 76, 88, 102, 118])
 """How many of the latest runs are compared with the runs before them. A single run may be a spike and is no window."""
 
@@ -29,7 +32,10 @@ LENGTH_BONUS = 0.5
 
 HEADROOM: Floats = np.ones(WINDOWS.size)
 """Factor for the deviate of each window: without its farthest run, a short window deviates less by chance."""
-HEADROOM[:SHORT] = [1.21, 1.0, 1.03, 1.045, 1.04, 1.03, 1.02]  # simulated; two runs of three may be spikes
+HEADROOM[:SHORT] = [1.19, 1.0, 1.03, 1.045, 1.04, 1.03, 1.02]  # simulated; two runs of three may be spikes
+
+MIN_SKEW = 1e-3
+"""A sum that is less skewed than this counts as this skewed, which changes no score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Fl
     corrections keep false alarms about equally rare in series of any kind:
 
     - a short window gives up its farthest run, so that no single run decides;
-    - in a skewed level (two states, one of them rarer) a sum of few runs is skewed the same way;
+    - in a skewed level (two states, one of them rarer, or a long tail) a sum of few runs is skewed the same way;
     - if each run resembles the run before it, a mean of several runs varies more than a mean of independent runs.
 
     Args:
@@ -108,8 +114,8 @@ def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Fl
         sequential detection of a change-point, Ann. Statist. 23(1); the deviate: D. L. Wallace (1959), Bounds on normal
         approximations to Student's and the chi-square distributions, Ann. Math. Statist. 30(4); the length bonus:
         G. Walther (2010), Optimal and fast detection of spatial clusters with scan statistics, Ann. Statist. 38(2);
-        skewness: P. Hall (1992), On the removal of skewness by transformation, J. R. Stat. Soc. B 54(1); persistence:
-        M. S. Bartlett (1935), Some aspects of the time-correlation problem, J. R. Stat. Soc. 98(3).
+        skewness: E. B. Wilson and M. M. Hilferty (1931), The distribution of chi-square, Proc. Natl. Acad. Sci. 17(12);
+        persistence: M. S. Bartlett (1935), Some aspects of the time-correlation problem, J. R. Stat. Soc. 98(3).
     """
     difference, weight, _, variance = _differences(sums)
     freedom = sums.freedom
@@ -121,8 +127,7 @@ def window_scores(sums: LevelSums, latest: Floats, skew: Floats, persistence: Fl
     deviate = np.sqrt(freedom * np.log1p(t_squared / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
     skew_towards = np.maximum(skew * np.sign(difference), 0.0)
     imbalance = np.maximum(1 - _LENGTHS / np.maximum(sums.runs - _LENGTHS, 1), 0.0)
-    due_to_skew = skew_towards * imbalance * np.maximum(deviate * deviate - 1, 0.0) / (6 * np.sqrt(_LENGTHS))
-    deviate = np.maximum(deviate - due_to_skew, 0.0) * _HEADROOM
+    deviate = normal_deviate(deviate, skew_towards * imbalance / np.sqrt(_LENGTHS)) * _HEADROOM
     scores: Floats = np.where(weight > 0, deviate * deviate / 2 + _BONUS, 0.0)
     return scores
 
@@ -147,6 +152,22 @@ def _differences(sums: LevelSums) -> tuple[Floats, Floats, Floats, Floats]:
     variance = squares - explained
     variance /= sums.freedom
     return difference, weight, explained, np.maximum(variance, sums.min_variance, out=variance)
+
+
+def normal_deviate(deviate: Floats, skew: Floats) -> Floats:
+    """Return the normal deviates that are as rare as deviates of a skewed sum, 0 or above.
+
+    The cube root of a gamma variate is almost normal. A larger deviate always has a larger normal deviate, so skewness
+    delays a large step, but never hides it.
+
+    Args:
+        deviate: the distance of the sum from its mean in standard deviations, 0 or above.
+        skew: the skewness of the sum in the direction of the deviate, 0 or above.
+    """
+    some = np.maximum(skew, MIN_SKEW)
+    normal = 6 / some * (np.cbrt(1 + some * deviate / 2) - 1) + some / 6
+    result: Floats = np.minimum(normal, deviate)
+    return result
 
 
 def _inflation(sums: LevelSums, persistence: Floats) -> Floats:

@@ -21,9 +21,9 @@ REFUSED = "refused: "
 def relevant_change(suspect: Suspect, device_kind: str, asked: judge.ThresholdOption) -> float:
     """Return the smallest change of a suspect that matters, as a fraction.
 
-    This is the requested threshold, or the default of the kind of device. An alert may report a smaller change. Then
-    half of that change already matters: if all of it were required, noise would hide every second real change. A rule
-    of the settings for the series is always a lower limit.
+    This is the requested threshold, or the default of the kind of device. An alert may report a change that is little
+    more than the threshold. Then half of that change already matters: if all of it were required, noise would hide
+    every second real change. A rule of the settings for the series is always a lower limit.
     """
     series = suspect.series
     threshold = judge.threshold_of(series.case, series.metric, device_kind, asked)

@@ -2,16 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import log, log1p
+from math import log
 from typing import Self
 
 import numpy as np
 
 from perfsvc import judge, units
 from perfsvc.judge.changes.scores import Floats, Ints
-from perfsvc.model import AUXILIARY, MAX_ERROR, Cause, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
+from perfsvc.model import AUXILIARY, Cause, ChangeKind, Direction, Judgement, Series, Suspect, Verdict
 from perfsvc.service.compare.sides import sides_of
 from perfsvc.store import SeriesHistory, Store
 
@@ -29,17 +29,30 @@ NOT_MOVED = judge.COMPARED - judge.MOVES.keys()
 """The verdicts that compare two levels and report no move, so that an alert adds something."""
 
 
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """What the histories of the series show in a run.
+
+    Attributes:
+        suspects: the series with an alert, each as a suspect.
+        ended: the series whose last change was a plateau and is over: the direction of the change, and its first run.
+    """
+
+    suspects: Mapping[Series, Suspect] = field(default_factory=dict)
+    ended: Mapping[Series, tuple[Direction, int]] = field(default_factory=dict)
+
+
 def alerts(
     store: Store, run: int, judged: Mapping[Series, Judgement], thresholds: judge.Thresholds = NO_RULES
-) -> dict[Series, Suspect]:
-    """Return a suspect for each series whose history shows a change that the verdicts of the run do not report.
+) -> Alerts:
+    """Return the changes that the histories of series show, and that the verdicts of the run do not report.
 
-    An alert is repeated in later runs until it is answered, but in at most ``UNANSWERED_RUNS`` runs. An alert is
-    answered if the series was measured again, if a finding holds the series or held it until the series recovered, or
-    if the baseline of the series was taken after the change.
+    An alert reports a change of at least the threshold of its series. It is repeated in later runs until it is
+    answered, but in at most ``UNANSWERED_RUNS`` runs. An alert is answered if the series was measured again, if a
+    finding holds the series or held it until the series recovered, or if the baseline of the series was taken after the
+    change. An alert is over if the change was a plateau that has ended.
 
-    Auxiliary metrics, which have a verdict only if they moved, are watched too. A change of an error below the
-    threshold of errors is ignored, and so is any change below the threshold of a rule in the settings.
+    Auxiliary metrics, which have a verdict only if they moved, are watched too.
 
     Args:
         store: the database.
@@ -48,10 +61,10 @@ def alerts(
         thresholds: the rules of the settings.
     """
     if store.runs.get(run).provenance.dirty:
-        return {}
+        return Alerts()
     watched = dict(_watched(store.series.histories_until(run, HISTORY_RUNS), run, judged))
     if not watched:
-        return {}
+        return Alerts()
     runs = np.unique(np.concatenate([history.runs for history in watched.values()]))
     values, segments = _matrix(list(watched.values()), runs)
     numbers: list[int] = runs.tolist()
@@ -59,10 +72,17 @@ def alerts(
         f"{judgement.series.device} {judgement.series.case.benchmark} {judgement.series.metric}"
         for judgement in watched
     ]
-    detected = judge.detect_changes_together(values, groups, segments)
+    devices = store.devices.all()
+    smallest = [
+        judge.threshold_of(series.case, series.metric, devices[series.device].kind, thresholds)
+        for series in (judgement.series for judgement in watched)
+    ]
+    detected = judge.detect_changes_together(values, groups, segments, smallest=smallest)
     reported = _runs_with_findings(store)
-    suspects, runs_before = {}, {}
+    suspects, runs_before, ended = {}, {}, {}
     for judgement, series_alerts, levels, segment_of_run in zip(watched, detected, values, segments, strict=True):
+        if series_alerts and series_alerts[-1].end is not None:
+            ended[judgement.series] = series_alerts[-1].direction, numbers[series_alerts[-1].start]
         if not series_alerts or series_alerts[-1].raised < len(numbers) - 1 - UNANSWERED_RUNS:
             continue
         change = SeriesChange.of(series_alerts, levels, segment_of_run)
@@ -71,15 +91,14 @@ def alerts(
         direction, since = change.alert.direction, numbers[change.alert.raised :]
         if _is_answered(store, (judgement.series, direction), since, reported):
             continue
-        suspect = _suspect(judgement, change, numbers)
-        if _is_relevant(suspect, thresholds):
-            suspects[judgement.series] = suspect
-            runs_before[judgement.series] = [numbers[position] for position in change.last_before]
+        suspects[judgement.series] = _suspect(judgement, change, numbers)
+        runs_before[judgement.series] = [numbers[position] for position in change.last_before]
     baselines = _last_runs_with_other_code(store, run, suspects, runs_before)
-    return {
+    with_baselines = {
         series: replace(suspect, judgement=replace(suspect.judgement, baseline_run=baselines[series]))
         for series, suspect in suspects.items()
     }
+    return Alerts(with_baselines, ended)
 
 
 def _watched(
@@ -209,15 +228,6 @@ def _last_runs_with_other_code(
     return baselines
 
 
-def _is_relevant(suspect: Suspect, thresholds: judge.Thresholds) -> bool:
-    """Return whether an alert exceeds its rule in the settings; without a rule, only errors have a threshold."""
-    series, ratio = suspect.series, suspect.judgement.ratio or 1.0
-    threshold = thresholds.configured(series.case, series.metric)
-    if threshold is None:
-        threshold = judge.ERROR_THRESHOLD if series.metric == MAX_ERROR else 0.0
-    return not threshold or abs(log(ratio)) > log1p(threshold)
-
-
 # --- a change --------------------------------------------------------------------------------------------------------
 
 
@@ -251,7 +261,7 @@ class SeriesChange:
         """Return the change that the newest run shows; None if its segment has no alert, or if the change is gone.
 
         A trend may begin with the first run of a segment (the runs in one environment); that run is then the level
-        before the change. A step is gone if it was undone before the detector saw it.
+        before the change. A change is gone if it was a plateau, or if it was undone before the detector saw it.
 
         Args:
             alerts: the alerts of the series, oldest first.
@@ -260,7 +270,7 @@ class SeriesChange:
         """
         # The first run of the newest segment. The level before the change begins there, or after an earlier alert.
         begin = int(np.flatnonzero(np.diff(segments, prepend=segments[0] - 1))[-1])
-        if not alerts or alerts[-1].start < begin or np.isnan(values[-1]):
+        if not alerts or alerts[-1].end is not None or alerts[-1].start < begin or np.isnan(values[-1]):
             return None
         *earlier, alert = alerts
         starts = (start for before in earlier for start in _possible_starts(before) if start < alert.start)
@@ -320,5 +330,9 @@ class SeriesChange:
 
 
 def _possible_starts(alert: judge.Alert) -> tuple[int, ...]:
-    """Return the runs at which the level after an alert may begin; a trend may end with the run that raised it."""
-    return (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)
+    """Return the runs at which the level after an alert may begin.
+
+    A trend may end with the run that raised it, and after a plateau the level before returns.
+    """
+    starts = (alert.start, alert.raised) if alert.kind is ChangeKind.TREND else (alert.start,)
+    return starts if alert.end is None else (*starts, alert.end)

@@ -44,6 +44,11 @@ TO_CONFIRM = frozenset({Cause.UNCONFIRMED, Cause.TOOLCHAIN})
 GROWN = 2.0
 """A suspect is new again if its change (of logarithms) is more than so many times as large as when it was measured."""
 
+ALERTED = frozenset(ChangeKind) - {ChangeKind.REGRESSION, ChangeKind.AGAIN}
+"""The kinds of change that an alert reports."""
+
+NO_PLATEAUS: Mapping[Series, tuple[Direction, int]] = MappingProxyType({})
+
 NO_STEPS: Mapping[tuple[Series, int], Judgement] = MappingProxyType({})
 
 Recovered = tuple[int, Series, int]
@@ -60,6 +65,7 @@ class RunChanges:
         unchanged_code: the other slower series with unchanged code, except those with an alert.
         judgements: the verdicts of the run; an alert replaces the verdict on its series.
         alerted: the series with an alert.
+        ended: the series whose last change in their history was a plateau and is over: its direction and its first run.
     """
 
     to_confirm: tuple[Suspect, ...]
@@ -67,6 +73,7 @@ class RunChanges:
     unchanged_code: tuple[Suspect, ...]
     judgements: tuple[Judgement, ...]
     alerted: frozenset[Series]
+    ended: Mapping[Series, tuple[Direction, int]]
 
 
 def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = None) -> list[Suspect]:
@@ -102,7 +109,7 @@ def suspects_of(store: Store, run: int, *, threshold: judge.ThresholdOption = No
     suspects.sort(key=lambda suspect: (last_measured.get(suspect, 0), -size_of_change(suspect)))
     if not suspects or store.runs.get(run).provenance.dirty:
         return suspects
-    recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
+    recovered = recovered_series(store, run, changes, threshold)
     return without_recoveries(store, run, suspects, recovered)
 
 
@@ -153,9 +160,10 @@ def changes_of_run(
     An improvement is measured again only if an alert reports it.
     """
     judged = {judgement.series: judgement for judgement in judgements}
-    raised = alerts(store, run, judged, judge.without_override(threshold))
+    histories = alerts(store, run, judged, judge.without_override(threshold))
+    raised = histories.suspects
     if not raised and not any(judgement.verdict in judge.MOVES for judgement in judged.values()):
-        return RunChanges((), (), (), tuple(judged.values()), frozenset())
+        return RunChanges((), (), (), tuple(judged.values()), frozenset(), histories.ended)
     alerted = {series: suspect.judgement for series, suspect in raised.items()}
     # All series of the run are needed to see whether most cases of a device moved together.
     every = (judged | alerted).values()
@@ -185,6 +193,7 @@ def changes_of_run(
         ),
         judgements=tuple(current.values()),
         alerted=frozenset(raised),
+        ended=histories.ended,
     )
 
 
@@ -212,8 +221,7 @@ def _by_environment(suspect: Suspect) -> Suspect:
 def recovered_series(
     store: Store,
     run: int,
-    judgements: Iterable[Judgement],
-    alerted: AbstractSet[Series],
+    changes: RunChanges,
     threshold: judge.ThresholdOption,
 ) -> list[Recovered]:
     """Return the steps of active findings whose series have recovered in a run, back to the level before the step.
@@ -221,8 +229,7 @@ def recovered_series(
     Args:
         store: the database, with the run's verdicts.
         run: the run.
-        judgements: the run's verdicts; an alert replaces the verdict on its series.
-        alerted: the series with an alert.
+        changes: the series that moved in the run.
         threshold: the smallest relevant change, or rules; None for the default of each kind of device.
     """
     active = store.findings.active()
@@ -233,7 +240,7 @@ def recovered_series(
     causes = {judgement.series: judgement.cause for judgement in store.verdicts.of_run(run)}
     current = {
         judgement.series: replace(judgement, cause=causes.get(judgement.series) or judgement.cause)
-        for judgement in judgements
+        for judgement in changes.judgements
         if judgement.verdict in judge.MOVES
     }
     unmoved = judge_series(store, run, unrecovered - current.keys(), threshold=threshold)
@@ -249,13 +256,14 @@ def recovered_series(
         for step, baselines in further.items()
         for judgement in judge_against(store, run, baselines, threshold=rules)
     }
-    return recovered(active, current.values(), alerted, by_step)
+    return recovered(active, current.values(), changes.alerted, changes.ended, by_step)
 
 
 def recovered(
     findings: Iterable[Finding],
     judgements: Iterable[Judgement],
     alerted: AbstractSet[Series] = frozenset(),
+    ended: Mapping[Series, tuple[Direction, int]] = NO_PLATEAUS,
     by_step: Mapping[tuple[Series, int], Judgement] = NO_STEPS,
 ) -> list[Recovered]:
     """Return the steps of findings whose series have recovered, back to the level before the step.
@@ -264,6 +272,7 @@ def recovered(
         findings: the findings.
         judgements: the judgements of a run against the baselines, which are the levels before first steps.
         alerted: the series with an alert.
+        ended: the series whose last change in their history was a plateau and is over: its direction and its first run.
         by_step: by series and step, the judgements against the levels before later steps.
     """
     current = {judgement.series: judgement for judgement in judgements}
@@ -273,9 +282,21 @@ def recovered(
             judgement = by_step.get((moved.series, moved.step)) or current.get(moved.series)
             if moved.recovered_run is not None or judgement is None:
                 continue
-            if _is_back(moved, judgement, finding.cause, alerted=moved.series in alerted):
+            if _plateau_is_over(moved, ended.get(moved.series)):
+                is_back = is_nearer(judgement.candidate_s, moved.baseline_s, moved.candidate_s)
+            else:
+                is_back = _is_back(moved, judgement, finding.cause, alerted=moved.series in alerted)
+            if is_back:
                 back.append((finding.id, moved.series, moved.step))
     return back
+
+
+def _plateau_is_over(moved: MovedSeries, plateau: tuple[Direction, int] | None) -> bool:
+    """Return whether a step of a finding is a plateau that is over, given by its direction and its first run."""
+    if plateau is None or moved.change not in ALERTED or moved.first_run is None:
+        return False
+    direction, first_run = plateau
+    return moved.direction is direction and moved.first_run >= first_run
 
 
 def _is_back(moved: MovedSeries, judgement: Judgement, cause: Cause, *, alerted: bool) -> bool:
@@ -344,8 +365,7 @@ def without_recoveries(
         """
         recovered_run = recovered_in.get((suspect.series, OPPOSITE[suspect.direction]), 0)
         before = suspect.judgement.baseline_run
-        is_alert = suspect.change not in {ChangeKind.REGRESSION, ChangeKind.AGAIN}
-        is_older_alert = is_alert and before is not None and before < recovered_run
+        is_older_alert = suspect.change in ALERTED and before is not None and before < recovered_run
         return recovered_run == run or is_older_alert
 
     return [suspect for suspect in suspects if not is_recovery(suspect)]

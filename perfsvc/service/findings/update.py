@@ -27,6 +27,7 @@ from perfsvc.model import (
 from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.findings.steps import agreed, in_both_runs, steps_of_run, unchanged_code_agreed
 from perfsvc.service.findings.suspects import (
+    ALERTED,
     TO_CONFIRM,
     Recovered,
     RunChanges,
@@ -42,9 +43,6 @@ RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONME
 
 CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED})
 """The causes whose root cause are commits."""
-
-FROM_HISTORY = frozenset(ChangeKind) - {ChangeKind.REGRESSION, ChangeKind.AGAIN}
-"""The kinds of change whose evidence names the run that they began with."""
 
 RUNS_BEFORE = 5
 """The most runs whose median is the level before some code: a single run is noisy."""
@@ -78,7 +76,7 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
         return FindingUpdates()
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
     steps = steps_of_run(store, run, threshold=threshold)
-    recovered = recovered_series(store, run, changes.judgements, changes.alerted, threshold)
+    recovered = recovered_series(store, run, changes, threshold)
     answers = Answers(store.confirmations.of_run(run))
     to_confirm, unchanged_code = answers.unconfirmed(changes.to_confirm), answers.unconfirmed(changes.unchanged_code)
     lasting = [
@@ -163,7 +161,7 @@ class Answers:
         """Return a suspect that two runs show; its evidence names both runs, and says why the cause is unconfirmed."""
         answer = self._last.get(self._key(suspect))
         why = answer.reason if answer else "it was not measured again"
-        both = suspect.evidence if suspect.change in FROM_HISTORY else in_both_runs(suspect)
+        both = suspect.evidence if suspect.change in ALERTED else in_both_runs(suspect)
         return replace(suspect, evidence=f"{both}, unconfirmed: {why}")
 
 

@@ -19,9 +19,12 @@ from perfsvc.model import (
 )
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import actions, suspects, update
+from perfsvc.service.findings.alerts import Alerts
 from perfsvc.store import RunState
 
 OTHER = b"other"
+NOISY = {"between": (-2e-2, 0.0, 2e-2)}
+"""Replicas that differ so much that the verdict on a step is inconclusive, and only the history shows it."""
 CURED = b"cured"
 
 
@@ -71,41 +74,60 @@ def nights(night, rng, after):
 
 
 @pytest.mark.slow
-def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(nights):
-    nights(1.0, OTHER)
-    suspect = next(suspect for _ in range(8) for suspect in nights(1.004, OTHER))
+def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night):
+    assert [suspect for place in range(25) for suspect in night(1 + 4e-3 * (-1) ** place, **NOISY)] == []
+    night(1.005, OTHER, **NOISY)
+    suspect = next(suspect for _ in range(8) for suspect in night(1.02, OTHER, **NOISY))
     assert suspect.evidence.endswith("since run 27, a step in its history")
     assert (suspect.judgement.baseline_run, suspect.judgement.cause) == (25, Cause.UNCONFIRMED)
 
 
 @pytest.mark.slow
 def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
-    raised = [nights(1.007, OTHER) for _ in range(6)]
+    raised = [nights(1.015, OTHER, **NOISY) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
     (suspect,) = raised[-1]
     answer = Confirmation(suspect, Cause.NOISE, "it is gone", threshold=0.01, seed=1, budget_s=60.0)
     story.store.confirmations.put(answer)
-    assert nights(1.007, OTHER) == []
+    assert nights(1.015, OTHER, **NOISY) == []
 
 
 @pytest.mark.slow
 def test_an_unanswered_alert_ends_after_two_weeks(nights):
-    raised = [len(nights(1.007, OTHER)) for _ in range(20)]
+    raised = [len(nights(1.015, OTHER, **NOISY)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
 @pytest.mark.slow
 def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
     for _ in range(4):
-        nights(1.007, OTHER, state=RunState.INTERRUPTED)
-    (suspect,) = nights(1.007, OTHER)
+        nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
+    (suspect,) = nights(1.015, OTHER, **NOISY)
     assert suspect.judgement.baseline_run == 25
 
 
 def test_an_alert_ends_when_its_step_is_undone(nights):
     for _ in range(4):
-        nights(1.007, OTHER, state=RunState.INTERRUPTED)
+        nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
     assert nights(1.0, CURED) == []
+
+
+def test_a_plateau_that_ends_resolves_its_finding_without_a_second_alert(story, nights):
+    """The replicas of each night differ so much that no verdict shows the change or its end."""
+    (suspect,) = [suspect for _ in range(2) for suspect in nights(1.015, OTHER, **NOISY)]
+    assert (suspect.change, suspect.direction) == (ChangeKind.STEP, Direction.SLOWER)
+    ratio = {"ratio": suspect.judgement.ratio}
+    story.store.confirmations.put(Confirmation(suspect, Cause.KERNEL, "so it is", 0.01, seed=1, budget_s=60.0, **ratio))
+    assert update.update_findings(story.store, 27).raised == (1,)
+    assert [nights(1.015, OTHER, **NOISY) for _ in range(4)] == [[]] * 4
+    assert story.store.findings.get(1).state is FindingState.OPEN
+    assert nights(1.0, CURED, **NOISY) == []
+    assert story.store.findings.get(1).state is FindingState.OPEN  # a single run may be a spike
+    assert nights(1.0, CURED, **NOISY) == []
+    finding = story.store.findings.get(1)
+    assert (finding.state, finding.moved[0].recovered_run) == (FindingState.RESOLVED, 33)
+    assert [suspect for _ in range(6) for suspect in nights(1.0, CURED, **NOISY)] == []
+    assert [finding.id for finding in story.store.findings.all()] == [1]
 
 
 def test_an_accepted_level_raises_no_alert(story, nights):
@@ -166,7 +188,7 @@ def test_alerts_of_a_few_cases_are_not_a_move_of_the_whole_device(story, night, 
     quiet = judge_run(story.store, 2, threshold=None)
     moved = [replace(judgement, verdict=Verdict.REGRESSION, ratio=1.005) for judgement in quiet[:5]]
     raised = {judgement.series: Suspect(judgement, ChangeKind.STEP, Direction.SLOWER) for judgement in moved}
-    monkeypatch.setattr(suspects, "alerts", lambda *_: raised)
+    monkeypatch.setattr(suspects, "alerts", lambda *_: Alerts(raised))
     changes = suspects.changes_of_run(story.store, 2, quiet)
     assert [judgement.cause for judgement in changes.judgements if judgement.cause] == [Cause.NOISE] * 5
     assert changes.together == ()

@@ -418,17 +418,18 @@ def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
 
 
 @pytest.mark.slow
-def test_a_step_below_the_threshold_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
+def test_a_step_of_the_history_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
     rng = np.random.default_rng(7)
     case = cases[0]
 
     def measure(by=1.0, **given):
-        return night({case: by * 1e-4 * (1 + 3e-4 * rng.standard_normal())}, **given)[1]
+        seconds = by * 1e-4 * (1 + 3e-4 * rng.standard_normal())
+        return night({case: seconds}, threshold=0.05, **given)[1]  # so that only the history shows the step
 
     assert [suspect for _ in range(25) for suspect in measure()] == []
     story.store.baselines.pin(25, [story.series(case)])
     for number in range(26, 34):
-        confirm(story, number, measure(1.007, **EDITED))
+        confirm(story, number, measure(1.015, **EDITED))
     (finding,) = story.store.findings.all()
     assert (finding.state, finding.moved[0].baseline_run) == (FindingState.OPEN, 25)
     cured = [measure(code=b"third", source=b"cured")]
@@ -476,6 +477,34 @@ def test_one_good_run_does_not_resolve_a_change_of_mixture(story, night, cases, 
     alerts = {series} if alerted else alerted
     assert recovered([mixed], [tonight], alerts) == [(1, series, 1)] * back
     assert recovered([finding], [tonight], frozenset()) == [(1, series, 1)]
+
+
+@pytest.mark.parametrize(
+    ("plateau", "back"),
+    [
+        ((Direction.SLOWER, 2), True),
+        ((Direction.SLOWER, 1), True),
+        ((Direction.SLOWER, 3), False),  # a later plateau
+        ((Direction.FASTER, 2), False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("change", [ChangeKind.STEP, ChangeKind.MIXTURE])
+def test_a_plateau_that_is_over_is_a_recovery_however_noisy_the_run_is(story, night, cases, *, change, plateau, back):
+    series = story.series(cases[0])
+    night(times(cases[:1]))
+    _, suspects = night(times(cases[:1], "v0", by=1.1), **EDITED)
+    confirm(story, 2, suspects)
+    (finding,) = story.store.findings.active()
+    alerted = replace(finding, moved=(replace(finding.moved[0], change=change),))
+    tonight = Judgement(
+        series, Verdict.INCONCLUSIVE, ratio=1.01, low=0.9, high=1.2, baseline_s=1e-4, candidate_s=1.01e-4
+    )
+    ended = {series: plateau} if plateau else {}
+    assert recovered([alerted], [tonight], frozenset(), ended) == [(1, series, 1)] * back
+    still_there = replace(tonight, candidate_s=1.09e-4)
+    assert recovered([alerted], [still_there], frozenset(), ended) == []
+    assert recovered([finding], [tonight], frozenset(), ended) == []  # its verdict raised it, not an alert
 
 
 def test_a_step_of_unchanged_code_is_no_suspect(nights):

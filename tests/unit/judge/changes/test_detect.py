@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +20,10 @@ def shapes(alerts: list[Alert]) -> list[tuple[str, str]]:
     return [(alert.kind, alert.direction) for alert in alerts]
 
 
+def without_ends(alerts: list[Alert]) -> list[Alert]:
+    return [replace(alert, end=None) for alert in alerts]
+
+
 # --- one series ------------------------------------------------------------------------------------------------------
 
 
@@ -28,10 +34,96 @@ def test_a_step_is_raised_on_its_second_run(height: float, direction: str) -> No
     assert detect_changes(series) == [Alert(100, 101, "step", direction)]
 
 
-def test_a_recovery_is_an_alert_in_the_other_direction() -> None:
+def test_a_late_recovery_is_an_alert_in_the_other_direction() -> None:
     series = 1 + noise(160)
-    series[100:120] *= 1.08
-    assert [(alert.start, alert.direction) for alert in detect_changes(series)] == [(100, "slower"), (120, "faster")]
+    series[100:125] *= 1.08
+    assert [(alert.start, alert.direction) for alert in detect_changes(series)] == [(100, "slower"), (125, "faster")]
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 12, 20])
+def test_a_plateau_is_one_alert_that_gets_its_end_on_the_second_run_back(runs: int) -> None:
+    series = 1 + noise(160)
+    series[100 : 100 + runs] *= 1.08
+    (alert,) = detect_changes(series)
+    assert alert == Alert(100, 101, ChangeKind.STEP, Direction.SLOWER, end=100 + runs)
+    assert detect_changes(series[: 102 + runs]) == [alert]
+    assert detect_changes(series[: 101 + runs]) == [replace(alert, end=None)]
+
+
+def test_a_small_plateau_needs_more_runs_back_and_is_one_alert_too() -> None:
+    series = 1 + noise(160)
+    series[100:115] *= 1.03
+    (alert,) = detect_changes(series)
+    assert (alert.direction, alert.end) == ("slower", pytest.approx(115, abs=2))
+
+
+def test_a_level_that_returns_only_in_part_is_a_second_alert() -> None:
+    series = 1 + noise(160)
+    series[100:115] *= 1.2
+    series[115:] *= 1.1
+    first, second = detect_changes(series, smallest=0.01)
+    assert (first.start, first.end) == (100, None)
+    assert (second.start, second.direction) == (115, "faster")
+
+
+def test_a_single_good_run_ends_no_plateau() -> None:
+    series = 1 + noise(160)
+    series[100:] *= 1.08
+    series[[105, 110]] /= 1.08
+    assert detect_changes(series) == [Alert(100, 101, ChangeKind.STEP, Direction.SLOWER)]
+
+
+def test_a_new_segment_has_no_plateau_to_end() -> None:
+    series = 1 + noise(160)
+    series[100:106] *= 1.08
+    segments = np.arange(160) >= 106
+    assert detect_changes(series, segments) == [Alert(100, 101, ChangeKind.STEP, Direction.SLOWER)]
+
+
+# --- the smallest relevant change ------------------------------------------------------------------------------------
+
+
+def test_a_step_below_the_smallest_relevant_change_raises_nothing() -> None:
+    series = 1 + noise(200, deviation=0.001)
+    series[100:] *= 1.008
+    assert len(detect_changes(series)) == 1
+    assert detect_changes(series, smallest=0.01) == []
+    assert detect_changes(1 / series, smallest=0.01) == []
+
+
+def test_a_change_that_grows_step_by_step_is_raised_when_it_is_relevant() -> None:
+    series = 1 + noise(200, deviation=0.001)
+    series[100:] *= 1.008
+    series[130:] *= 1.008
+    (alert,) = detect_changes(series, smallest=0.01)
+    assert alert.raised >= 130
+    assert alert.direction == "slower"
+
+
+@pytest.mark.parametrize("drift", [0.02, -0.02])
+def test_a_drift_is_raised_when_it_is_relevant(drift: float) -> None:
+    series = (1 + noise(200, deviation=0.001)) * (1 + drift * np.clip((np.arange(200) - 99) / 100, 0, 1))
+    early, late = detect_changes(series), detect_changes(series, smallest=0.01)
+    assert early[0].raised < 140
+    assert 140 <= late[0].raised <= 175
+
+
+def test_each_series_has_its_own_smallest_relevant_change() -> None:
+    matrix = 1 + np.array([noise(120, seed=seed, deviation=0.001) for seed in range(3)])
+    matrix[:, 100:] *= 1.03
+    together = detect_changes_together(matrix, smallest=[0.01, 0.05, 0.0])
+    assert [len(alerts) for alerts in together] == [1, 0, 1]
+
+
+def test_changes_too_small_to_be_relevant_permit_no_false_alerts() -> None:
+    """A change that stays below the threshold is as certain as can be, in each run, and is no discovery."""
+    generator = np.random.default_rng(8)
+    matrix = 1 + 0.001 * generator.standard_normal((200, 160))
+    matrix[:40, 60:] *= 1.006
+    together = detect_changes_together(matrix, smallest=[0.01] * 40 + [0.0] * 160)
+    alone = detect_changes_together(matrix[40:])
+    assert together[:40] == [[]] * 40
+    assert sum(map(len, together[40:])) <= sum(map(len, alone))
 
 
 def test_the_first_twenty_runs_raise_nothing() -> None:
@@ -131,7 +223,11 @@ def histories(draw: st.DrawFn) -> Floats:
 def test_the_alerts_of_a_prefix_are_a_prefix_of_the_alerts(series: Floats, data: st.DataObject) -> None:
     whole = detect_changes(series)
     end = data.draw(st.integers(0, series.size))
-    assert detect_changes(series[:end]) == [alert for alert in whole if alert.raised < end]
+    prefix = detect_changes(series[:end])
+    assert without_ends(prefix) == without_ends([alert for alert in whole if alert.raised < end])
+    for early, late in zip(prefix, whole, strict=False):
+        assert early.end in {None, late.end}
+        assert early.end is None or early.end < end
 
 
 @settings(max_examples=30, deadline=None)
@@ -144,9 +240,7 @@ def test_the_unit_does_not_matter(series: Floats, unit: float) -> None:
 @given(histories())
 def test_a_series_upside_down_has_its_alerts_in_the_other_direction(series: Floats) -> None:
     swapped = {Direction.SLOWER: Direction.FASTER, Direction.FASTER: Direction.SLOWER}
-    mirrored = [
-        Alert(alert.start, alert.raised, alert.kind, swapped[alert.direction]) for alert in detect_changes(-series)
-    ]
+    mirrored = [replace(alert, direction=swapped[alert.direction]) for alert in detect_changes(-series)]
     assert mirrored == detect_changes(series)
 
 
@@ -157,7 +251,8 @@ def test_alerts_name_measured_runs_of_the_past_in_order(series: Floats) -> None:
     assert [alert.raised for alert in alerts] == sorted({alert.raised for alert in alerts})
     for alert in alerts:
         assert alert.start < alert.raised
-        assert not np.isnan(series[[alert.start, alert.raised]]).any()
+        assert alert.end is None or alert.start < alert.end
+        assert not np.isnan(series[[alert.start, alert.raised, alert.end or alert.raised]]).any()
 
 
 possible = st.sampled_from([0.0, 5e-324, 1e-300, 1.0, 1.7e308, -1.7e308, np.nan]) | st.floats(allow_infinity=False)
@@ -172,7 +267,8 @@ def test_every_possible_history_has_an_answer(few: list[float], many: list[float
             assert 0 <= alert.start < alert.raised < len(series)
             assert not np.isnan([series[alert.start], series[alert.raised]]).any()
         end = data.draw(st.integers(0, len(series)))
-        assert detect_changes(series[:end]) == [alert for alert in alerts if alert.raised < end]
+        early = detect_changes(series[:end])
+        assert without_ends(early) == without_ends([alert for alert in alerts if alert.raised < end])
 
 
 def test_a_level_next_to_zero_has_an_answer() -> None:
@@ -224,8 +320,8 @@ def test_the_alerts_of_a_prefix_are_a_prefix_for_many_series_too() -> None:
     whole = detect_changes_together(matrix, groups)
     assert sum(map(len, whole)) >= 6
     for end in (40, 52, 54, 60, 75):
-        until = [[alert for alert in alerts if alert.raised < end] for alerts in whole]
-        assert detect_changes_together(matrix[:, :end], groups) == until
+        until = [without_ends([alert for alert in alerts if alert.raised < end]) for alerts in whole]
+        assert [*map(without_ends, detect_changes_together(matrix[:, :end], groups))] == until
 
 
 def test_the_order_of_the_series_does_not_matter() -> None:

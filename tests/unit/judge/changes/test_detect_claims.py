@@ -120,6 +120,26 @@ def test_steps_are_found_within_the_claimed_number_of_runs(height: float, limit:
     assert np.median(delays) <= limit
 
 
+def student(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Return Student's noise with three degrees of freedom, of standard deviation ``NOISE``."""
+    return 1 + NOISE * generator.standard_t(3, size=shape) / np.sqrt(3)
+
+
+def skewed(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """Return lognormal noise of standard deviation ``NOISE``."""
+    noise = lognormal(generator, shape)
+    return 1 + NOISE * (noise - noise.mean()) / noise.std()
+
+
+@pytest.mark.parametrize("noise", [normal, spiked, heavy, student, skewed, persistent(0.3)])
+@pytest.mark.parametrize("direction", [1, -1])
+def test_a_step_of_five_deviations_is_found_on_its_second_run_whatever_the_tails(noise: Noise, direction: int) -> None:
+    many = noise(np.random.default_rng(5), (SERIES, CHANGED + 2))
+    many[:, CHANGED:] += direction * 5 * NOISE
+    found = [any(alert.raised > CHANGED for alert in alerts) for alerts in detect_changes_in_each(many)]
+    assert np.mean(found) >= 0.65
+
+
 def test_few_of_many_discoveries_are_false_and_most_steps_are_found_on_their_second_run() -> None:
     generator = np.random.default_rng(3)
     false_shares, found_shares = [], []

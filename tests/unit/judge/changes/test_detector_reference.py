@@ -1,6 +1,7 @@
 """The detector's vectorised parts against plain versions of the same."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfsvc.judge import Alert, detect_changes, detect_changes_together
+from perfsvc.judge import detect_changes, detect_changes_together
 from perfsvc.judge.changes.detect import detect_changes_in_each, discoveries
 from perfsvc.judge.changes.level import (
     CLIP,
-    CLIP_SPIKED,
     LEARNING,
     PERSISTENCE_ERRORS,
     LevelTracker,
@@ -29,6 +29,7 @@ from perfsvc.judge.changes.scores import (
     fit_ramp,
     fit_step,
     may_reach,
+    normal_deviate,
     window_scores,
 )
 
@@ -77,9 +78,9 @@ def plain_score(units: np.ndarray, window: int, skew: float, persistence: float)
     t = abs(difference) / math.sqrt(variance * (1 / len(before) + 1 / len(after)))
     deviate = -stats.norm.ppf(stats.t.sf(t, freedom))
     imbalance = max(1 - window / len(before), 0)
-    deviate -= max(skew * sign, 0) * imbalance * max(deviate**2 - 1, 0) / (6 * math.sqrt(window))
+    deviate = float(normal_deviate(np.array(deviate), np.array(max(skew * sign, 0) * imbalance / math.sqrt(window))))
     headroom = HEADROOM[list(WINDOWS).index(window)]
-    return (max(deviate, 0) * headroom) ** 2 / 2 + LENGTH_BONUS * math.log(window)
+    return (deviate * headroom) ** 2 / 2 + LENGTH_BONUS * math.log(window)
 
 
 @settings(max_examples=25, deadline=None)
@@ -107,6 +108,20 @@ def test_a_series_that_may_not_reach_a_score_does_not(seed: int, runs: int, step
     reached = scores_of(tracker, rows).max(axis=0)
     for least in (4.0, 8.0, 11.0):
         assert (may_reach(tracker.sums(rows), least) | (reached < least)).all()
+
+
+@given(st.floats(0.05, 2), st.floats(1, 8))
+def test_a_deviate_of_a_skewed_sum_becomes_the_normal_deviate_of_equal_chance(skew: float, deviate: float) -> None:
+    shape = 4 / skew**2
+    expected = -stats.norm.ppf(stats.gamma.sf(shape + deviate * math.sqrt(shape), shape))
+    normal = float(normal_deviate(np.array(deviate), np.array(skew)))
+    assert normal == pytest.approx(min(expected, deviate), rel=0.03, abs=0.03)
+    assert normal < normal_deviate(np.array(deviate + 0.1), np.array(skew))
+
+
+def test_a_deviate_of_a_sum_without_skew_stays() -> None:
+    deviates = np.linspace(0, 8, 9)
+    assert normal_deviate(deviates, np.zeros(9)) == pytest.approx(deviates, abs=0.02)
 
 
 @given(seeds, st.integers(4, 60))
@@ -171,7 +186,12 @@ def test_runs_before_the_latest_segment_of_all_series_do_not_matter(seed: int, s
     alone = detect_changes_together(matrix[:, first:], groups, segments[:, first:])
     later = [
         [
-            Alert(alert.start - first, alert.raised - first, alert.kind, alert.direction)
+            replace(
+                alert,
+                start=alert.start - first,
+                raised=alert.raised - first,
+                end=alert.end and alert.end - first,
+            )
             for alert in alerts
             if alert.raised >= first
         ]
@@ -194,7 +214,7 @@ def test_a_few_spikes_do_not_widen_the_scale_and_a_second_state_does() -> None:
     states = np.repeat([[0.0, 5.0]], [140, 60], axis=1)
     _, of_states = center_and_scale(states, inside)
     assert of_states[0] == pytest.approx(np.sqrt((states**2).sum() / 199))
-    assert of_states[0] * CLIP_SPIKED > 5
+    assert of_states[0] * CLIP > 5
 
 
 def test_only_runs_inside_the_level_count_for_its_estimates() -> None:

@@ -65,6 +65,15 @@ def test_a_step_that_is_gone_is_no_change_and_an_unmeasured_series_has_none() ->
     assert SeriesChange.of(alerts, np.r_[values[:-1], np.nan], ONE_SEGMENT) is None
 
 
+def test_a_plateau_that_ended_is_no_change_and_the_level_before_the_next_change_begins_with_its_end() -> None:
+    values = noisy(*([100.0] * 20), *([110.0] * 5), *([100.0] * 15), *([102.0] * 20))
+    plateau = Alert(20, 21, ChangeKind.STEP, Direction.SLOWER, end=25)
+    assert SeriesChange.of([plateau], values, ONE_SEGMENT) is None
+    change = SeriesChange.of([plateau, Alert(40, 59, ChangeKind.STEP, Direction.SLOWER)], values, ONE_SEGMENT)
+    assert change is not None
+    assert change.old.tolist() == list(range(25, 40))
+
+
 def test_a_run_before_a_late_alert_belongs_to_the_change_by_its_level() -> None:
     change = SeriesChange.of([Alert(41, 59, ChangeKind.STEP, Direction.SLOWER)], stepped(by=1.1), ONE_SEGMENT)
     assert change is not None
