@@ -24,6 +24,8 @@ WAITING = frozenset({"barrier", "sleeping"})
 COMPUTING = frozenset(STALLS) - MEMORY - SHARED - WAITING
 GROUPS = (MEMORY, SHARED, WAITING, COMPUTING)
 """What warps spend their cycles on, by the part of the device that causes it."""
+MOST_FURTHER_DIGITS = 2
+"""How many more digits than usual are written to show that two values differ."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,19 @@ class ProfilePair:
     def arrow(self, fast: str, slow: str) -> str:
         """Return "before → after", given one text about the fast profile and one about the slow profile."""
         return f"{fast} → {slow}" if self.slower else f"{slow} → {fast}"
+
+    def change(self, values: tuple[float, float], write: Callable[[float, int], str]) -> str:
+        """Return "before → after" with enough digits to show the difference; empty if even more digits show none.
+
+        Args:
+            values: a value of the fast profile and one of the slow profile.
+            write: writes a value with as many digits as usual, and a number of further digits.
+        """
+        for further in range(MOST_FURTHER_DIGITS + 1):
+            fast, slow = (write(value, further) for value in values)
+            if fast != slow:
+                return self.arrow(fast, slow)
+        return ""
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

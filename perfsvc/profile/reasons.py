@@ -61,7 +61,7 @@ def tensor(pair: ProfilePair) -> Contribution | None:
         return None
     fast, slow = throughput
     lost = clamp(1 - slow * pair.durations_s[1] / (fast * pair.durations_s[0]))
-    detail = f"tensor pipe busy {pair.arrow(_percent(fast), _percent(slow))}"
+    detail = f"tensor pipe busy {pair.change((fast, slow), _percent)}"
     return Contribution(lost * pair.share_of_work, detail, ("tensor_throughput", "fma_throughput", "instructions"))
 
 
@@ -82,7 +82,7 @@ def spills(pair: ProfilePair) -> Contribution | None:
     by_traffic = of_requests * pair.share_of_busy((*CACHES, "l1_throughput"))
     arrays = pair.slow.metrics.get("spill_requests") == 0
     memory = "local memory, for arrays and not for registers" if arrays else "local memory"
-    detail = f"{pair.arrow(_count(fast), _count(slow))} accesses to {memory}"
+    detail = f"{pair.change((fast, slow), _count)} accesses to {memory}"
     evidence = (
         "local_load_requests",
         "local_store_requests",
@@ -120,7 +120,7 @@ def uncoalesced(pair: ProfilePair) -> Contribution | None:
     if fast is None or slow is None or growth < MIN_GROWTH:
         return None
     limit = max(pair.share_of_group(MEMORY), pair.share_of_busy((*CACHES, "l1_throughput")))
-    detail = f"{pair.arrow(f'{fast:.0f}', f'{slow:.0f}')} of {SECTOR_BYTES} bytes of a sector used"
+    detail = f"{pair.change((fast, slow), _rounded)} of {SECTOR_BYTES} bytes of a sector used"
     evidence = tuple(
         f"global_{access}_{quantity}"
         for access in ACCESSES
@@ -136,7 +136,7 @@ def divergence(pair: ProfilePair) -> Contribution | None:
     growth = min(-pair.growth("threads_per_instruction"), pair.growth("instructions"))
     if threads is None or growth < MIN_GROWTH:
         return None
-    detail = f"{pair.arrow(f'{threads[0]:.0f}', f'{threads[1]:.0f}')} of {WARP} threads take part in an instruction"
+    detail = f"{pair.change(threads, _rounded)} of {WARP} threads take part in an instruction"
     evidence = ("threads_per_instruction", "divergent_branches", "instructions", "issue_throughput")
     return Contribution(min(pair.share_of_log(growth), _share_of_computing(pair)), detail, evidence)
 
@@ -147,7 +147,7 @@ def instructions(pair: ProfilePair) -> Contribution | None:
     growth = pair.growth("instructions") + min(pair.growth("threads_per_instruction"), 0.0)
     if counts is None or growth < MIN_GROWTH:
         return None
-    detail = f"{pair.arrow(_count(counts[0]), _count(counts[1]))} instructions"
+    detail = f"{pair.change(counts, _count)} instructions"
     share = min(pair.share_of_log(growth), _share_of_computing(pair))
     return Contribution(share, detail, ("instructions", *PIPES))
 
@@ -160,7 +160,7 @@ def occupancy(pair: ProfilePair) -> Contribution | None:
         return None
     limits = {name: value for name in LIMITS if (value := pair.slow.metrics.get(name)) is not None}
     limit = min(limits, key=lambda name: limits[name], default="")
-    detail = pair.arrow(_percent(occupancies[0]), _percent(occupancies[1]))
+    detail = pair.change(occupancies, _percent)
     if limit and pair.slower:
         detail += f", limited by {LIMITS[limit]}"
     evidence = (
@@ -182,10 +182,15 @@ def tail(pair: ProfilePair) -> Contribution | None:
     growth = growth_of(slow, fast) + unfilled
     if waves is None or fast is None or slow is None or growth < MIN_GROWTH:
         return None
-    detail = (
-        f"{pair.arrow(f'{waves[0]:.4g}', f'{waves[1]:.4g}')} waves of blocks, "
-        f"multiprocessors at work {pair.arrow(_percent(fast), _percent(slow))} of the time"
-    )
+    changes = {
+        "{} waves of blocks": pair.change(waves, _waves),
+        "multiprocessors at work {} of the time": pair.change((fast, slow), _percent),
+    }
+    if unfilled >= MIN_GROWTH and (occupancies := pair.both("achieved_occupancy")):
+        changes["achieved occupancy {}"] = pair.change(occupancies, _percent)
+    detail = ", ".join(words.format(change) for words, change in changes.items() if change)
+    if not detail:
+        return None
     evidence = ("waves", "blocks", "sm_active_cycles", "sm_elapsed_cycles", "achieved_occupancy")
     return Contribution(pair.share_of_log(growth + min(pair.work_growth or 0.0, 0.0)), detail, evidence)
 
@@ -197,7 +202,7 @@ def hit_rate(pair: ProfilePair) -> Contribution | None:
     growth, rates = sum(missed.values()), pair.both(f"{level}_hit_rate")
     if rates is None or growth < MIN_GROWTH:
         return None
-    detail = f"{level.upper()} {pair.arrow(_percent(rates[0]), _percent(rates[1]))}"
+    detail = f"{level.upper()} {pair.change(rates, _percent)}"
     limit = max(pair.share_of_group(MEMORY), pair.share_of_busy(CACHES))
     evidence = ("l2_hit_rate", "l1_hit_rate", "dram_read_bytes", "dram_write_bytes", "l2_sectors")
     return Contribution(min(pair.share_of_log(growth), limit), detail, evidence)
@@ -213,7 +218,7 @@ def traffic(pair: ProfilePair) -> Contribution | None:
     growth = growth_of(fast, slow) - by_other_reasons
     if fast is None or slow is None or growth < MIN_GROWTH:
         return None
-    detail = f"{pair.arrow(_bytes(fast), _bytes(slow))} of {memory}"
+    detail = f"{pair.change((fast, slow), _bytes)} of {memory}"
     limit = max(pair.share_of_group(MEMORY), pair.share_of_busy(CACHES))
     evidence = (
         "dram_read_bytes",
@@ -236,7 +241,7 @@ def clocks(pair: ProfilePair) -> Contribution | None:
     if rates is None or lost[clock] < MIN_GROWTH:
         return None
     unit = "multiprocessors" if clock == "sm_clock_hz" else "memory"
-    detail = f"{unit} {pair.arrow(f'{rates[0] / 1e6:.0f}', f'{rates[1] / 1e6:.0f}')} MHz"
+    detail = f"{unit} {pair.change((rates[0] / 1e6, rates[1] / 1e6), _rounded)} MHz"
     return Contribution(pair.share_of_log(lost[clock]), detail, ("sm_clock_hz", "dram_clock_hz"))
 
 
@@ -245,9 +250,10 @@ def stalls(pair: ProfilePair) -> Contribution | None:
     shares = {stall: share for stall, share in pair.stall_shares.items() if stall != "selected"}
     ranked = sorted(shares, key=lambda stall: -shares[stall])
     cycles = pair.both(f"stall_{ranked[0]}_cycles") if ranked else None
-    if cycles is None:
+    change = pair.change(cycles, lambda value, further: f"{value:.{1 + further}f}") if cycles else ""
+    if not change:  # the stall is as long as before, and more instructions wait
         return None
-    detail = f"{STALLS[ranked[0]]}, {pair.arrow(f'{cycles[0]:.1f}', f'{cycles[1]:.1f}')} cycles an instruction"
+    detail = f"{STALLS[ranked[0]]}, {change} cycles an instruction"
     return Contribution(shares[ranked[0]], detail, tuple(f"stall_{stall}_cycles" for stall in ranked[:3]))
 
 
@@ -290,11 +296,9 @@ def _conflict_ways(pair: ProfilePair, conflicts: tuple[float, float]) -> str:
         requests, wavefronts = pair.both(f"shared_{access}_requests"), pair.both(f"shared_{access}_wavefronts")
         if requests and wavefronts and min(requests) > 0:
             ways[access] = (wavefronts[0] / requests[0], wavefronts[1] / requests[1])
-    if not ways:
-        return f"{pair.arrow(_count(conflicts[0]), _count(conflicts[1]))} conflicts"
-    access = max(ways, key=lambda name: ways[name][1] - ways[name][0])
-    fast, slow = (f"{min(passes, WARP):.0f}-way" for passes in ways[access])
-    return f"{access}s {pair.arrow(fast, slow)}"
+    access = max(ways, key=lambda name: ways[name][1] - ways[name][0], default="")
+    change = pair.change(ways[access], lambda passes, further: f"{min(passes, WARP):.{further}f}-way") if ways else ""
+    return f"{access}s {change}" if change else f"{pair.change(conflicts, _count)} conflicts"
 
 
 def _loads_and_stores(profile: Profile, name: str) -> float | None:
@@ -356,17 +360,25 @@ def _active_share(profile: Profile) -> float | None:
     return active / elapsed if active is not None and elapsed else None
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _rounded(value: float, further: int = 0) -> str:
+    return f"{value:.{further}f}"
 
 
-def _count(number: float) -> str:
-    """Return a number with three digits and an SI prefix: ``6.82 M``."""
+def _waves(number: float, further: int = 0) -> str:
+    return f"{number:.{4 + further}g}"
+
+
+def _percent(share: float, further: int = 0) -> str:
+    return f"{100 * share:.{further}f} %"
+
+
+def _count(number: float, further: int = 0) -> str:
+    """Return a number with an SI prefix and three digits, or some further digits: ``6.82 M``."""
     for power, prefix in ((9, "G"), (6, "M"), (3, "k")):
         if abs(number) >= 10**power:
-            return f"{number / 10**power:.3g} {prefix}"
+            return f"{number / 10**power:.{3 + further}g} {prefix}"
     return f"{number:.0f}"
 
 
-def _bytes(number: float) -> str:
-    return f"{_count(number)}B" if number >= 1000 else f"{number:.0f} B"  # noqa: PLR2004 - the first prefix
+def _bytes(number: float, further: int = 0) -> str:
+    return f"{_count(number, further)}B" if number >= 1000 else f"{number:.0f} B"  # noqa: PLR2004 - the first prefix

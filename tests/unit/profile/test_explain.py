@@ -1,5 +1,6 @@
 """Explanations of two real launches, and of constructed ones whose reason is known."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -12,8 +13,9 @@ from perfsvc.errors import ReportError
 from perfsvc.model import Explanation, Profile, ProfilerRule, ReasonKind
 from perfsvc.profile.explain import BRINGS, WORDS, explain
 from perfsvc.profile.metrics import STALLS
-from perfsvc.profile.pair import GROUPS
+from perfsvc.profile.pair import GROUPS, ProfilePair
 from perfsvc.profile.reasons import REASONS
+from perfsvc.profile.reasons import divergence as divergent_branches
 from perfsvc.profile.reports import read
 
 UNITS, SCHEDULERS, WARPS = 132, 4, 16
@@ -203,6 +205,37 @@ def test_the_reverse_comparison_is_faster_for_the_same_reasons(name):
         assert [(metric.metric, metric.before, metric.after) for metric in there.evidence] == [
             (metric.metric, metric.after, metric.before) for metric in back.evidence
         ]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_reason_shows_numbers_that_differ(name):
+    _, fast, slow = PAIRS[name]
+    for reason in explain(fast.profile(), slow.profile()).reasons:
+        changes = re.findall(r"(\S+)(?: \S+)? → (\S+)", reason.detail)
+        assert changes, reason.detail
+        assert all(before != after for before, after in changes), reason.detail
+
+
+def test_a_tail_of_equal_waves_shows_what_differs():
+    slow = replace(BASE, waves=2.0, active=0.93)
+    (tail,) = explain(replace(BASE, waves=2.0).profile(), slow.profile()).reasons
+    assert tail.kind is ReasonKind.TAIL
+    assert tail.detail == "multiprocessors at work 97 % → 93 % of the time"
+
+
+def test_close_numbers_are_written_with_enough_digits_to_differ():
+    fast, slow = (replace(BASE, threads=threads, instructions=count) for threads, count in ((10.4, 40e6), (9.6, 43e6)))
+    divergence = divergent_branches(ProfilePair(fast.profile(), slow.profile()))
+    assert divergence
+    assert divergence.detail.startswith("10.4 → 9.6 of 32 threads")
+    pair = ProfilePair(fast.profile(), slow.profile())
+    assert pair.change((0.9701, 0.9702), lambda share, further: f"{100 * share:.{further}f} %") == "97.01 % → 97.02 %"
+    assert not pair.change((5.0, 5.0), lambda value, further: f"{value:.{further}f}")
+
+
+def test_a_stall_that_takes_as_long_as_before_is_no_reason():
+    slow = replace(COMPUTING, instructions=80e6)
+    assert ReasonKind.STALLS not in kinds(explain(COMPUTING.profile(), slow.profile()))
 
 
 def test_the_padded_transpose_has_no_conflicts_and_the_tiled_one_has_32_way_ones(ncu_report):
