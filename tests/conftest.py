@@ -264,6 +264,7 @@ def ncu_report(tmp_path_factory) -> Callable[[str], Path]:
     def unpacked(name: str) -> Path:
         path = folder / f"{name}.ncu-rep"
         if not path.exists():
+            path.parent.mkdir(exist_ok=True)
             path.write_bytes(lzma.decompress((REPORTS / f"{name}.ncu-rep.xz").read_bytes()))
         return path
 

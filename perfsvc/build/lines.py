@@ -22,7 +22,7 @@ from perfsvc.build.compile import compile_all
 from perfsvc.build.nvcc import NvccToolchain, is_ptx
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError, CompileError
-from perfsvc.model import Unit, codec
+from perfsvc.model import SourceLine, Unit, codec
 
 DAMAGED = (ValueError, struct.error, IndexError, ZeroDivisionError)
 """What reading a damaged table raises."""
@@ -38,14 +38,6 @@ _END_SEQUENCE, _SET_ADDRESS, _INLINED_CALL = 1, 2, 0x90
 _EXTENDED = 0
 _LAST_OPCODE = 255
 _SIGN, _LOW_BITS, _MORE = 0x40, 0x7F, 0x80
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """A line of a source; ``file`` is its name in ``sources.local_files``, and the first line is 1."""
-
-    file: str
-    line: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,14 @@ from perfsvc.model.profiles import (
     CaseExplanation,
     Evidence,
     Explanation,
+    HotLine,
+    Instruction,
     Profile,
     ProfileResult,
     ProfilerRule,
     Reason,
     ReasonKind,
+    SourceLine,
 )
 from perfsvc.model.runs import Exclusion, NightRow, OverBudget, Pin, RunRow, RunState, StageRow, StageState
 from perfsvc.model.static import (
@@ -120,6 +123,8 @@ __all__ = [
     "FindingUpdates",
     "HostFinish",
     "HostMetric",
+    "HotLine",
+    "Instruction",
     "Judgement",
     "Kind",
     "Launch",
@@ -153,6 +158,7 @@ __all__ = [
     "Series",
     "SkippedCommit",
     "Slowdown",
+    "SourceLine",
     "StageRow",
     "StageState",
     "StaticBaseline",

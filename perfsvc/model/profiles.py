@@ -24,6 +24,35 @@ class ProfilerRule:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of a source; the first line is 1.
+
+    Attributes:
+        file: the file's name relative to the folder of the source that was compiled (``../shared/tile.cuh``).
+    """
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction of a profiled kernel.
+
+    Attributes:
+        offset: bytes from the start of the kernel.
+        text: the instruction as the disassembler writes it (``STG.E [R4.64+0x60], R7``).
+        counts: what was counted at the instruction, by perfsvc's names; counts of zero are absent.
+        source: the source line; None if it is not known.
+    """
+
+    offset: int
+    text: str
+    counts: Mapping[str, float] = field(default_factory=dict)
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A launch of a kernel as Nsight Compute saw it.
 
@@ -35,6 +64,7 @@ class Profile:
         device: the model of the device (``NVIDIA H100 80GB HBM3``).
         chip: the device's architecture (``sm_90``).
         ncu_version: version of Nsight Compute.
+        instructions: the instructions at which something was counted, in the order of their offsets.
     """
 
     kernel: str
@@ -43,6 +73,7 @@ class Profile:
     device: str = ""
     chip: str = ""
     ncu_version: str = ""
+    instructions: tuple[Instruction, ...] = ()
 
 
 class ReasonKind(StrEnum):
@@ -72,6 +103,23 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class HotLine:
+    """A source line that carries a reason, or the instructions of one opcode without a known source line.
+
+    Attributes:
+        share: the share of what shows the reason that was counted here, from 0 to 1.
+        instruction: the instruction with the largest count.
+        instructions: how many instructions of the line, or of the opcode, count.
+        source: the source line; None if it is not known.
+    """
+
+    share: float
+    instruction: str
+    instructions: int = 1
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reason:
     """Something in which two profiles differ, and how much of the difference in time it can account for.
 
@@ -83,6 +131,9 @@ class Reason:
         rules: rules of the slower profile that agree, and that are missing from the faster profile or have a smaller
             estimate there.
         follows: the reason that this one follows from; None if it stands on its own.
+        counted: what shows where the reason is: ``excess sectors``; empty if it concerns the whole launch.
+        before: the lines of the baseline with the largest shares of what is counted, the largest first.
+        after: the same for the candidate.
     """
 
     kind: ReasonKind
@@ -91,6 +142,9 @@ class Reason:
     evidence: tuple[Evidence, ...] = ()
     rules: tuple[ProfilerRule, ...] = ()
     follows: ReasonKind | None = None
+    counted: str = ""
+    before: tuple[HotLine, ...] = ()
+    after: tuple[HotLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from math import log
 from perfsvc.errors import ReportError
 from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason
 from perfsvc.model import ReasonKind as Kind
+from perfsvc.profile.instructions import carriers, hot_lines
 from perfsvc.profile.pair import ProfilePair
 from perfsvc.profile.reasons import REASONS
 
@@ -100,7 +101,11 @@ def _reason(kind: Kind, pair: ProfilePair) -> Reason | None:
     metrics = [Evidence(name, before.metrics.get(name), after.metrics.get(name)) for name in contribution.evidence]
     evidence = tuple(metric for metric in metrics if metric.before is not None or metric.after is not None)
     rules = _agreeing_rules(RULES.get(kind, frozenset()), pair)
-    return Reason(kind, contribution.share, contribution.detail, evidence, rules)
+    reason = Reason(kind, contribution.share, contribution.detail, evidence, rules)
+    if (found := carriers(kind, contribution.evidence)) is None:
+        return reason
+    counted, count = found
+    return replace(reason, counted=counted, before=hot_lines(before, count), after=hot_lines(after, count))
 
 
 def _agreeing_rules(names: frozenset[str], pair: ProfilePair) -> tuple[ProfilerRule, ...]:

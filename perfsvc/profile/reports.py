@@ -31,6 +31,7 @@ from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, Repo
 from perfsvc.installation import install_command
 from perfsvc.model import Profile, ProfilerRule, codec
 from perfsvc.process import programs
+from perfsvc.profile.instructions import read_instructions
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
 from perfsvc.temporary import temporary_folder
 
@@ -169,6 +170,7 @@ def _profile(path: Path, action: Any, ncu_version: str) -> Profile:
         device=model if isinstance(model, str) else "",
         chip="" if major is None or minor is None else f"sm_{major:.0f}{minor:.0f}",
         ncu_version=ncu_version,
+        instructions=read_instructions(action, names),
     )
 
 

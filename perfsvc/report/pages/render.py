@@ -57,6 +57,7 @@ def explanation_page(before: Profile, after: Profile, explanation: Explanation, 
             (units.share(reason.share), *profiles.reason_cells(reason), reason.follows)
             for reason in explanation.reasons
         ],
+        lines=profiles.hot_lines_of(explanation),
         evidence=[profiles.evidence_cells(evidence) for evidence in profiles.evidence_of(explanation)],
         rules=[profiles.rule_line(rule).plain for rule in profiles.rules_of(explanation)],
         roofline=roofline,

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import CaseExplanation, Evidence, Explanation, Profile, ProfileResult, ProfilerRule, Reason
+from perfsvc.model import CaseExplanation, Evidence, Explanation, HotLine, Profile, ProfileResult, ProfilerRule, Reason
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
@@ -74,6 +74,8 @@ def explanation_table(before: Profile, after: Profile, explanation: Explanation)
     ]
     if explanation.reasons:
         parts += [Text(), _reasons(explanation.reasons), Text(), _evidence(evidence_of(explanation))]
+    if lines := hot_lines_of(explanation):
+        parts += [Text(), _hot_lines(lines)]
     for rule in rules_of(explanation):
         parts += [Text(), rule_line(rule)]
     return Group(*parts)
@@ -94,6 +96,27 @@ def evidence_of(explanation: Explanation) -> list[Evidence]:
     """Return the metrics behind the independent reasons, each once; a reason that follows from another adds none."""
     independent = (reason for reason in explanation.reasons if reason.follows is None)
     return list({evidence.metric: evidence for reason in independent for evidence in reason.evidence}.values())
+
+
+def hot_lines_of(explanation: Explanation) -> list[tuple[str, str, str, str]]:
+    """Return the side, the share, what was counted, and the place of each line that carries an independent reason."""
+    return [
+        (side, units.share(line.share), reason.counted, place(line))
+        for reason in explanation.reasons
+        if reason.follows is None
+        for side, lines in (("before", reason.before), ("after", reason.after))
+        for line in lines
+    ]
+
+
+def place(line: HotLine) -> str:
+    """Return where a line is: ``scale.cu:22  STG.E [R4], R7``, or ``STG.E [R4], R7 and 3 more STG.E``."""
+    if line.source:
+        return f"{line.source.file}:{line.source.line}  {line.instruction}"
+    if line.instructions == 1:
+        return line.instruction
+    opcode = next((word for word in line.instruction.split() if not word.startswith("@")), "")
+    return f"{line.instruction} and {line.instructions - 1} more {opcode}"
 
 
 def rules_of(explanation: Explanation) -> list[ProfilerRule]:
@@ -147,6 +170,18 @@ def _evidence(every_evidence: Sequence[Evidence]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for evidence in every_evidence:
         table.add_row(*evidence_cells(evidence))
+    return table
+
+
+def _hot_lines(lines: Sequence[tuple[str, str, str, str]]) -> Table:
+    """Return a table of the lines that carry the reasons."""
+    table = grid()
+    table.add_column("side", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("of the", overflow="fold")
+    table.add_column("where", overflow="fold")
+    for cells in lines:
+        table.add_row(*cells)
     return table
 
 

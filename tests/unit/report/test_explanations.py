@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 
 from perfsvc.errors import ReportError
-from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason, ReasonKind
+from perfsvc.model import Evidence, Explanation, HotLine, Profile, ProfilerRule, Reason, ReasonKind, SourceLine
 from perfsvc.report.export.objects import explanation_json
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import roofline
@@ -120,6 +120,46 @@ def test_the_page_shows_everything_and_escapes_it():
     assert "<PCIe>" not in page
     assert "follows from register spills" in page
     assert "http" not in page  # one file, which loads nothing
+
+
+CARRIED = replace(
+    FOUND,
+    reasons=(
+        replace(
+            FOUND.reasons[0],
+            counted="accesses to local memory",
+            before=(HotLine(1.0, "LDL R3, [R1]"),),
+            after=(
+                HotLine(0.61, "@P0 STL [R1+0x8], R3", 4),
+                HotLine(0.3, "LDL R3, [R1+0x8]", 2, SourceLine("../shared/<b>.cuh\x1b[2J", 22)),
+            ),
+        ),
+        replace(FOUND.reasons[1], counted="instructions", after=(HotLine(1.0, "FADD R1, R1, R1"),)),
+    ),
+)
+
+
+def test_the_table_shows_where_an_independent_reason_is():
+    console = Console(file=io.StringIO(), width=120, highlight=False)
+    console.print(explanation_table(BEFORE, AFTER, CARRIED))
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert "before 100 % accesses to local memory LDL R3, [R1]" in lines
+    assert "after 61 % accesses to local memory @P0 STL [R1+0x8], R3 and 3 more STL" in lines
+    assert any("../shared/<b>.cuh" in line and ":22 LDL R3, [R1+0x8]" in line for line in lines)
+    assert not any("FADD" in line for line in lines), "a reason that follows from another is where the other is"
+
+
+def test_the_page_shows_where_a_reason_is_and_escapes_it():
+    page = explanation_page(BEFORE, AFTER, CARRIED, "<svg>drawn</svg>")
+    assert "<caption>Where</caption>" in page
+    assert "<code>../shared/&lt;b&gt;.cuh␛[2J:22  LDL R3, [R1+0x8]</code>" in page
+    assert "<caption>Where" not in explanation_page(BEFORE, AFTER, FOUND, "<svg>drawn</svg>")
+
+
+def test_json_has_the_lines_of_a_reason():
+    reason = explanation_json(BEFORE, AFTER, CARRIED)["reasons"][0]
+    assert reason["counted"] == "accesses to local memory"
+    assert reason["after"][1]["source"] == {"file": "../shared/<b>.cuh\x1b[2J", "line": 22}
 
 
 # --- roofline --------------------------------------------------------------------------------------------------------
