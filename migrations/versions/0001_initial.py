@@ -602,6 +602,7 @@ def upgrade() -> None:
         sa.Column("profiler_version", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
+        sa.Column("instructions", sa.LargeBinary(), nullable=True),
         sa.Column("report_sha256", sa.Text(), nullable=True),
         sa.Column("wall_s", sa.Double(), nullable=False),
         sa.Column("profiled_at", sa.DateTime(timezone=True), nullable=False),

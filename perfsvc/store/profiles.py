@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import CaseExplanation, Profile, ProfileResult, ProfilerRule, digest
-from perfsvc.store.binaries import put_artifact
+from perfsvc.model import CaseExplanation, Instruction, Profile, ProfileResult, ProfilerRule, codec, digest
+from perfsvc.store.binaries import damaged, put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
@@ -116,6 +116,7 @@ def _put(connection: Connection, result: ProfileResult, report_sha256: str | Non
         "profiler_version": profile.ncu_version if profile else "",
         "reason": result.reason,
         "cure": result.cure,
+        "instructions": _compressed(profile.instructions) if profile else None,
         "report_sha256": report_sha256,
         "wall_s": result.wall_s,
         "profiled_at": datetime.now(UTC),
@@ -165,7 +166,13 @@ def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
             profiler=row.profiler,
             sections=row.sections,
             profile=Profile(
-                row.kernel, metrics[row.id], tuple(rules[row.id]), row.model, row.chip, row.profiler_version
+                row.kernel,
+                metrics[row.id],
+                tuple(rules[row.id]),
+                row.model,
+                row.chip,
+                row.profiler_version,
+                _instructions(row.id, row.instructions),
             ),
             launch=row.launch,
             wall_s=row.wall_s,
@@ -173,6 +180,19 @@ def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
         )
         for row in rows
     ]
+
+
+def _compressed(instructions: tuple[Instruction, ...]) -> bytes | None:
+    """Return instructions as the database stores them; None if there are none."""
+    return zlib.compress(codec.encode(instructions)) if instructions else None
+
+
+def _instructions(profile: int, content: bytes | None) -> tuple[Instruction, ...]:
+    """Return the stored instructions of a profile; raise ``DatabaseError`` if they cannot be read."""
+    try:
+        return () if content is None else codec.decode(tuple[Instruction, ...], zlib.decompress(content))
+    except (zlib.error, ValueError) as error:
+        raise damaged(f"the list of instructions of profile {profile}") from error
 
 
 def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:

@@ -10,7 +10,10 @@ from perfsvc.store.schema.tables import Base, Free, Key
 
 
 class Profiles(Base):
-    """A profile of a binary in a run; ``reason`` is why the profiler failed, empty if it did not."""
+    """A profile of a binary in a run; ``reason`` is why the profiler failed, empty if it did not.
+
+    ``instructions`` is JSON, compressed with zlib: the instructions of the kernel with what was counted at each.
+    """
 
     __tablename__ = "profiles"
     __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
@@ -28,6 +31,7 @@ class Profiles(Base):
     profiler_version: Mapped[str]
     reason: Mapped[Free]
     cure: Mapped[Free]
+    instructions: Mapped[bytes | None]
     report_sha256: Mapped[str | None] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
     wall_s: Mapped[float]
     profiled_at: Mapped[datetime]

@@ -1,26 +1,33 @@
 """Stored profiles and explanations."""
 
+import zlib
 from dataclasses import replace
 
 import pytest
 
-from perfsvc.errors import NotMeasuredError
+from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import (
     CaseExplanation,
     Cause,
     ChangeKind,
     Direction,
+    Instruction,
     Judgement,
     Kind,
     Profile,
     ProfileResult,
     ProfilerRule,
     ReplayRecord,
+    SourceLine,
     Suspect,
     Verdict,
     digest,
 )
 
+INSTRUCTIONS = (
+    Instruction(0, "LDG.E R6, desc[UR6][R6.64]", {"instructions": 131072.0}, SourceLine("../k.cu", 7)),
+    Instruction(16, "EXIT"),
+)
 REPORT = b"NVR\0" + bytes(5000)
 
 
@@ -50,7 +57,7 @@ def profiled(story, binary):
         device_model=story.gpu.model,
         profiler="ncu",
         sections="full",
-        profile=Profile("transpose_tiled", metrics, rules, story.gpu.model, "sm_90", "2025.3.1"),
+        profile=Profile("transpose_tiled", metrics, rules, story.gpu.model, "sm_90", "2025.3.1", INSTRUCTIONS),
         launch=0,
         wall_s=7.0,
     )
@@ -64,6 +71,21 @@ def test_a_profile_is_read_as_it_was_stored(story, profiled):
     (number,) = story.store.profiles.put([profiled], REPORT)
     assert story.store.profiles.of_binary(profiled.binary) == [replace(profiled, id=number)]
     assert story.store.profiles.of_binary(profiled.binary + 1) == []
+
+
+def test_a_profile_without_instructions_has_none_in_the_database(story, profiled):
+    plain = replace(profiled, profile=replace(profiled.profile, instructions=()))
+    story.store.profiles.put([plain, failed(profiled)])
+    assert [tuple(row) for row in story.execute("SELECT instructions FROM profiles")] == [(None,), (None,)]
+    assert story.store.profiles.of_binary(profiled.binary)[0].profile == plain.profile
+
+
+@pytest.mark.parametrize("content", [b"", b"no zlib", zlib.compress(b"[1]"), zlib.compress(b"[{")])
+def test_damaged_instructions_are_a_clear_error(story, profiled, content):
+    (number,) = story.store.profiles.put([profiled])
+    story.execute("UPDATE profiles SET instructions = :content", content=content)
+    with pytest.raises(DatabaseError, match=f"instructions of profile {number} is damaged"):
+        story.store.profiles.of_binary(profiled.binary)
 
 
 def test_a_metric_that_was_not_counted_is_null(story, profiled):
