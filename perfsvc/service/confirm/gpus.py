@@ -106,12 +106,15 @@ def groups_of(unconfirmed: Mapping[Sides, Confirmation]) -> list[Group]:
 
 
 def _work(sides: Sides, confirmation: Confirmation) -> object:
-    """Return a key that is equal for suspects with the same two binaries on GPUs of one model."""
+    """Return a key that is equal for suspects with the same two binaries on GPUs of one model, and one threshold.
+
+    An alert may have a lower threshold than a regression. What its pairs confirm may be too little for the regression.
+    """
     suspect = confirmation.suspect
     series, again = suspect.series, suspect.change is ChangeKind.AGAIN
     kind = (series.device_model, series.metric, series.cache, suspect.direction)
     baseline_run = suspect.judgement.baseline_run if again else None  # the reason of a further step names this run
-    return kind, again, baseline_run, _code(sides.baseline), _code(sides.candidate)
+    return kind, again, baseline_run, sides.threshold, _code(sides.baseline), _code(sides.candidate)
 
 
 def _code(task: Task) -> object:

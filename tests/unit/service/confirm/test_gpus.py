@@ -44,9 +44,12 @@ def suspect(device, ratio=1.05, *, case="a", model="H100", change=ChangeKind.REG
     judgement = Judgement(series, Verdict.REGRESSION, ratio=ratio, baseline_run=baseline_run, candidate_run=9)
     direction = sides.pop("direction", Direction.SLOWER)
     old, new = sides.pop("old", "old"), sides.pop("new", "new")
-    unconfirmed = Confirmation(Suspect(judgement, change, direction), Cause.UNCONFIRMED, "", 0.01, seed=1, budget_s=60)
+    threshold = sides.pop("threshold", 0.01)
+    unconfirmed = Confirmation(
+        Suspect(judgement, change, direction), Cause.UNCONFIRMED, "", threshold, seed=1, budget_s=60
+    )
     tasks = task(case, device, old, **sides), task(case, device, new, **sides)
-    return Sides(*tasks, 0.01, lambda _: True, series.metric), unconfirmed
+    return Sides(*tasks, threshold, lambda _: True, series.metric), unconfirmed
 
 
 def groups(*entries):
@@ -100,6 +103,7 @@ def test_gpus_with_about_the_same_change_divide_the_work():
         {"direction": Direction.FASTER},
         {"bench": "def step(): ..."},
         {"change": ChangeKind.AGAIN},
+        {"change": ChangeKind.TREND, "threshold": 0.006},
     ],
 )
 def test_suspects_that_differ_share_no_answer(other):
