@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, literal, or_, select
+from sqlalchemy import CTE, ColumnElement, Connection, and_, exists, func, literal, or_, select
 
 from perfsvc.model import TIME, FindingState, Series, Status
 from perfsvc.store.cases import SeriesKey, judged, own_name
@@ -41,16 +41,6 @@ def earlier_runs(
     )
     runs = connection.scalars(select(clean.c.id).where(clean.c.newest <= SEARCHED_RUNS)).all()
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
-    in_finding = exists().where(
-        *(getattr(FindingCases, column.key) == column for column in identity[1:]),
-        Findings.id == FindingCases.finding_id,
-        Measurements.run_id >= FindingCases.first_run_id,
-        or_(
-            Measurements.run_id <= FindingCases.last_run_id,
-            Measurements.run_id < FindingCases.recovered_run_id,
-            and_(FindingCases.recovered_run_id.is_(None), Findings.state.not_in(ENDED_FINDINGS)),
-        ),
-    )
     replicas = func.count()
     with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
     correct = (
@@ -64,7 +54,7 @@ def earlier_runs(
         .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
         .where(Measurements.device_id.in_({key.device for key in keys.values()}))
         .where(Measurements.run_id < before_run, judged(Measurements.run_id, Measurements.case_id))
-        .where(or_(and_(among(connection, Measurements.run_id, runs), ~in_finding), Measurements.run_id.in_(anchors)))
+        .where(or_(among(connection, Measurements.run_id, runs), Measurements.run_id.in_(anchors)))
         .group_by(*identity)
         # A case has one code in a run unless its replicas differ, as they do after the run of another binary.
         .having(replicas.filter(Measurements.status != Status.OK) == 0)
@@ -95,7 +85,8 @@ def earlier_runs(
         *(named.c.environment, named.c.binary, named.c.python),
     )
     newest = func.row_number().over(partition_by=of_code, order_by=named.c.run_id.desc()).label("newest")
-    ranked = select(named, newest).cte("ranked")
+    is_anchor = named.c.run_id.in_(anchors)
+    ranked = select(named, newest).where(or_(is_anchor, ~_in_finding(connection, keys, named))).cte("ranked")
     query = select(ranked).where(or_(ranked.c.newest <= MOST_NIGHTS, ranked.c.run_id.in_(anchors)))
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
     for lineage, own, device, cache, run, environment, binary, python, _ in connection.execute(query):
@@ -109,6 +100,40 @@ def earlier_runs(
                 run: code for run, (where, code) in sorted(of_case.items()) if run >= anchor and where == environment
             }
     return nights
+
+
+def _in_finding(connection: Connection, keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:
+    """Return an SQL condition: whether a finding reports that a case had moved in a run.
+
+    The finding may have another name of the case than the run, because the case was renamed.
+
+    Args:
+        connection: the connection of the query.
+        keys: the series whose findings count, with their keys.
+        named: the cases in runs.
+    """
+    moved = (
+        select(
+            Cases.lineage_id,
+            own_name(FindingCases.last_run_id),
+            *(FindingCases.device_id, FindingCases.cache, FindingCases.first_run_id),
+            *(FindingCases.last_run_id, FindingCases.recovered_run_id, Findings.state),
+        )
+        .join(Cases, Cases.id == FindingCases.case_id)
+        .join(Findings, Findings.id == FindingCases.finding_id)
+        .where(among(connection, Cases.lineage_id, {key.lineage for key in keys.values()}))
+        .cte("moved")
+    )
+    return exists().where(
+        *(named.c[name] == moved.c[name] for name in ("lineage_id", "own_name", "device_id", "cache")),
+        # If the finding's first run was deleted, it is unknown since when the case is slow.
+        or_(moved.c.first_run_id.is_(None), named.c.run_id >= moved.c.first_run_id),
+        or_(
+            named.c.run_id <= moved.c.last_run_id,
+            named.c.run_id < moved.c.recovered_run_id,
+            and_(moved.c.recovered_run_id.is_(None), moved.c.state.not_in(ENDED_FINDINGS)),
+        ),
+    )
 
 
 def replica_levels(

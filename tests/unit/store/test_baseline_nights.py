@@ -26,7 +26,7 @@ from perfsvc.service.compare.compare import compare, judge_against, judge_run
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.confirm.conclude import Confirmer
 from perfsvc.service.confirm.pairs import PairResults, PairSettings
-from perfsvc.service.exclusions import exclude, include
+from perfsvc.service.exclusions import delete, exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.store.baselines.nights import MOST_NIGHTS
@@ -215,6 +215,51 @@ def test_a_renamed_case_keeps_its_nights(story, night):
     night()
     renamed = replace(story.tiled, variant="tiles", formerly=("tiled",))
     assert night(case=renamed)["tiles", "time"].baseline_runs == 2
+
+
+def test_a_finding_keeps_the_slow_nights_of_a_renamed_case_out_of_its_baseline(story, night):
+    for _ in range(3):
+        night()
+    for run in (4, 5, 6):
+        night(1.05e-4)
+        update_findings(story.store, run)
+    renamed = replace(story.tiled, variant="tiles", formerly=("tiled",))
+    for _ in range(3):
+        judged = night(1.05e-4, case=renamed)["tiles", "time"]
+    assert (judged.verdict, judged.baseline_runs) == (Verdict.REGRESSION, 4)
+
+
+def test_a_finding_whose_first_run_was_deleted_keeps_slow_nights_out_of_the_baseline(story, night):
+    for _ in range(3):
+        night()
+    for run in (4, 5, 6):
+        night(1.05e-4)
+        update_findings(story.store, run)
+    delete(story.store, 5, reason="the disk was full")
+    for _ in range(3):
+        judged = night(1.05e-4)["tiled", "time"]
+    assert (judged.verdict, judged.baseline_runs) == (Verdict.REGRESSION, 1)
+
+
+def test_a_finding_about_a_renamed_case_says_nothing_of_a_new_case_with_its_former_name(story, night):
+    for _ in range(3):
+        night()
+    for run in (4, 5):
+        night(1.05e-4)
+        update_findings(story.store, run)
+    renamed = replace(story.tiled, variant="tiles", formerly=("tiled",))
+    night(1.05e-4, case=renamed)
+    for _ in range(3):
+        number = story.begin(scope="all")
+        record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"new"),), digest(BENCH), seed=7)
+        binary = story.put_binary(record, {digest(b"new"): b"new"}, BENCH, {"tiled.cu": b"source"})
+        for case in (story.tiled, renamed):
+            for replica in range(3):
+                story.put(number, case, replica=replica, samples=(1e-4 * (1 + NOISE[replica]),) * 5, binary=binary)
+        story.store.runs.end(number, RunState.FINISHED)
+        judged = {row.series.case.variant: row for row in judge_run(story.store, number, threshold=None)}
+        story.store.verdicts.put(number, judged.values())
+    assert (judged["tiled"].baseline_run, judged["tiled"].baseline_runs) == (7, 2)
 
 
 def test_pruned_samples_change_no_verdict_of_many_nights(story, night):
