@@ -1,4 +1,4 @@
-"""Count the instructions of kernels with NVIDIA's disassembler, and sort them by the work they do.
+"""Count the instructions of kernels with NVIDIA's disassembler, sort them by the work they do, and find some of them.
 
 nvdisasm takes half a second to start, whatever its input. So all kernels of an architecture go to it in one file of
 bare instructions.
@@ -7,8 +7,10 @@ bare instructions.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from perfsvc.build.cache import Cache
 from perfsvc.errors import NoDisassemblerError
@@ -20,10 +22,11 @@ INSTRUCTION_BYTES = 16
 """The same on every architecture since Volta."""
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
+LOCAL = "local"
 CLASSES: Mapping[str, str] = {
     "global": "LD LDG ST STG RED REDG ATOM ATOMG CCTL CCTLL CCTLT",
     "shared": "LDS LDSM STS STSM ATOMS LDGSTS REDAS STAS LDT LDTM STT STTM",
-    "local": "LDL STL",
+    LOCAL: "LDL STL",
     "constant": "LDC LDCU ULDC",
     "bulk copy": "UBLKCP UBLKPF UBLKRED UTMALDG UTMASTG UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UTCCP UTCSHIFT",
     "texture": "TEX TLD TLD4 TMML TXD TXQ SUATOM SULD SURED SUST",
@@ -83,20 +86,25 @@ def _class_of(opcode: str) -> str:
     return _CLASS_OF.get(bare) or _CLASS_OF.get(bare.removeprefix(_UNIFORM)) or OTHER
 
 
+def _local_offsets(opcodes: Sequence[str]) -> list[int]:
+    """Return the offsets in bytes of the loads and stores of local memory in a kernel."""
+    return [number * INSTRUCTION_BYTES for number, opcode in enumerate(opcodes) if _class_of(opcode) == LOCAL]
+
+
 def find_nvdisasm() -> Path | None:
     """Find nvdisasm on PATH, in a CUDA toolkit, or in the ``nvidia-cuda-nvdisasm`` wheel."""
     return programs.find_cuda_program("nvdisasm")
 
 
 class Disassembler:
-    """Counts the instructions of kernels with nvdisasm, and caches the counts.
+    """Counts and finds the instructions of kernels with nvdisasm, and caches the results.
 
     Args:
         path: the path of nvdisasm.
-        cache: where counts are looked up and kept, by the digest of the instructions.
+        cache: where results are looked up and kept, by the digest of the instructions.
 
     Raises:
-        NoDisassemblerError: nvdisasm cannot be run, or its output cannot be parsed; ``opcodes`` raises it too.
+        NoDisassemblerError: nvdisasm cannot be run, or its output cannot be parsed; all methods raise it too.
     """
 
     def __init__(self, path: Path, cache: Cache) -> None:
@@ -115,20 +123,38 @@ class Disassembler:
             architecture: the architecture's name, such as ``sm_90``.
             kernels: the instructions of each kernel, by their digest.
         """
-        cached = {name: self._cache.get(self._key(architecture, name)) for name in kernels}
-        counts: dict[str, dict[str, int]] = {
-            name: json.loads(text) for name, text in cached.items() if text is not None
-        }
-        new = {name: kernels[name] for name in kernels if name not in counts}
+        return self._results("opcodes", architecture, kernels, lambda opcodes: dict(Counter(opcodes)))
+
+    def local_accesses(self, architecture: str, kernels: Mapping[str, bytes]) -> dict[str, list[int]]:
+        """Return the offsets in bytes of each kernel's loads and stores of local memory, by the kernel's digest.
+
+        Args:
+            architecture: the architecture's name, such as ``sm_90``.
+            kernels: the instructions of each kernel, by their digest.
+        """
+        return self._results("local accesses", architecture, kernels, _local_offsets)
+
+    def _results(
+        self, kind: str, architecture: str, kernels: Mapping[str, bytes], result_of: Callable[[Sequence[str]], Any]
+    ) -> dict[str, Any]:
+        """Return a result for each kernel, by its digest: from the cache, or computed from the kernel's opcodes.
+
+        Args:
+            kind: the name of the result in the cache.
+            architecture: the architecture's name.
+            kernels: the instructions of each kernel, by their digest.
+            result_of: computes a result that JSON can hold from the opcodes of a kernel in order.
+        """
+        keys = {name: digest(f"{kind} {architecture} {self.version} {name}".encode()) for name in kernels}
+        cached = {name: self._cache.get(key) for name, key in keys.items()}
+        results = {name: json.loads(text) for name, text in cached.items() if text is not None}
+        new = {name: kernels[name] for name in kernels if name not in results}
         if new:
             opcodes = self._disassemble(architecture, b"".join(new.values()))
             for name, text in new.items():
-                counts[name] = dict(Counter(next(opcodes) for _ in range(len(text) // INSTRUCTION_BYTES)))
-                self._cache.put(self._key(architecture, name), json.dumps(counts[name]).encode())
-        return counts
-
-    def _key(self, architecture: str, kernel: str) -> str:
-        return digest(f"opcodes {architecture} {self.version} {kernel}".encode())
+                results[name] = result_of(list(islice(opcodes, len(text) // INSTRUCTION_BYTES)))
+                self._cache.put(keys[name], json.dumps(results[name]).encode())
+        return results
 
     def _disassemble(self, architecture: str, instructions: bytes) -> Iterator[str]:
         """Return the opcode of each instruction, in order; raise ``NoDisassemblerError`` if one is missing."""

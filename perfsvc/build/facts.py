@@ -81,7 +81,7 @@ def facts_of_all(
     kernels: dict[Unit, dict[str, str]] = {}
     for unit, binary in built.items():
         if isinstance(binary, Binary):
-            texts_of_unit = elf.kernel_texts(binary.code.partition(_END)[2])
+            texts_of_unit = elf.kernel_texts(machine_code(binary))
             kernels[unit] = {name: digest(text) for name, text in texts_of_unit.items()}
             texts |= {digest(text): text for text in texts_of_unit.values()}
     opcodes = disassembler.opcodes(toolchain.target, texts) if disassembler else {}
@@ -89,6 +89,11 @@ def facts_of_all(
         unit: _facts(binary, kernels[unit], opcodes) if isinstance(binary, Binary) else binary
         for unit, binary in built.items()
     }
+
+
+def machine_code(binary: Binary) -> bytes:
+    """Return the machine code in what ``VerboseNvcc`` compiled."""
+    return binary.code.partition(_END)[2]
 
 
 def source_digest(unit: Unit) -> str:

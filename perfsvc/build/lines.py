@@ -11,7 +11,7 @@ The table of a cubin is a program for the state machine of DWARF 2 (https://dwar
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,13 +83,22 @@ class TwinNvcc(NvccToolchain):
             ) from error
 
 
-def lines_of_all(units: Collection[Unit], toolchain: TwinNvcc, cache: Cache) -> dict[Unit, LineTable | CaseError]:
+def lines_of_all(
+    units: Collection[Unit], toolchain: TwinNvcc, cache: Cache, *, on_done: Callable[[Unit], None] = lambda _: None
+) -> dict[Unit, LineTable | CaseError]:
     """Return the line table of each unit, or why there is none; units that become PTX are left out.
+
+    Args:
+        units: what to compile.
+        toolchain: the compiler of the twins.
+        cache: where line tables are looked up and kept.
+        on_done: called with each unit after its twin has compiled or failed.
 
     Raises:
         InfrastructureError: there is no compiler, or the cache cannot be written.
     """
-    built = compile_all([unit for unit in units if not is_ptx(unit)], toolchain, cache)
+    compiled = [unit for unit in units if not is_ptx(unit)]
+    built = compile_all(compiled, toolchain, cache, on_done=lambda unit, _: on_done(unit))
     return {
         unit: codec.decode(LineTable, binary.code) if isinstance(binary, Binary) else binary
         for unit, binary in built.items()

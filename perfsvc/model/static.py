@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from perfsvc.model.cases import Case
 from perfsvc.model.measurements import Status
@@ -112,6 +113,21 @@ class FactChange:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalLine:
+    """A source line whose instructions load or store local memory: they spill registers or access an array.
+
+    Attributes:
+        path: the file.
+        line: the number of the line, from 1.
+        instructions: number of loads and stores; an instruction inside a loop counts once.
+    """
+
+    path: Path
+    line: int
+    instructions: int
+
+
+@dataclass(frozen=True, slots=True)
 class CheckVerdict:
     """The verdict on a kernel's static facts compared with its baseline.
 
@@ -122,6 +138,8 @@ class CheckVerdict:
         reason: why the verdict is as it is, if that is not obvious.
         cause: why the facts moved; None if they did not.
         baseline_check: number of the check that holds the baseline; None outside a database.
+        local_lines: if spills, stack or registers got worse: the lines of the kernel that access local memory, the line
+            with most instructions first; empty if none does or if the lines are unknown.
     """
 
     checked: CheckedKernel
@@ -131,3 +149,4 @@ class CheckVerdict:
     reason: str = ""
     cause: Cause | None = None
     baseline_check: int | None = None
+    local_lines: tuple[LocalLine, ...] = ()

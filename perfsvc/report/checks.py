@@ -1,5 +1,6 @@
 """The lines that report a static check: kernels that changed alike share a line."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from perfsvc.model import (
     CheckedKernel,
     CheckVerdict,
     FactChange,
+    LocalLine,
     Measurement,
     Occupancy,
     Status,
@@ -31,8 +33,11 @@ REPORTED = (Verdict.BROKEN, Verdict.REGRESSION, Verdict.INCONCLUSIVE, Verdict.MI
 """The verdicts that are always reported."""
 
 LOCAL_MEMORY = frozenset({"spill_bytes", "stack_bytes"})
+REGISTERS = "registers"
 INSTRUCTION_CLASS = " instructions"
 """The end of the name of a fact that counts one class of instructions."""
+MOST_LOCAL_LINES = 3
+"""Source lines of a kernel that a text names; JSON has all."""
 REQUIREMENT_END = ": this device"
 """Separates, in the reason of a skipped kernel, the requirement from what the device has instead."""
 
@@ -97,6 +102,7 @@ class CheckLine:
     Attributes:
         subject: the variant, its kernel if it has several, and the points concerned unless all points are.
         text: what changed, or why the change is unknown.
+        local_lines: the source lines that access local memory, with the instructions of all these verdicts.
         example: one of these verdicts.
     """
 
@@ -104,8 +110,14 @@ class CheckLine:
     subject: str
     architectures: tuple[str, ...]
     text: str
+    local_lines: tuple[LocalLine, ...]
     cause: Cause | None
     example: CheckVerdict
+
+    @property
+    def where(self) -> str:
+        """The source lines that access local memory as text; empty if there are none."""
+        return local_lines_text(self.local_lines)
 
 
 def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = REPORTED) -> list[CheckLine]:
@@ -123,7 +135,15 @@ def check_lines(verdicts: Iterable[CheckVerdict], reported: Sequence[Verdict] = 
         if verdict.verdict in reported:
             groups.setdefault((verdict.verdict, subject, text, verdict.cause), []).append(verdict)
     return [
-        CheckLine(word, subject, _architectures(verdict.checked for verdict in group), text, cause, group[0])
+        CheckLine(
+            word,
+            subject,
+            _architectures(verdict.checked for verdict in group),
+            text,
+            _together(group),
+            cause,
+            group[0],
+        )
         for (word, subject, text, cause), group in groups.items()
     ]
 
@@ -140,6 +160,40 @@ def verdict_text(verdict: CheckVerdict) -> str:
         if not change.fact.endswith(INSTRUCTION_CLASS)
     ]
     return "; ".join(filter(None, [", ".join(changes), verdict.reason]))
+
+
+def local_lines_text(lines: Sequence[LocalLine]) -> str:
+    """Return source lines as text: ``local memory: scale.cu:5 (59 %), scale.cu:12 (41 %)``; empty for no line.
+
+    Args:
+        lines: the line with most instructions first.
+    """
+    shown = [
+        f"{relative_path(line.path)}:{line.line} ({local_share([line], lines)})" for line in lines[:MOST_LOCAL_LINES]
+    ]
+    if more := lines[MOST_LOCAL_LINES:]:
+        shown.append(f"{units.count(len(more), 'more line')} ({local_share(more, lines)})")
+    return f"local memory: {', '.join(shown)}" if shown else ""
+
+
+def local_share(lines: Iterable[LocalLine], every_line: Iterable[LocalLine]) -> str:
+    """Return the share of some lines in the loads and stores of all lines as text, such as ``59 %``."""
+    share = sum(line.instructions for line in lines) / sum(line.instructions for line in every_line)
+    return f"{100 * share:.0f} %"
+
+
+def _together(verdicts: Iterable[CheckVerdict]) -> tuple[LocalLine, ...]:
+    """Return the local lines of several verdicts, with the instructions of all, the line with most of them first."""
+    counts: Counter[tuple[Path, int]] = Counter()
+    for verdict in verdicts:
+        counts.update({(line.path, line.line): line.instructions for line in verdict.local_lines})
+    return tuple(LocalLine(path, line, number) for (path, line), number in counts.most_common())
+
+
+def relative_path(path: Path) -> str:
+    """Return a path relative to the current folder, which is the repository in a GitHub workflow."""
+    resolved, here = path.resolve(), Path.cwd()
+    return str(resolved.relative_to(here) if resolved.is_relative_to(here) else path)
 
 
 def change_text(change: FactChange) -> str:

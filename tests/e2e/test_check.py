@@ -429,6 +429,65 @@ def test_annotations_point_to_the_kernel(check, spilling, perfsvc):
     assert lines[-1] == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
 
 
+HELD = """#pragma once
+__device__ __forceinline__ float last(const float *x, int n) {
+    float held[80];
+    for (int i = 0; i < 80; ++i) held[i * n % 80] = x[i];
+    return held[n % 80] + held[n * 7 % 80];
+}
+"""
+needs_nvdisasm = pytest.mark.skipif(find_nvdisasm() is None, reason="needs nvdisasm (pip install 'perfsvc[nvcc]')")
+
+
+def annotated(out):
+    """Return (file, line) of each warning in GitHub's annotations."""
+    return [
+        tuple(part.partition("=")[2] for part in line.split(",")[:2])
+        for line in out.splitlines()
+        if line.startswith("::warning file=")
+    ]
+
+
+@needs_nvdisasm
+def test_a_spill_names_the_lines_of_its_loads_and_stores(check, spilling):
+    lines = annotated(check("--base", "HEAD", "--format", "github", code=1).out)
+    assert set(lines) <= {("own/scale/scale.cu", str(line)) for line in (5, 9, 10, 12)}
+    assert len(lines) == 3
+    verdicts = check("--base", "HEAD", "--format", "json", code=1).json["verdicts"]
+    assert lines == [(line["file"], str(line["line"])) for line in verdicts[0]["local_lines"][:3]]
+    assert f"local memory: own/scale/scale.cu:{lines[0][1]} (" in check("--base", "HEAD", code=1).out
+
+
+@needs_nvdisasm
+def test_a_larger_stack_names_the_line_in_the_header_that_is_included(check, repository):
+    (repository.suite / "scale" / "held.cuh").write_text(HELD)
+    repository.plant("scale/scale.cu", "2 * x[threadIdx.x]", "last(x, threadIdx.x) > 1e9f ? 0 : 2 * x[threadIdx.x]")
+    repository.plant("scale/scale.cu", "// Twice x.", '#include "held.cuh"')
+    lines = annotated(check("--base", "HEAD", "--format", "github", code=1).out)
+    assert sorted(lines) == [("own/scale/held.cuh", "4"), ("own/scale/held.cuh", "5")]
+
+
+def test_without_a_disassembler_a_spill_has_no_lines(check, spilling, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.check.kernels.find_nvdisasm", lambda: None)
+    out = check("--base", "HEAD", "--format", "github", code=1).out
+    assert "::error file=own/scale/scale.cu,line=2,title=regression" in out
+    assert "spills 0 → " in out
+    assert "local memory" not in out
+
+
+@needs_nvdisasm
+def test_lines_of_other_code_are_not_shown(check, repository, monkeypatch):
+    (repository.suite / "scale" / "scale.cu").write_text(SPILLING + "// which no other test has in its cache\n")
+
+    def of_other_code(self, unit):
+        return self._compile(unit, "-lineinfo", "-Xptxas=-O1")[0]
+
+    monkeypatch.setattr("perfsvc.build.lines.TwinNvcc.compile_with_lines", of_other_code)
+    ended = check("--base", "HEAD", "--format", "github", code=1)
+    assert "::warning" not in ended.out
+    assert "the source lines of scale.cu for sm_90 are unknown: with -lineinfo, the compiler makes" in ended.err
+
+
 # --- results on the CPU device ---------------------------------------------------------------------------------------
 
 

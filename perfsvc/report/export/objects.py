@@ -32,7 +32,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report import wording
-from perfsvc.report.checks import StaticCheck
+from perfsvc.report.checks import StaticCheck, relative_path
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, RunReport
 
 
@@ -290,6 +290,10 @@ def _check_verdict(verdict: CheckVerdict) -> dict[str, Any]:
         "cause": verdict.cause and verdict.cause.value,
         "reason": verdict.reason,
         "changes": [plain(change) for change in verdict.changes],
+        "local_lines": [
+            {"file": relative_path(line.path), "line": line.line, "instructions": line.instructions}
+            for line in verdict.local_lines
+        ],
         "baseline_check": verdict.baseline_check,
         "baseline": _static_facts(verdict.baseline),
         "found": None if verdict.verdict is Verdict.MISSING else _static_facts(verdict.checked),

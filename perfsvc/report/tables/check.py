@@ -73,7 +73,7 @@ def _changes(lines: Sequence[CheckLine], check: StaticCheck) -> RenderableType:
         rows.add_column(width=width)
         rows.add_column(overflow="fold")
         for line in group:
-            rows.add_row("", Text(where[id(line)]), Text(line.text))
+            rows.add_row("", Text(where[id(line)]), Text("\n".join(filter(None, [line.text, line.where]))))
         parts.append(rows)
     return Group(*parts)
 

@@ -89,7 +89,7 @@ def check(request: CheckRequest, progress: Progress) -> CheckOutcome:
         toolkit=reader.toolkit,
         disassembler=reader.disassembler,
         checked=kernels.checked,
-        verdicts=tuple(verdicts),
+        verdicts=tuple(reader.with_local_lines(kernels, verdicts)),
         sources=kernels.sources,
         problems=(*kernels.problems, *not_run),
         warnings=(*kernels.warnings, *not_comparable),

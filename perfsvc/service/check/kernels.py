@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -13,13 +13,17 @@ from perfsvc import build, suite
 from perfsvc.build import Cache
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all, source_digest
+from perfsvc.build.local_memory import KernelLines, local_lines_of_all
 from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import occupancy
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
-from perfsvc.model import Case, CheckedKernel, DeviceInfo, Launch, Status, Unit, digest
+from perfsvc.judge.static_checks import REGISTERS, SPILLS, STACK
+from perfsvc.model import Case, CheckedKernel, CheckVerdict, DeviceInfo, FactChange, Launch, Status, Unit, digest
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Selection, unmet
 
+_Compiled = tuple[Unit, str]
+"""What a kernel comes from: a unit, and the kernel's symbol in the unit's binary."""
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)")
 
 
@@ -32,12 +36,14 @@ class SuiteKernels:
         problems: errors in benchmarks that the selection reaches.
         warnings: errors in other benchmarks.
         sources: the source file of each kernel, or of each failure, by case and kernel.
+        compiled: what each kernel comes from, by case, architecture and kernel.
     """
 
     checked: tuple[CheckedKernel, ...] = ()
     problems: tuple[SuiteError, ...] = ()
     warnings: tuple[SuiteError, ...] = ()
     sources: Mapping[tuple[Case, str], Path] = field(default_factory=dict)
+    compiled: Mapping[tuple[Case, str, str], _Compiled] = field(default_factory=dict)
 
 
 class KernelReader:
@@ -108,17 +114,21 @@ class KernelReader:
         self._progress.begin("compiling", sum(map(len, wanted.values())))
         digests = {unit: _source_digest(unit) for unit in {unit for units in wanted.values() for unit in units}}
         checked: list[CheckedKernel] = []
+        compiled: dict[tuple[Case, str, str], _Compiled] = {}
         for name, units in wanted.items():
             facts = self._facts(name, units)
             for spec in specs:
-                checked += _checked(spec, name, facts, digests)
+                for kernel, origin in _checked(spec, name, facts, digests):
+                    checked.append(kernel)
+                    if origin:
+                        compiled[kernel.case, name, kernel.kernel] = origin
         problems, warnings = discovered.split_problems(selection)
         problems += unresolved
         sources = {(spec.case, ""): spec.units[0].source for spec in specs if spec.units}
         for spec in specs:
             names = _kernel_names(spec, {unit: unit.entries for unit in spec.units})
             sources |= {(spec.case, name): unit.source for (unit, _), name in names.items()}
-        return SuiteKernels(tuple(checked), problems, warnings, sources)
+        return SuiteKernels(tuple(checked), problems, warnings, sources, compiled)
 
     def _facts(self, architecture: str, units: Sequence[Unit]) -> dict[Unit, UnitFacts]:
         """Return the facts of each unit, without instruction counts if the disassembler lacks the architecture."""
@@ -130,6 +140,53 @@ class KernelReader:
         except NoDisassemblerError as error:
             self._progress.report(f"instructions for {architecture} are not counted: {error.what}")
             return facts_with(None)
+
+    def with_local_lines(self, kernels: SuiteKernels, verdicts: Sequence[CheckVerdict]) -> list[CheckVerdict]:
+        """Return verdicts, with the source lines that access local memory where spills, stack or registers got worse.
+
+        Without a disassembler, and for kernels whose lines are unknown, verdicts have no lines.
+
+        Args:
+            kernels: today's kernels.
+            verdicts: the verdicts on them.
+
+        Raises:
+            InfrastructureError: the cache cannot be written.
+        """
+        worse = [verdict.checked for verdict in verdicts if _ran_short(verdict.changes)]
+        origins = {kernel: kernels.compiled[kernel.case, kernel.architecture, kernel.kernel] for kernel in worse}
+        units: dict[str, dict[Unit, None]] = {}
+        for kernel, (unit, _) in origins.items():
+            units.setdefault(kernel.architecture, {})[unit] = None
+        if not units or self._disassembler is None:
+            return list(verdicts)
+        self._progress.begin("finding source lines", sum(map(len, units.values())))
+        found = {name: self._local_lines(name, of_name, self._disassembler) for name, of_name in units.items()}
+        lines = {
+            kernel: found[kernel.architecture].get(unit, {}).get(symbol, ())
+            for kernel, (unit, symbol) in origins.items()
+        }
+        return [replace(verdict, local_lines=lines.get(verdict.checked, ())) for verdict in verdicts]
+
+    def _local_lines(
+        self, architecture: str, units: Collection[Unit], disassembler: Disassembler
+    ) -> dict[Unit, KernelLines]:
+        """Return the lines of units' kernels that access local memory; report each unit whose lines are unknown."""
+        try:
+            found = local_lines_of_all(
+                units,
+                self._toolchains[architecture],
+                self._cache,
+                disassembler,
+                on_done=lambda unit: self._progress.step(f"{unit.source.name} for {architecture}"),
+            )
+        except NoDisassemblerError:  # reported when it could not count instructions
+            return {}
+        for unit, lines in found.items():
+            if isinstance(lines, CaseError):
+                name = f"{unit.source.name} for {architecture}"
+                self._progress.report(f"the source lines of {name} are unknown: {lines.what}")
+        return {unit: lines for unit, lines in found.items() if not isinstance(lines, CaseError)}
 
     def _working_disassembler(self) -> Disassembler | None:
         """Return the disassembler of this machine; None if there is none, or if it does not work, which is reported."""
@@ -152,6 +209,11 @@ def _selection_in_older(
         return Selection(exclude=exclude)
     select = tuple(glob for glob in (*selection.select, *former) if Selection((glob,)).filter(cases))
     return Selection(select or selection.select, exclude)
+
+
+def _ran_short(changes: Iterable[FactChange]) -> bool:
+    """Return whether a kernel needs more spills, a larger stack, or so many more registers that it is judged."""
+    return any(change.fact in {SPILLS, STACK, REGISTERS} and change.better is False for change in changes)
 
 
 def device_of(architecture: str) -> DeviceInfo:
@@ -193,17 +255,20 @@ def _source_digest(unit: Unit) -> str:
 
 def _checked(
     spec: CaseSpec, architecture: str, unit_facts: Mapping[Unit, UnitFacts], sources: Mapping[Unit, str]
-) -> Iterator[CheckedKernel]:
-    """Yield the kernels of a case for an architecture; without any, yield one nameless kernel that holds the reason."""
+) -> Iterator[tuple[CheckedKernel, _Compiled | None]]:
+    """Yield the kernels of a case for an architecture, each with what it comes from.
+
+    A case without kernels yields one nameless kernel that holds the reason.
+    """
     units = [unit for unit in spec.units if not is_ptx(unit)]
     if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
-        yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason)
+        yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason), None
         return
     facts: dict[Unit, Kernels] = {}
     for unit in units:
         match unit_facts[unit]:
             case CaseError() as error:
-                yield CheckedKernel(spec.case, architecture, "", Status.FAILED, error.what)
+                yield CheckedKernel(spec.case, architecture, "", Status.FAILED, error.what), None
                 return
             case kernels:
                 facts[unit] = kernels
@@ -212,7 +277,9 @@ def _checked(
     for (unit, symbol), name in names.items():
         kernel = CheckedKernel(spec.case, architecture, name, facts=facts[unit][symbol], source=sources[unit])
         most_threads = facts[unit].most_threads.get(symbol)
-        yield _launched(kernel, launches[unit][symbol], most_threads) if launches[unit] else kernel
+        if launches[unit]:
+            kernel = _launched(kernel, launches[unit][symbol], most_threads)
+        yield kernel, (unit, symbol)
 
 
 def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict[tuple[Unit, str], str]:

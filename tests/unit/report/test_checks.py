@@ -3,6 +3,7 @@
 import html
 import io
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,6 +16,7 @@ from perfsvc.model import (
     Case,
     CheckedKernel,
     Limiter,
+    LocalLine,
     Measurement,
     Occupancy,
     StaticBaseline,
@@ -184,6 +186,94 @@ def test_annotations_name_file_and_line_and_escape_special_characters(troubled, 
     assert problem == "::error file=kernels/dot/bench.py,line=3,title=broken benchmark::nonsense: 100 %25"
     assert wrong.endswith("::off by | one%0Aor two")
     assert last == "::notice title=perfsvc check::6 regressions, 0 improvements, 0 unchanged"
+
+
+# --- lines that access local memory ----------------------------------------------------------------------------------
+
+SPILLING = replace(FACTS, spill_store_bytes=40, spill_load_bytes=44)
+LINES = (LocalLine(Path("own/a.cuh"), 31, 6), LocalLine(Path("own/b.cu"), 5, 3), LocalLine(Path("own/b.cu"), 7, 1))
+WHERE = "local memory: own/a.cuh:31 (60 %), own/b.cu:5 (30 %), own/b.cu:7 (10 %)"
+
+
+def with_lines(check, lines=LINES):
+    return replace(check, verdicts=[replace(verdict, local_lines=lines) for verdict in check.verdicts])
+
+
+@pytest.fixture
+def spilling():
+    """Return a check of a kernel that spills now, at known lines."""
+    return with_lines(shown(kernels(), kernels(facts=SPILLING, source="new")))
+
+
+def test_every_format_names_the_lines_of_local_memory(spilling):
+    assert [row.strip() for row in text(check_table(spilling)).splitlines()][4:6] == ["all  spills 0 → 84 B", WHERE]
+    assert f"spills 0 → 84 B; {WHERE} |" in check_markdown(spilling)
+    assert f">spills 0 → 84 B; {WHERE}<" in check_junit(spilling)
+    assert check_json(spilling)["verdicts"][0]["local_lines"] == [
+        {"file": "own/a.cuh", "line": 31, "instructions": 6},
+        {"file": "own/b.cu", "line": 5, "instructions": 3},
+        {"file": "own/b.cu", "line": 7, "instructions": 1},
+    ]
+
+
+def test_each_line_of_local_memory_has_an_annotation(spilling):
+    error, *warnings, _ = check_github(spilling).splitlines()
+    assert error.endswith(f"::spills 0 → 84 B; {WHERE}; cause: kernel".replace("%", "%25"))
+    assert [warning.partition("::60 ")[0].partition(",title")[0] for warning in warnings] == [
+        "::warning file=own/a.cuh,line=31",
+        "::warning file=own/b.cu,line=5",
+        "::warning file=own/b.cu,line=7",
+    ]
+    assert warnings[0].endswith(
+        "title=local memory::60 %25 of the loads and stores of local memory in transpose/tiled (all): spills 0 → 84 B"
+    )
+
+
+def test_verdicts_with_one_line_share_its_annotation():
+    both = [*kernels(), *kernels("naive")]
+    lines = [
+        line
+        for line in check_github(
+            with_lines(shown(both, [replace(one, facts=SPILLING, source="new") for one in both]), LINES[:1])
+        ).splitlines()
+        if line.startswith("::warning")
+    ]
+    (only,) = lines
+    assert "memory in transpose/naive (all): spills 0 → 84 B%0A100 %25 of" in only
+
+
+def test_lines_of_an_accepted_check_are_notices(spilling):
+    assert "::warning" not in check_github(replace(spilling, accepted="it is faster"))
+    assert "::notice file=own/a.cuh,line=31," in check_github(replace(spilling, accepted="it is faster"))
+
+
+def test_lines_of_several_architectures_are_added_up_and_many_lines_are_counted():
+    verdicts = shown(kernels(), kernels(facts=SPILLING, source="new")).verdicts
+    file = Path("a.cu")
+    lines = [tuple(LocalLine(file, 10 + number, 1 + number * index) for number in range(5)) for index in range(6)]
+    (line,) = check_lines(replace(verdict, local_lines=found) for verdict, found in zip(verdicts, lines, strict=True))
+    assert [(found.line, found.instructions) for found in line.local_lines] == [
+        (14, 66), (13, 51), (12, 36), (11, 21), (10, 6)
+    ]  # fmt: skip
+    assert line.where == "local memory: a.cu:14 (37 %), a.cu:13 (28 %), a.cu:12 (20 %), 2 more lines (15 %)"
+
+
+def test_verdicts_without_lines_have_no_annotation_of_local_memory():
+    check = shown(kernels(), kernels(facts=SPILLING, source="new"))
+    assert "::warning" not in check_github(check)
+    assert "local memory" not in text(check_table(check))
+    assert check_json(check)["verdicts"][0]["local_lines"] == []
+
+
+def test_a_files_name_cannot_end_its_annotation(spilling):
+    hostile = with_lines(spilling, (LocalLine(Path("a,line=1::x\n::error::owned 100%|*b*.cu"), 2, 1),))
+    error, warning, last = check_github(hostile).splitlines()
+    assert warning.startswith("::warning file=a%2Cline=1%3A%3Ax%0A\\%3A%3Aerror%3A%3Aowned 100%25|*b*.cu,line=2,title=")
+    assert error.startswith("::error title=")
+    assert last.startswith("::notice title=perfsvc check::")
+    (row,) = [line for line in check_markdown(hostile).splitlines() if "spills" in line]
+    assert "*b*" not in row
+    assert "\\|" in row
 
 
 def test_a_markdown_cell_escapes_pipes_and_line_ends():
