@@ -7,12 +7,12 @@ import pytest
 
 from perfsvc import elf
 from perfsvc.build import Cache, disassembly, facts, nvcc
-from perfsvc.process import programs
 from perfsvc.build.disassembly import INSTRUCTION_BYTES, Disassembler, find_nvdisasm
 from perfsvc.build.facts import VerboseNvcc, facts_of_all
 from perfsvc.build.nvcc import is_ptx
 from perfsvc.errors import CompileError, NoDisassemblerError
 from perfsvc.model import Unit
+from perfsvc.process import programs
 
 PRINTED = """
 ptxas info    : 0 bytes gmem
@@ -147,9 +147,7 @@ def test_a_cap_on_registers_shows_as_spills(toolchain, cache, tmp_path):
     assert facts.instructions is None
 
 
-def test_cached_facts_need_neither_compiler_nor_disassembler(
-    toolchain, cache, disassembler, tmp_path, monkeypatch
-):
+def test_cached_facts_need_neither_compiler_nor_disassembler(toolchain, cache, disassembler, tmp_path, monkeypatch):
     wanted = unit(tmp_path)
     first = facts_of_all([wanted], toolchain, cache, disassembler)
     monkeypatch.setattr(toolchain, "compile", None)

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from perfsvc import elf
-from perfsvc.build import nvcc
-from perfsvc.process import programs
-from perfsvc.build import facts
-from perfsvc.process import programs
+from perfsvc.build import facts, nvcc
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.process import programs
 from perfsvc.suite import Selection, discover
 
 needs_cxx = pytest.mark.skipif(shutil.which("g++") is None, reason="nvcc reads sources with g++")
@@ -176,7 +174,11 @@ def without_toolkit(monkeypatch, path):
     for variable in ("CUDA_HOME", "CUDA_PATH", "NVCC_CCBIN"):
         monkeypatch.delenv(variable, raising=False)
     real = programs._cuda_program_paths
-    monkeypatch.setattr(programs, "_cuda_program_paths", lambda name: (p for p in real(name) if "/usr/local" not in str(p)))
+
+    def paths(name):
+        return (path for path in real(name) if "/usr/local" not in str(path))
+
+    monkeypatch.setattr(programs, "_cuda_program_paths", paths)
 
 
 def executable(path):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.process import programs
 from perfsvc.build.occupancy import KIB, MULTIPROCESSORS, WARP, occupancy
 from perfsvc.model import Limiter, StaticFacts
+from perfsvc.process import programs
 
 
 def facts(registers=0, shared_bytes=0, barriers=0):

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.process import programs
-from perfsvc.build.cpu import host
-from perfsvc.build.cpu import cuda_text
+from perfsvc.build.cpu import cuda_text, host
 from perfsvc.build.cpu.host import Compiler, HostToolchain, find_compiler, find_zig
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
+from perfsvc.process import programs
 
 DATA = Path(__file__).parents[3] / "data" / "cuda_on_cpu"
 
@@ -128,9 +127,7 @@ def test_system_folders_are_searched(toolchain, unit, tmp_path):
     assert toolchain.compile(unit(source, "k", options=("-isystem", "theirs")))
 
 
-def test_a_compiler_with_the_path_of_libstdcxx_finds_the_c_librarys_headers(
-    toolchain, unit, tmp_path, monkeypatch
-):
+def test_a_compiler_with_the_path_of_libstdcxx_finds_the_c_librarys_headers(toolchain, unit, tmp_path, monkeypatch):
     library = tmp_path / "libstdc++"
     library.mkdir()
     (library / "math.h").write_text(
