@@ -1,5 +1,6 @@
 """The runs (nights) of a baseline: which code they used, and the values of their replicas."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -18,8 +19,8 @@ MOST_NIGHTS = 30
 """The most runs of a baseline, its newest. Of a baseline that is a year old, the oldest nights say little about now."""
 
 SEARCHED_RUNS = 200
-"""How many of the newest clean runs of each host are searched; a baseline that is years old would otherwise slow every
-night."""
+"""How many of the newest clean runs of each host are searched, beside ``MOST_NIGHTS`` after each baseline's run. A
+baseline that is years old would otherwise slow every night."""
 
 ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
 """In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
@@ -32,14 +33,7 @@ def earlier_runs(
     if not keys:
         return {}
     anchors = {baselines[series] for series in keys}
-    newest_on_host = func.row_number().over(partition_by=Runs.host, order_by=Runs.id.desc()).label("newest")
-    clean = (
-        select(Runs.id, newest_on_host)
-        .where(Runs.state.in_(ENDED), Runs.git_dirty.is_(False), judged(Runs.id))
-        .where(Runs.id > min(anchors), Runs.id < before_run)
-        .cte("clean")
-    )
-    runs = connection.scalars(select(clean.c.id).where(clean.c.newest <= SEARCHED_RUNS)).all()
+    runs = _searched_runs(connection, anchors, before_run)
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     replicas = func.count()
     with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
@@ -100,6 +94,33 @@ def earlier_runs(
                 run: code for run, (where, code) in sorted(of_case.items()) if run >= anchor and where == environment
             }
     return nights
+
+
+def _searched_runs(connection: Connection, anchors: Collection[int], before_run: int) -> set[int]:
+    """Return the runs that are searched for nights: the newest of each host, and those after each baseline's run.
+
+    Without the second part, a baseline whose code was replaced long ago would be a single night.
+
+    Args:
+        connection: the connection of the query.
+        anchors: the runs of the baselines.
+        before_run: only runs before this run are returned.
+    """
+    query = (
+        select(Runs.host, Runs.id)
+        .where(Runs.state.in_(ENDED), Runs.git_dirty.is_(False), judged(Runs.id))
+        .where(Runs.id > min(anchors), Runs.id < before_run)
+    )
+    of_host: dict[str, list[int]] = defaultdict(list)
+    for host, run in connection.execute(query.order_by(Runs.id)):
+        of_host[host].append(run)
+    searched: set[int] = set()
+    for runs in of_host.values():
+        searched.update(runs[-SEARCHED_RUNS:])
+        for anchor in anchors:
+            first = bisect_right(runs, anchor)
+            searched.update(runs[first : first + MOST_NIGHTS])
+    return searched
 
 
 def _in_finding(connection: Connection, keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:

@@ -168,11 +168,21 @@ def test_a_baseline_has_the_newest_runs_only(story, night):
 
 def test_runs_of_other_hosts_do_not_push_out_the_nights_of_a_host(story, night, monkeypatch):
     monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_RUNS", 2)
-    for host in ("mine", "mine", "mine", "other", "other", "other"):
+    monkeypatch.setattr("perfsvc.store.baselines.nights.MOST_NIGHTS", 1)
+    for host in ("mine", "mine", "mine", "mine", "other", "other", "other"):
         night(host=host, case=story.tiled if host == "mine" else story.naive)
-    assert runs(story, 7) == 3
-    night(host="mine")
-    assert runs(story, 8) == 3  # the second run is no longer among the two newest of its host
+    series = story.series(story.tiled)
+    assert set(story.store.baselines.nights({series: 1}, 8)[series]) == {1, 4}
+    assert set(story.store.baselines.nights({series: 1}, 4)[series]) == {1, 3}
+
+
+def test_many_later_runs_do_not_push_out_the_nights_of_replaced_code(story, night, monkeypatch):
+    monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_RUNS", 3)
+    night(0.98e-4)
+    for _ in range(4):
+        night()
+    verdicts = [night(1.002e-4, code=b"other")["tiled", "time"] for _ in range(6)]
+    assert {(judged.verdict, judged.baseline_runs) for judged in verdicts} == {(Verdict.UNCHANGED, 5)}
 
 
 def test_later_runs_are_not_in_the_baseline(story, night):
