@@ -83,6 +83,21 @@ def test_a_regression_becomes_a_finding_that_is_resolved_when_it_is_gone(nights)
     assert nights.nights() == [("finished", 0, 1), ("finished", 1, 2), ("finished", 0, 3)]
 
 
+def test_a_finding_stays_the_exit_code_of_nights_in_a_new_environment(nights):
+    nights(code=0)
+    nights.slower()
+    nights(code=1)
+    script = json.loads(nights.perfsvc.script.read_text())
+    nights.perfsvc.play(script["cases"], driver="1.0")
+    nights(code=1)
+    nights(code=1)
+    assert nights.result(4, "judge") == ("3 unchanged", "")  # against night 3, the first with this driver
+    assert nights.result(4, "findings") == ("1 unsolved", "")
+    nights.perfsvc("findings", "accept", "1", "--reason", "it must be so")
+    nights(code=0)
+    assert nights.result(5, "findings") == ("nothing new", "")
+
+
 @pytest.mark.parametrize("stage", ["confirm_suspects", "explain_regressed"])
 def test_a_resumed_night_skips_the_cases_of_a_gpu_that_was_swapped(nights, monkeypatch, stage):
     nights(code=0)

@@ -12,7 +12,18 @@ from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UntrustedError
 from perfsvc.files import Folder, reporting
 from perfsvc.measure.host.device_queue import Stopping
-from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, ExpectedKind, Judgement, Status
+from perfsvc.model import (
+    TIME,
+    ChangeKind,
+    Confirmation,
+    DeviceInfo,
+    Direction,
+    ExpectedKind,
+    FindingState,
+    Judgement,
+    Status,
+    Verdict,
+)
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
@@ -281,6 +292,9 @@ def profile(night: Night) -> StageResult:
 def findings(night: Night) -> StageResult:
     """Update the findings from the run's stored verdicts and confirmations; count what changed.
 
+    A finding that stays unsolved gives the night its exit code. The verdicts may not: after a change of the
+    environment, the slower level is the first of a new segment.
+
     A run with uncommitted changes changes no finding. If two nights in a row have such runs, this stage fails, so that
     a person notices.
     """
@@ -299,8 +313,25 @@ def findings(night: Night) -> StageResult:
             "uncommitted changes in two nights in a row: such nights raise no finding about their cases",
             cure=f"commit or discard the changes: git -C {shlex.quote(str(night.settings.suite))} status",
         )
-    nothing = NO_FINDING if is_dirty else "nothing new"
-    return StageResult(", ".join(changed) or nothing)
+    if is_dirty:
+        return StageResult(NO_FINDING)
+    unsolved = _unsolved(night.store, night.run)
+    if old := unsolved.difference(*changes.values()):
+        changed.append(f"{len(old)} unsolved")
+    return StageResult(", ".join(changed) or "nothing new", 1 if unsolved else 0)
+
+
+def _unsolved(store: Store, run: int) -> set[int]:
+    """Return the findings whose cases the code may have made slower, and which a run measured at the slower level."""
+    judgements = store.verdicts.of_run(run)
+    measured = {judgement.series for judgement in judgements if judgement.verdict is not Verdict.MISSING}
+    return {
+        finding.id
+        for finding in store.findings.active()
+        if finding.state is not FindingState.IGNORED and not finding.cause.blameless
+        for moved in finding.standing
+        if moved.direction is Direction.SLOWER and moved.series in measured
+    }
 
 
 def expect(night: Night) -> StageResult:
