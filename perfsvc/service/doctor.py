@@ -188,8 +188,8 @@ def _nvcc(*, needed: bool) -> Iterator[CheckRow]:
 
 
 def _nvdisasm() -> Iterator[CheckRow]:
-    """Check the disassembler; without it, only instruction counts are missing."""
-    cure = f"to count instructions in perfsvc check: {install_command('nvcc')}"
+    """Check the disassembler; without it, a check lacks instruction counts and the lines of local memory."""
+    cure = f"to count instructions and to find the lines of spills in perfsvc check: {install_command('nvcc')}"
     path = find_nvdisasm()
     if path is None:
         yield CheckRow("nvdisasm", ok=None, found="not found", cure=cure)

@@ -141,6 +141,9 @@ def test_a_spill_a_register_jump_and_an_occupancy_drop_are_found_in_the_built_in
             assert found.pop((f"transpose/tiled-TILE32-PAD{pad}", architecture)) == {"occupancy"}
     assert found == {}
     assert not perfsvc.database.exists()
+    if find_nvdisasm():
+        files = {line["file"] for verdict in ended.json["verdicts"] for line in verdict["local_lines"]}
+        assert files == {"kernels/matmul/registers.cu"}
     table = perfsvc("check", "--suite", repository.suite, "--base", "HEAD", *chosen, code=1).out
     assert "regression kernel" in table
     assert "matmul/registers" in table
