@@ -12,13 +12,13 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfsvc import elf
 from perfsvc.build import sources
 from perfsvc.build.cache import Cache
-from perfsvc.build.compile import compile_all
+from perfsvc.build.compile import Built, compile_all
 from perfsvc.build.nvcc import NvccToolchain, is_ptx
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError, CompileError
@@ -103,6 +103,43 @@ def lines_of_all(
         unit: codec.decode(LineTable, binary.code) if isinstance(binary, Binary) else binary
         for unit, binary in built.items()
     }
+
+
+def with_lines(
+    built: Mapping[Unit, Built], toolchain: NvccToolchain, cache: Cache, *, report: Callable[[str], object]
+) -> dict[Unit, Built]:
+    """Return compiled units with their source lines; a twin that fails or has other code is reported.
+
+    Args:
+        built: what the toolchain made of each unit.
+        toolchain: the compiler.
+        cache: where line tables are looked up and kept.
+        report: receives messages for people.
+
+    Raises:
+        InfrastructureError: there is no compiler, or the cache cannot be written.
+    """
+    binaries = {unit: binary for unit, binary in built.items() if isinstance(binary, Binary)}
+    tables = lines_of_all(binaries, TwinNvcc(toolchain.target), cache)
+    found: dict[Unit, Built] = dict(built)
+    for unit, table in tables.items():
+        if isinstance(table, CaseError):
+            report(f"the source lines of {unit.source.name} are not known: {table.what}")
+        elif not table.holds_for(binaries[unit].code):
+            report(f"the source lines of {unit.source.name} are not known: -lineinfo changes its code")
+        else:
+            found[unit] = replace(binaries[unit], lines=codec.encode(table))
+    return found
+
+
+def renamed(lines: bytes, rename: Callable[[str], str]) -> bytes:
+    """Return an encoded line table whose files have other names."""
+    table = codec.decode(LineTable, lines)
+    kernels = {
+        kernel: tuple((offset, line and SourceLine(rename(line.file), line.line)) for offset, line in rows)
+        for kernel, rows in table.kernels.items()
+    }
+    return codec.encode(replace(table, kernels=kernels))
 
 
 def read_lines(code: bytes, folder: Path, names: Mapping[str, str]) -> LineTable:

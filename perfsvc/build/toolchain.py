@@ -28,6 +28,8 @@ class Binary:
         seconds: how long it took to compile the binary or to find it in the cache.
         sources: the texts that the binary was compiled from: the unit's source and the user's files that it includes,
             by their names relative to the source's folder (``../shared/tile.cuh``).
+        lines: the source lines of the instructions, which hold for this code; encoded by ``build.lines``. Empty if they
+            are not known.
     """
 
     code: bytes
@@ -35,6 +37,7 @@ class Binary:
     cached: bool
     seconds: float
     sources: Mapping[str, bytes] = field(default_factory=dict)
+    lines: bytes = b""
 
 
 class Toolchain(Protocol):

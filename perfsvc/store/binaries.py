@@ -136,6 +136,22 @@ class BinaryStore:
             contents = {sha256: _content(sha256, content) for sha256, content in connection.execute(query)}
         return {sha256: content for sha256, content in contents.items() if content is not None}
 
+    def files(self, binary: int, role: str) -> dict[str, bytes]:
+        """Return the undamaged files that a binary has in a role, such as ``source`` or ``lines``, by name.
+
+        Nobody has signed these files: they are for people to read, and no code may run from them.
+        """
+        query = (
+            select(BinaryFiles.name, Artifacts.sha256, Artifacts.content)
+            .join(Artifacts, Artifacts.sha256 == BinaryFiles.sha256)
+            .where(BinaryFiles.binary_id == binary, BinaryFiles.role == role)
+            .order_by(BinaryFiles.name)
+        )
+        with self._database.reading() as connection:
+            rows = connection.execute(query).all()
+        contents = {row.name: _content(row.sha256, row.content) for row in rows}
+        return {name: content for name, content in contents.items() if content is not None}
+
     def python_modules(self, case_id: str, run: int, *, device: str | None = None) -> dict[str, str]:
         """Return the source text, by name, of each module that a case's Python functions imported in a run.
 
@@ -270,7 +286,10 @@ def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
     record = code.record
     query = select(Binaries.id, Binaries.record, Binaries.signatures).where(Binaries.digest == digest(text.encode()))
     stored = connection.execute(query).first()
+    lines = [("lines", module, content) for module, content in code.lines.items()]
     if stored is not None and stored.record == text and keys.has_signed(Signed.RECORD, text, stored.signatures):
+        _put_contents(connection, lines)  # the run that stored the binary may not have asked for them
+        _put_files(connection, int(stored.id), lines)
         return int(stored.id)
     files = [("module", module, code.modules[module]) for module in dict.fromkeys(record.modules)]
     files.append(("bench", record.bench, code.bench))
@@ -278,15 +297,25 @@ def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
         if digest(content) != sha256:
             raise ValueError(f"the {role} {sha256} of {record.case.id} has other bytes than its digest says")
     files += [("source", path, content) for path, content in code.sources.items()]
+    files += lines
+    _put_contents(connection, files)
+    binary = _put_signed(connection, Binaries, Signed.RECORD, text, keys)
+    _put_files(connection, binary, files)
+    return binary
+
+
+def _put_contents(connection: Connection, files: Sequence[tuple[str, str, bytes]]) -> None:
+    """Store the contents of files, each with its role and its name."""
     # All writers store files in the same order, so that two writers cannot deadlock.
     for sha256, role, content in sorted((digest(content), role, content) for role, _, content in files):
         put_artifact(connection, sha256, role, content)
-    binary = _put_signed(connection, Binaries, Signed.RECORD, text, keys)
+
+
+def _put_files(connection: Connection, binary: int, files: Sequence[tuple[str, str, bytes]]) -> None:
+    """Store which files a binary has, each with its role and its name; the contents are stored already."""
     for role, name, content in files:
-        insert_new(
-            connection, BinaryFiles, {"binary_id": binary, "role": role, "name": name, "sha256": digest(content)}
-        )
-    return binary
+        row = {"binary_id": binary, "role": role, "name": name, "sha256": digest(content)}
+        insert_new(connection, BinaryFiles, row)
 
 
 def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[bool]) -> dict[CaseKey, CaseBinary]:

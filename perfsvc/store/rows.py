@@ -210,12 +210,14 @@ class CaseCode:
         modules: the compiled modules by the digests that the record names.
         bench: the benchmark file that the record names.
         sources: source files by name, for people to read.
+        lines: for modules whose source lines are known, by digest: the encoded lines (``build.lines``).
     """
 
     record: ReplayRecord
     modules: Mapping[str, bytes]
     bench: bytes
     sources: Mapping[str, bytes]
+    lines: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

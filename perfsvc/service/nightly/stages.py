@@ -206,7 +206,7 @@ def run(night: Night) -> StageResult:
     request = replace(night.request, devices=night.devices_here().specs)
     resolved = resolve(request, night.log)
     if number is None or store.runs.get(number).state is not RunState.FINISHED:
-        binaries = compile_units(resolved.targets, night.log)
+        binaries = compile_units(resolved.targets, night.log, with_lines=night.settings.profile.enabled)
         opened = resume(store, number) if number else begin(store, request, night.log.report, night=night.number)
         night.log.bind(run=opened.run)
         measure(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from perfsvc.build.lines import LineTable
 from perfsvc.errors import (
     CountersError,
     MissingPackageError,
@@ -19,7 +20,7 @@ from perfsvc.errors import (
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport
-from perfsvc.model import Call, Case, DeviceInfo, Kind, Profile, ProfileResult, Series
+from perfsvc.model import Call, Case, DeviceInfo, Kind, Profile, ProfileResult, Series, codec
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
@@ -37,6 +38,8 @@ LOOK_S = 0.2
 """Seconds between two attempts to take the lock of a GPU that another run holds."""
 MOST_FRUITLESS = 3
 """After so many sessions in a row in which no launch was profiled, no further session begins."""
+LINES = "lines"
+"""The role of the line tables among the files of a binary."""
 OF_THE_GPU = (CountersError, NoProfilerError, MissingPackageError)
 """Errors that hold for every case on a GPU."""
 
@@ -359,7 +362,10 @@ class _DeviceSessions:
             pending = replace(self._pending(task), wall_s=report.wall_s)
             profile = found[pending.range]
             if isinstance(profile, Profile):
-                results[task] = replace(pending, profile=profile, launch=report.launch)
+                located = with_source_lines(
+                    profile, report.kernel, self.store.binaries.files(task.subject.binary, LINES)
+                )
+                results[task] = replace(pending, profile=located, launch=report.launch)
             elif not outcome.crashed:
                 results[task] = replace(pending, reason=profile.what, cure=profile.cure)
                 self.answers[task] = profile
@@ -406,6 +412,28 @@ class _DeviceSessions:
             self.profiler.name,
             self.settings.sections,
         )
+
+
+def with_source_lines(profile: Profile, kernel: str, tables: Mapping[str, bytes]) -> Profile:
+    """Return a profile with the source line of each instruction, if exactly one module of the case has the kernel.
+
+    Args:
+        profile: the profile of a launch.
+        kernel: the symbol of the kernel.
+        tables: the encoded line tables of the case's modules.
+    """
+    try:
+        decoded = [codec.decode(LineTable, table) for table in tables.values()]
+    except ValueError:  # written by another version of perfsvc, or by a stranger: the profile is good without lines
+        return profile
+    having = [table for table in decoded if kernel in table.kernels]
+    if len(having) != 1:
+        return profile
+    instructions = tuple(
+        replace(instruction, source=having[0].line(kernel, instruction.offset) or instruction.source)
+        for instruction in profile.instructions
+    )
+    return replace(profile, instructions=instructions)
 
 
 def profile_of(result: ProfileResult) -> Profile:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from perfsvc import build, judge, suite
-from perfsvc.build import Binary, Cache
+from perfsvc.build import Binary, Cache, lines
+from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
@@ -159,20 +160,28 @@ def _targets(
     return targets, tuple(problem for _, problems in resolved.values() for problem in problems)
 
 
-def compile_units(targets: Sequence[Target], progress: Progress) -> Binaries:
-    """Compile every unit once for each compile target, all in parallel; return the binary or the error of each."""
+def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: bool = False) -> Binaries:
+    """Compile every unit once for each compile target, all in parallel; return the binary or the error of each.
+
+    Args:
+        targets: the devices with their cases.
+        progress: receives messages and the number of steps done.
+        with_lines: also find the source lines of GPU code, for profiles.
+    """
     build_cache = Cache()
     units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
     for target in targets:
         units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
     progress.begin("compiling", sum(len(wanted) for _, wanted in units.values()))
-    return {
-        (compile_target, unit): result
-        for compile_target, (toolchain, wanted) in units.items()
-        for unit, result in build.compile_all(
+    binaries: dict[tuple[str, Unit], Binary | CaseError] = {}
+    for compile_target, (toolchain, wanted) in units.items():
+        built = build.compile_all(
             wanted, toolchain, build_cache, on_done=lambda unit, _: progress.step(unit.source.name)
-        ).items()
-    }
+        )
+        if with_lines and isinstance(toolchain, NvccToolchain):
+            built = lines.with_lines(built, toolchain, build_cache, report=progress.report)
+        binaries |= {(compile_target, unit): result for unit, result in built.items()}
+    return binaries
 
 
 def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Binary, ...] | CaseError:

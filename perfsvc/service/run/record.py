@@ -5,15 +5,17 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import judge
 from perfsvc.build import Binary
+from perfsvc.build.lines import renamed
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
-from perfsvc.model import Environment, Estimate, Measurement, Noise, OverBudget, Status
+from perfsvc.model import Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
 from perfsvc.report.rows import Doubt
 from perfsvc.service.run import peaks
 from perfsvc.service.run.peaks import PeakCollector
@@ -142,20 +144,33 @@ def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
         modules={module.digest: module.code for module in modules},
         bench=spec.bench_text.encode(),
         sources=_sources(spec, modules),
+        lines=_lines(spec, modules),
     )
 
 
 def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
     """Return every file that a case's binaries were compiled from, by path relative to its benchmark file's folder."""
-    bench_folder = spec.bench.parent
-    sources: dict[str, bytes] = {}
-    for unit, module in zip(spec.units, modules, strict=True):
-        folder = unit.source.parent
-        relative = "" if folder == bench_folder else os.path.relpath(folder, bench_folder)
-        for name, text in module.sources.items():
-            label = os.path.normpath(os.path.join(relative, name))  # noqa: PTH118 - a label, not a path of this machine
-            sources[label] = text
-    return sources
+    return {
+        _label(spec, unit, name): text
+        for unit, module in zip(spec.units, modules, strict=True)
+        for name, text in module.sources.items()
+    }
+
+
+def _lines(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
+    """Return the line table of each binary that has one, by the binary's digest, with files named as in the store."""
+    return {
+        module.digest: renamed(module.lines, partial(_label, spec, unit))
+        for unit, module in zip(spec.units, modules, strict=True)
+        if module.lines
+    }
+
+
+def _label(spec: CaseSpec, unit: Unit, name: str) -> str:
+    """Return the path of a unit's file relative to the folder of the benchmark file."""
+    folder, bench_folder = unit.source.parent, spec.bench.parent
+    relative = "" if folder == bench_folder else os.path.relpath(folder, bench_folder)
+    return os.path.normpath(os.path.join(relative, name))  # noqa: PTH118 - a label, not a path of this machine
 
 
 def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:

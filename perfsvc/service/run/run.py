@@ -102,7 +102,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
-            binaries = compile_units(resolved.targets, progress)
+            binaries = compile_units(resolved.targets, progress, with_lines=request.profile)
         opened = begin(store, request, progress.report)
         recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)
         helper_kernels = helper_kernels_of(resolved.targets, binaries)

@@ -191,7 +191,7 @@ class Binaries(Base):
 
 
 class BinaryFiles(Base):
-    """An artifact that a binary consists of: ``role`` is module, bench, source, python or cubin.
+    """An artifact that a binary consists of: ``role`` is module, bench, source, lines, python or cubin.
 
     ``name`` is its name in that role: a path for a source, else the digest.
     """

@@ -16,6 +16,7 @@ from perfsvc.model import (
     ScalarArg,
     digest,
 )
+from perfsvc.store import CaseCode
 
 CUBIN, OTHER, BENCH = b"\x7fELF one", b"\x7fELF two", b"import perfsvc.suite\n"
 
@@ -86,6 +87,25 @@ def test_a_damaged_artifact_is_an_error(story, kind, binary, damage):
     story.execute(f"UPDATE artifacts SET content = {literal}")  # noqa: S608 - two literals of this test
     with pytest.raises(DatabaseError, match="is damaged"):
         story.store.binaries.replay(story.tiled.id, run)
+
+
+def test_source_lines_are_stored_with_a_new_binary_and_with_a_known_one(story, binary):
+    record, modules, bench = replay_of(story, binary)
+    assert story.store.binaries.files(binary, "lines") == {}
+    code = CaseCode(record, modules, bench, {}, {digest(CUBIN): b'{"a table"}'})
+    assert story.store.binaries.put([code, code]) == [binary, binary]
+    assert story.store.binaries.files(binary, "lines") == {digest(CUBIN): b'{"a table"}'}
+    assert story.store.binaries.files(binary, "source") == {"transpose.cu": b"__global__ void transpose();"}
+    (other,) = story.store.binaries.put([replace(code, record=replace(record, seed=9))])
+    assert story.store.binaries.files(other, "lines") == {digest(CUBIN): b'{"a table"}'}
+    story.execute("UPDATE artifacts SET content = :content WHERE kind = 'lines'", content=b"no zlib")
+    assert story.store.binaries.files(binary, "lines") == {}
+
+
+def replay_of(story, binary):
+    run = story.begin()
+    story.put(run, story.tiled, binary=binary)
+    return story.store.binaries.replay(story.tiled.id, run)
 
 
 def test_deleting_a_run_deletes_its_measurements_and_keeps_binaries(story, binary):

@@ -1,0 +1,107 @@
+"""The source lines of real launches: the reports were made on an H100, and the twins are compiled here."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+
+from perfsvc.build.cache import Cache
+from perfsvc.build.lines import LineTable, TwinNvcc, lines_of_all
+from perfsvc.build.nvcc import NvccToolchain, find_nvcc
+from perfsvc.model import DeviceInfo, Instruction, Profile, SourceLine, codec
+from perfsvc.profile.explain import explain
+from perfsvc.profile.reports import read
+from perfsvc.service.profile.case_profiler import with_source_lines
+from perfsvc.service.progress import Progress
+from perfsvc.service.run import record
+from perfsvc.service.run.prepare import Target, compile_units, replay_record
+from perfsvc.suite import Selection, discover
+
+CAUSES = Path(__file__).parents[3] / "gpu" / "suites" / "causes"
+MADE_WITH = "nvcc 13.0."
+"""The compiler of the stored reports: another compiler may place the instructions elsewhere."""
+
+SLOW_LINES = {
+    ("transpose", "padded", "naive"): "b[x * n + y] = a[y * n + x];",
+    ("transpose", "padded", "unpadded"): "b[(left + row) * n + top + threadIdx.x] = tile[threadIdx.x][row];",
+    ("stream", "coalesced", "strided"): "b[i] = 3.0f * a[i];",
+    ("arithmetic", "in_registers", "spilled"): "sum[k] = 0.99f * sum[k] + 0.01f;",
+    ("reuse", "in_order", "scattered"): "sum += a[at < n ? at : at - n];",
+    ("product", "tensor", "fma"): "sum += a[threadIdx.y][i] * b[threadIdx.x][i];",
+}
+"""For each pair of variants of a benchmark, the line of the slower variant that carries the first reason."""
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    if find_nvcc() is None or shutil.which("g++") is None:
+        pytest.skip("needs nvcc (pip install 'perfsvc[nvcc]') and g++")
+    toolchain = TwinNvcc("sm_90")
+    if not toolchain.version.startswith(MADE_WITH):
+        pytest.skip(f"the reports are of code by {MADE_WITH}x")
+    specs = discover(CAUSES).resolve(Selection(), "full")[0]
+    units = {(spec.case.benchmark, spec.case.variant): spec.units[0] for spec in specs}
+    found = lines_of_all(set(units.values()), toolchain, Cache(tmp_path_factory.mktemp("cache")))
+    return {name: (unit, found[unit]) for name, unit in units.items()}
+
+
+@pytest.mark.parametrize("pair", SLOW_LINES, ids="-".join)
+def test_the_line_that_carries_the_first_reason_is_the_slow_one(tables, ncu_report, pair):
+    benchmark, *variants = pair
+    profiles = []
+    for variant in variants:
+        profile = read(ncu_report(f"pairs/{benchmark}-{variant}"))
+        encoded = {"digest": codec.encode(tables[benchmark, variant][1])}
+        profiles.append(with_source_lines(profile, profile.kernel, encoded))
+    line = explain(*profiles).reasons[0].after[0]
+    source = tables[benchmark, variants[1]][0].source
+    assert line.source.file == source.name
+    assert source.read_text().splitlines()[line.source.line - 1].strip() == SLOW_LINES[pair]
+    assert line.share >= 0.75
+
+
+@pytest.mark.parametrize("with_lines", [True, False])
+def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path, monkeypatch, with_lines):
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path))
+    spec = next(spec for spec in discover(CAUSES).resolve(Selection(), "full")[0] if spec.case.variant == "naive")
+    device = DeviceInfo("cuda", "cuda:0", "GPU-1", "H100", "sm_90")
+    targets = [Target(device, (spec,), NvccToolchain("sm_90"))]
+    binaries = compile_units(targets, Mock(spec=Progress), with_lines=with_lines)
+    modules = [binaries["sm_90", unit] for unit in spec.units]
+    task = SimpleNamespace(record=replay_record(spec, modules))
+    code = record._code(spec, modules, task)
+    assert list(code.lines) == ([module.digest for module in modules] if with_lines else [])
+    for encoded in code.lines.values():
+        lines = {line for _, line in codec.decode(LineTable, encoded).kernels["naive"] if line}
+        assert {line.file for line in lines} <= code.sources.keys()
+
+
+def table(kernel, line):
+    return codec.encode(LineTable("digest", {kernel: ((0, SourceLine("k.cu", line)), (32, None))}))
+
+
+INSTRUCTION = Instruction(16, "LDG R1")
+
+
+def located(tables, instruction=INSTRUCTION):
+    return with_source_lines(Profile("k", instructions=(instruction,)), "k", tables).instructions[0].source
+
+
+def test_an_instruction_gets_the_line_of_the_module_that_has_the_kernel():
+    assert located({"a": table("other", 3), "b": table("k", 7)}) == SourceLine("k.cu", 7)
+
+
+def test_an_instruction_without_a_line_keeps_what_the_report_has():
+    own = Instruction(48, "LDG R1", source=SourceLine("tile.cuh", 9))
+    assert located({"a": table("k", 7)}, own) == SourceLine("tile.cuh", 9)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [{}, {"a": table("other", 3)}, {"a": table("k", 3), "b": table("k", 7)}, {"a": b"no table"}],
+    ids=["none", "of another kernel", "two", "damaged"],
+)
+def test_without_exactly_one_table_of_the_kernel_there_is_no_line(tables):
+    assert located(tables) is None
