@@ -73,7 +73,7 @@ def command(
         metric=metric,
     )
     with output.progress() as progress:
-        confirmations = confirm_case(request, progress)
+        confirmations, unmeasured = confirm_case(request, progress)
     if output_format == "json":
         output.show_json([confirmation_json(confirmation) for confirmation in confirmations])
     else:
@@ -81,4 +81,4 @@ def command(
             runs = {confirmation.suspect.judgement.candidate_run for confirmation in confirmations}
             no_finding = next((why_no_finding(store, number, confirmations) for number in runs if number), "")
         output.show(confirmations_table(confirmations, no_finding))
-    sys.exit(exit_code(confirmations))
+    sys.exit(exit_code(confirmations, unmeasured))

@@ -145,16 +145,31 @@ def test_noise_leads_to_more_pairs(nights):
     assert found["looks"] > 1
 
 
-def test_a_budget_that_ends_too_early_measures_nothing_and_says_so(nights):
+def test_a_budget_that_ends_too_early_leaves_a_regression_a_regression(nights):
     perfsvc, suite = nights
     perfsvc.rebuild(suite)
     perfsvc.play({"*": USUAL, "scale/beta": SLOW})
     perfsvc.fake(suite=suite, code=1)
-    ended = perfsvc("confirm", CASE, "--device", f"fake:{perfsvc.script}", "--budget", "0.001s", code=0)
-    message = "1 suspect was not measured again: the budget of 0.001 s ended; it is a suspect again the next night"
+    ended = perfsvc("confirm", CASE, "--device", f"fake:{perfsvc.script}", "--budget", "0.001s", code=1)
+    message = "1 suspect was not measured again: 0.001 s is too short for three A/B pairs; give more time: --budget"
     assert message in ended.err
-    assert "measured again: 0 confirmed, 0 cleared, 0 unconfirmed" in ended.out
+    assert "night" not in ended.err
+    assert "did not move" not in ended.err
+    assert ended.out == "measured again: 0 confirmed, 0 cleared, 0 unconfirmed\n"
     assert perfsvc.rows("select count(*) from confirmations") == [(0,)]
+
+
+def test_a_case_that_did_not_move_says_so_and_without_time_is_inconclusive(nights):
+    perfsvc, suite = nights
+    perfsvc.fake(suite=suite, code=0)
+    device = ("--device", f"fake:{perfsvc.script}")
+    unmoved = (
+        f"{CASE} did not move in run 2: unchanged against run 1; to compare run 2 with an older run: perfsvc compare"
+    )
+    assert unmoved in perfsvc("confirm", CASE, *device, "--budget", "0.001s", code=3).err
+    measured = perfsvc("confirm", CASE, *device, code=0)
+    assert unmoved in measured.err
+    assert "measured again: 0 confirmed, 1 cleared, 0 unconfirmed" in measured.out
 
 
 def test_an_old_binary_that_crashes_confirms_nothing(nights):

@@ -16,10 +16,14 @@ from perfsvc.text import cut
 def confirmations_table(confirmations: Sequence[Confirmation], no_finding: str = "") -> RenderableType:
     """Return a table with a row for each suspect, then their reasons, and the counts of confirmed and cleared suspects.
 
+    Without confirmations, return only the counts.
+
     Args:
         confirmations: the suspects after their A/B pairs.
         no_finding: why a confirmed change raised no finding; printed last.
     """
+    if not confirmations:
+        return Text(counts(confirmations))
     every_series = [confirmation.suspect.series for confirmation in confirmations]
     names = wording.series_names(every_series)
     table = grid()

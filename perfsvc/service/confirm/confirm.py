@@ -43,7 +43,7 @@ def confirm_all(
     if others := [Group(sides) for group in groups if not group.applies for sides in group.others]:
         stage.settings = replace(settings, budget_s=settings.budget_s - (time.monotonic() - began))
         stage.measure(others)
-    return stage.confirmations, stage.report_unmeasured(suspects)
+    return stage.confirmations, stage.over_budget(suspects)
 
 
 class _Stage:
@@ -64,7 +64,6 @@ class _Stage:
         self.settings = settings
         self.confirmations: list[Confirmation] = []
         self._store = store
-        self._budget_s = settings.budget_s
         self._confirmer = Confirmer(store, settings)
         self._progress = progress
         self._stopping = stopping
@@ -109,22 +108,12 @@ class _Stage:
                 for other in group.others:
                     self._put(group.applied(self._unconfirmed[other]))
 
-    def report_unmeasured(self, suspects: Sequence[Suspect]) -> list[Suspect]:
-        """Return the suspects for which the budget left no time; report how many there are."""
+    def over_budget(self, suspects: Sequence[Suspect]) -> list[Suspect]:
+        """Return the suspects for which the budget left no time."""
         if self._stopping():
             return []
         answered = {confirmation.suspect for confirmation in self.confirmations}
-        over_budget = [
-            suspect for suspect in suspects if suspect not in answered and suspect.series.device not in self._lost
-        ]
-        if over_budget:
-            were = "was" if len(over_budget) == 1 else "were"
-            they = "it is a suspect" if len(over_budget) == 1 else "they are suspects"
-            self._progress.report(
-                f"{units.count(len(over_budget), 'suspect')} {were} not measured again: "
-                f"the budget of {self._budget_s:g} s ended; {they} again the next night"
-            )
-        return over_budget
+        return [suspect for suspect in suspects if suspect not in answered and suspect.series.device not in self._lost]
 
     def _is_answered(self, sides: Sides, results: PairResults) -> bool:
         """Return whether there is an answer: the suspect is decided, or its budget ended after a look."""
@@ -142,6 +131,12 @@ class _Stage:
     def _lose(self, device: str, error: NoDeviceError) -> None:
         self._lost.add(device)
         self._progress.report(f"the suspects of {device} are not measured again: {error.what}")
+
+
+def not_measured(over_budget: Sequence[Suspect]) -> str:
+    """Return how many suspects the budget left unmeasured, in words: ``2 suspects were not measured again``."""
+    were = "was" if len(over_budget) == 1 else "were"
+    return f"{units.count(len(over_budget), 'suspect')} {were} not measured again"
 
 
 def refusals(confirmations: Iterable[Confirmation]) -> list[str]:

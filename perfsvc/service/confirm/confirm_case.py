@@ -9,7 +9,7 @@ from perfsvc.device.find import find
 from perfsvc.errors import NotMeasuredError, UntrustedError
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction, Judgement, Suspect
-from perfsvc.service.confirm.confirm import confirm_all, refusals
+from perfsvc.service.confirm.confirm import confirm_all, not_measured, refusals
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.progress import Progress
@@ -17,6 +17,9 @@ from perfsvc.service.revisions import resolve
 from perfsvc.service.run.measure import default_sampling
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.store import Store
+
+INCONCLUSIVE = 3
+"""The exit code if a case was not measured again, and the run's verdict reports no regression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,11 @@ class ConfirmRequest:
     metric: str = TIME
 
 
-def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmation]:
-    """Measure a case of a run again, on each device and in each cache state that was judged; return the confirmations.
+def confirm_case(request: ConfirmRequest, progress: Progress) -> tuple[list[Confirmation], list[Suspect]]:
+    """Measure a case of a run again, on each device and in each cache state that was judged.
+
+    Return the confirmations, and the suspects that were not measured again: the budget ended before three A/B pairs, or
+    the device was lost. Report each series that did not move in the run; it is measured, too.
 
     Raises:
         NotMeasuredError: the run judged no such metric of the case on these devices.
@@ -66,19 +72,35 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> list[Confirmati
             servers=servers,
             report=progress.report,
         )
-        confirmations, _ = confirm_all(store, suspects, settings, progress)
+        for suspect in suspects:
+            if suspect.judgement.verdict not in judge.MOVES:
+                progress.report(_unmoved(suspect.judgement))
+        confirmations, over_budget = confirm_all(store, suspects, settings, progress)
+        if over_budget:
+            progress.report(
+                f"{not_measured(over_budget)}: {request.budget_s:g} s is too short for three A/B pairs; "
+                "give more time: --budget"
+            )
         update_findings(store, run, threshold=request.threshold)
-        return confirmations
+        answered = {confirmation.suspect for confirmation in confirmations}
+        return confirmations, [suspect for suspect in suspects if suspect not in answered]
 
 
-def exit_code(confirmations: Iterable[Confirmation]) -> int:
-    """Return 5 if stored code was refused, 4 if a side has no correct result, 1 for a confirmed regression, else 0."""
+def exit_code(confirmations: Iterable[Confirmation], unmeasured: Sequence[Suspect]) -> int:
+    """Return the exit code of ``perfsvc confirm``.
+
+    It is 5 if stored code was refused, 4 if a side has no correct result, and 1 for a confirmed regression or for an
+    unmeasured suspect that is a regression by the run's verdict. It is 3 for any other unmeasured suspect, else 0.
+    """
     confirmations = tuple(confirmations)
     if refusals(confirmations):
         return UntrustedError.exit_code
     if any(confirmation.failed for confirmation in confirmations):
         return 4
-    return int(any(confirmation.regressed for confirmation in confirmations))
+    if any(confirmation.regressed for confirmation in confirmations):
+        return 1
+    by_verdict = judge.exit_code([suspect.judgement for suspect in unmeasured], failed=False, strict=False)
+    return by_verdict or (INCONCLUSIVE if unmeasured else 0)
 
 
 def _suspects(
@@ -108,6 +130,15 @@ def _suspects(
             cure="measure it again where it was measured: --device",
         )
     return on_devices
+
+
+def _unmoved(judgement: Judgement) -> str:
+    """Return a message about a series that did not move in its run."""
+    case, run = judgement.series.case.id, judgement.candidate_run
+    return (
+        f"{case} did not move in run {run}: {judgement.verdict} against {judgement.against}; "
+        f"to compare run {run} with an older run: perfsvc compare OLDER {run}"
+    )
 
 
 def _suspect(judgement: Judgement) -> Suspect:

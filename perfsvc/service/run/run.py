@@ -33,7 +33,7 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.rows import Doubt
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
-from perfsvc.service.confirm.confirm import confirm_all, with_causes
+from perfsvc.service.confirm.confirm import confirm_all, not_measured, with_causes
 from perfsvc.service.confirm.earlier import earlier_answers
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.expect.gpus import require_gpu
@@ -211,6 +211,11 @@ def confirm_suspects(
     answered = {confirmation.suspect for confirmation in carried_over}
     unanswered = [suspect for suspect in suspects if suspect not in answered]
     measured, over_budget = confirm_all(store, unanswered, settings, progress, stopping)
+    if over_budget:
+        they = "it is a suspect" if len(over_budget) == 1 else "they are suspects"
+        progress.report(
+            f"{not_measured(over_budget)}: the budget of {settings.budget_s:g} s ended; {they} again the next night"
+        )
     if confirmations := store.confirmations.of_run(run):  # a resumed night has earlier confirmations, too
         store.verdicts.put(run, with_causes(store.verdicts.of_run(run), confirmations))
     return [*carried_over, *measured], over_budget
