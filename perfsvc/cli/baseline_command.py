@@ -64,7 +64,8 @@ def show(database: str, output_format: str) -> None:
     elif rows:
         output.show(pins_table(rows))
     else:
-        click.echo("nothing is pinned: every series is compared with its last accepted level")
+        compared = "with its last accepted level and later runs of the same code"
+        click.echo(f"nothing is pinned: a series is compared {compared}")
 
 
 @command.command("clear")

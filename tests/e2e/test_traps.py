@@ -108,6 +108,8 @@ def test_a_user_without_a_passwd_entry_pins_a_baseline(measured, monkeypatch):
         raise KeyError("getpwuid(): uid not found: 4711")
 
     monkeypatch.setattr(getpass, "getuser", nameless)
+    unpinned = measured("baseline", "show", code=0).out
+    assert "its last accepted level and later runs of the same code" in unpinned
     measured("baseline", "set", "1", code=0)
     pins = measured("baseline", "show", "--format", "json", code=0).json
     assert {pin["set_by"].split()[0] for pin in pins} == {"user"}
