@@ -111,12 +111,16 @@ class HotLine:
         instruction: the instruction with the largest count.
         instructions: how many instructions of the line, or of the opcode, count.
         source: the source line; None if it is not known.
+        text: the text of the source line; empty if it is not known.
+        changed: whether the source of the other launch has another text there.
     """
 
     share: float
     instruction: str
     instructions: int = 1
     source: SourceLine | None = None
+    text: str = ""
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

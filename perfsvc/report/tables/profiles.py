@@ -11,7 +11,7 @@ from perfsvc.model import CaseExplanation, Evidence, Explanation, HotLine, Profi
 from perfsvc.report import wording
 from perfsvc.report.tables.layout import grid
 from perfsvc.report.wording import DASH, or_dash
-from perfsvc.text import cut
+from perfsvc.text import LONGEST_LABEL, cut
 
 SHARES = ("_throughput", "_rate", "_occupancy")
 """The ends of the names of metrics that are shares of one."""
@@ -110,9 +110,10 @@ def hot_lines_of(explanation: Explanation) -> list[tuple[str, str, str, str]]:
 
 
 def place(line: HotLine) -> str:
-    """Return where a line is: ``scale.cu:22  STG.E [R4], R7``, or ``STG.E [R4], R7 and 3 more STG.E``."""
+    """Return where a line is: ``scale.cu:22  b[i] = 2 * a[i];``, or ``STG.E [R4], R7 and 3 more STG.E``."""
     if line.source:
-        return f"{line.source.file}:{line.source.line}  {line.instruction}"
+        changed = "  (changed)" if line.changed else ""
+        return f"{line.source.file}:{line.source.line}  {cut(line.text or line.instruction, LONGEST_LABEL)}{changed}"
     if line.instructions == 1:
         return line.instruction
     opcode = next((word for word in line.instruction.split() if not word.startswith("@")), "")

@@ -20,8 +20,10 @@ from perfsvc.errors import (
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport
-from perfsvc.model import Call, Case, DeviceInfo, Kind, Profile, ProfileResult, Series, codec
+from perfsvc.model import Call, Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
+from perfsvc.profile.explain import explain
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
+from perfsvc.profile.source_text import with_source_text
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
     InputCache,
@@ -434,6 +436,20 @@ def with_source_lines(profile: Profile, kernel: str, tables: Mapping[str, bytes]
         for instruction in profile.instructions
     )
     return replace(profile, instructions=instructions)
+
+
+def explain_results(store: Store, before: ProfileResult, after: ProfileResult) -> Explanation:
+    """Return why one launch takes longer than another, with the text of the source lines that carry the reasons.
+
+    Raises:
+        ProfileError: a result has no profile.
+        ReportError: a profile has no duration.
+    """
+    explanation = explain(profile_of(before), profile_of(after))
+    sources = [
+        {} if result.binary is None else store.binaries.files(result.binary, "source") for result in (before, after)
+    ]
+    return with_source_text(explanation, *sources)
 
 
 def profile_of(result: ProfileResult) -> Profile:

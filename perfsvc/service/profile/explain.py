@@ -19,6 +19,7 @@ from perfsvc.service.profile.case_profiler import (
     ProfilerSettings,
     ProfilingTask,
     Subject,
+    explain_results,
     profile_of,
     stored_profiles,
     subject_of,
@@ -91,7 +92,8 @@ def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfile
         if before or after:
             return _with_a_report(store, request, before, after, progress)
         sides = _run_case(store, request, request.before), _run_case(store, request, request.after)
-        return _explained(*(_stored_pair(store, *sides) or _made_pair(store, request, sides, progress)))
+        first, last = _stored_pair(store, *sides) or _made_pair(store, request, sides, progress)
+        return ExplainedProfiles(profile_of(first), profile_of(last), explain_results(store, first, last))
 
 
 def require_drawable(destination: Path) -> None:
@@ -153,13 +155,13 @@ def _run_case(store: Store, request: ExplainRequest, text: str) -> RunCase:
     return RunCase(case, resolve(run, store, request.folder).id)
 
 
-def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[Profile, Profile] | None:
+def _stored_pair(store: Store, before: RunCase, after: RunCase) -> tuple[ProfileResult, ProfileResult] | None:
     """Return the newest stored profile of each side, such that the two can be compared; None if no two can be."""
     earlier, same_case = list(stored_profiles(store, before.case, before.run)), before.case == after.case
     for new in stored_profiles(store, after.case, after.run):
         for old in earlier:
-            if old.profile and new.profile and _comparable(old, new, same_case=same_case):
-                return old.profile, new.profile
+            if _comparable(old, new, same_case=same_case):
+                return old, new
     return None
 
 
@@ -179,7 +181,7 @@ def _comparable(old: ProfileResult, new: ProfileResult, *, same_case: bool) -> b
 
 def _made_pair(
     store: Store, request: ExplainRequest, sides: tuple[RunCase, RunCase], progress: Progress
-) -> tuple[Profile, Profile]:
+) -> tuple[ProfileResult, ProfileResult]:
     """Return profiles of both sides on one device: stored profiles if they can be compared, else new ones.
 
     If both sides are the same case, both profiles are of the same launch, if possible.
@@ -197,7 +199,7 @@ def _made_pair(
             last = maker.new_profiles(after, like=first if same_case else None)[0]
         if first is None or not _comparable(first, last, same_case=same_case):
             first = maker.new_profiles(before, like=last if same_case else None)[0]
-    return profile_of(first), profile_of(last)
+    return first, last
 
 
 class _Maker:

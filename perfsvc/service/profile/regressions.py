@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from perfsvc import units
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
 from perfsvc.model import TIME, Case, CaseExplanation, ChangeKind, Confirmation, Judgement, ProfileResult, Reason
-from perfsvc.profile.explain import explain
 from perfsvc.report.tables.profiles import place
 from perfsvc.service.profile.case_profiler import (
     Answers,
@@ -19,7 +18,7 @@ from perfsvc.service.profile.case_profiler import (
     ProfilerSettings,
     ProfilingTask,
     Subject,
-    profile_of,
+    explain_results,
     subject_of,
 )
 from perfsvc.service.progress import Progress
@@ -174,10 +173,24 @@ class _Explainer:
                 continue
             profiles = [side for side in sides if isinstance(side, ProfileResult)]
             if len(profiles) == len(sides):
-                self._put_all(shared, _compared(shared, *profiles))
+                self._put_all(shared, self._compared(shared, *profiles))
             else:
                 over_budget += len(shared.sides)
         return over_budget
+
+    def _compared(self, shared: SharedRegression, after: ProfileResult, before: ProfileResult) -> CaseExplanation:
+        """Return why the candidate takes longer than the baseline on the GPU that profiled both."""
+        try:
+            explanation = explain_results(self._store, before, after)
+        except PerfsvcError as error:
+            return CaseExplanation(*_columns(shared), reason=_reason(error))
+        return CaseExplanation(
+            *_columns(shared),
+            explanation.sentence,
+            tuple(line for reason in explanation.reasons for line in _lines(reason)),
+            explanation.factor,
+            profiles=(before.id, after.id),
+        )
 
     def _put_all(self, shared: SharedRegression, explanation: CaseExplanation) -> None:
         """Store the explanation of a regression for each of its GPUs; the GPU on which it was profiled comes first."""
@@ -196,21 +209,6 @@ class _Explainer:
 
 def _tasks(regressions: Sequence[SharedRegression]) -> list[ProfilingTask]:
     return [task for shared in regressions for task in shared.tasks if task]
-
-
-def _compared(shared: SharedRegression, after: ProfileResult, before: ProfileResult) -> CaseExplanation:
-    """Return why the candidate takes longer than the baseline on the GPU that profiled both."""
-    try:
-        explanation = explain(profile_of(before), profile_of(after))
-    except PerfsvcError as error:
-        return CaseExplanation(*_columns(shared), reason=_reason(error))
-    return CaseExplanation(
-        *_columns(shared),
-        explanation.sentence,
-        tuple(line for reason in explanation.reasons for line in _lines(reason)),
-        explanation.factor,
-        profiles=(before.id, after.id),
-    )
 
 
 def _columns(shared: SharedRegression) -> tuple[Case, str, str, int, int]:

@@ -13,7 +13,7 @@ from perfsvc.model import Evidence, Explanation, HotLine, Profile, ProfilerRule,
 from perfsvc.report.export.objects import explanation_json
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import roofline
-from perfsvc.report.tables.profiles import explanation_table
+from perfsvc.report.tables.profiles import explanation_table, place
 
 PEAKS = {
     "dram_peak_bytes_per_s": 3e12,
@@ -147,6 +147,13 @@ def test_the_table_shows_where_an_independent_reason_is():
     assert "after 61 % accesses to local memory @P0 STL [R1+0x8], R3 and 3 more STL" in lines
     assert any("../shared/<b>.cuh" in line and ":22 LDL R3, [R1+0x8]" in line for line in lines)
     assert not any("FADD" in line for line in lines), "a reason that follows from another is where the other is"
+
+
+def test_a_line_with_a_known_text_shows_the_text_and_whether_it_is_changed():
+    line = HotLine(0.61, "STG.E [R4], R7", 4, SourceLine("k.cu", 30), "b[x * n] = a[x];")
+    assert place(line) == "k.cu:30  b[x * n] = a[x];"
+    assert place(replace(line, changed=True)) == "k.cu:30  b[x * n] = a[x];  (changed)"
+    assert len(place(replace(line, text="x" * 10_000))) < 200
 
 
 def test_the_page_shows_where_a_reason_is_and_escapes_it():

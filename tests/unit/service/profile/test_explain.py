@@ -51,11 +51,11 @@ class StandIn:
 
     def stored(self, *cases):
         pair = explain._stored_pair(self, *sides(*cases))
-        return pair and tuple(profile.kernel for profile in pair)
+        return pair and tuple(result.profile.kernel for result in pair)
 
     def compared(self):
         request = ExplainRequest("1", "2", "", Path(), case=CASE.id)
-        return tuple(profile.kernel for profile in explain._made_pair(self, request, sides(), Mock()))
+        return tuple(result.profile.kernel for result in explain._made_pair(self, request, sides(), Mock()))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.model import DeviceInfo, Instruction, Profile, SourceLine, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read
-from perfsvc.service.profile.case_profiler import with_source_lines
+from perfsvc.service.profile.case_profiler import explain_results, with_source_lines
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import record
 from perfsvc.service.run.prepare import Target, compile_units, replay_record
@@ -76,6 +76,20 @@ def test_a_run_stores_the_lines_of_its_binaries_if_it_profiles(tables, tmp_path,
     for encoded in code.lines.values():
         lines = {line for _, line in codec.decode(LineTable, encoded).kernels["naive"] if line}
         assert {line.file for line in lines} <= code.sources.keys()
+
+
+def test_an_explanation_has_the_text_of_the_slow_line_and_marks_it_as_changed(tables, ncu_report):
+    results, files = [], {}
+    for number, variant in enumerate(("padded", "naive"), start=1):
+        unit, lines = tables["transpose", variant]
+        profile = read(ncu_report(f"pairs/transpose-{variant}"))
+        located = with_source_lines(profile, profile.kernel, {"digest": codec.encode(lines)})
+        results.append(SimpleNamespace(binary=number, profile=located))
+        files[number] = {unit.source.name: unit.source.read_bytes()}
+    files[1] = {name: text.replace(b"b[x * n + y]", b"b[y * n + x]") for name, text in files[1].items()}
+    store = SimpleNamespace(binaries=SimpleNamespace(files=lambda binary, role: files[binary]))
+    line = explain_results(store, *results).reasons[0].after[0]
+    assert (line.text, line.changed) == ("b[x * n + y] = a[y * n + x];", True)
 
 
 def table(kernel, line):

@@ -1,0 +1,45 @@
+import pytest
+
+from perfsvc.model import Explanation, HotLine, Reason, ReasonKind, SourceLine
+from perfsvc.profile.source_text import with_source_text
+
+BEFORE = b"__global__ void k(float* a) {\n    int i = threadIdx.x;\n    a[i] = 1;\n}\n"
+AFTER = b"__global__ void k(float* a) {\n\n    int i  =  threadIdx.x;\n\ta[32 * i] = 1;\n}\n"
+
+
+def line(number, file="k.cu"):
+    return HotLine(1.0, "STG.E [R4], R7", source=SourceLine(file, number))
+
+
+def texts(before, after, *, sources=(BEFORE, AFTER)):
+    reason = Reason(ReasonKind.UNCOALESCED, 1.0, "", before=before, after=after)
+    old, new = ({"k.cu": text} for text in sources)
+    (explained,) = with_source_text(Explanation(2.0, "", (reason,)), old, new).reasons
+    return [[(each.text, each.changed) for each in side] for side in (explained.before, explained.after)]
+
+
+def test_a_line_has_its_text_and_is_changed_if_the_other_source_lacks_it():
+    assert texts((line(2), line(3)), (line(3), line(4))) == [
+        [("int i = threadIdx.x;", False), ("a[i] = 1;", True)],
+        [("int i = threadIdx.x;", False), ("a[32 * i] = 1;", True)],
+    ]
+
+
+def test_equal_sources_have_no_changed_line():
+    assert texts((line(3),), (line(3),), sources=(BEFORE, BEFORE)) == [[("a[i] = 1;", False)]] * 2
+
+
+@pytest.mark.parametrize("unknown", [line(1, "other.cu"), line(99), line(0), HotLine(1.0, "EXIT")])
+def test_a_line_that_the_source_lacks_stays_without_text(unknown):
+    assert texts((unknown,), (unknown,)) == [[("", False)]] * 2
+
+
+def test_a_file_that_only_a_side_has_is_changed_as_a_whole():
+    reason = Reason(ReasonKind.UNCOALESCED, 1.0, "", after=(line(3),))
+    (explained,) = with_source_text(Explanation(2.0, "", (reason,)), {"old.cu": BEFORE}, {"k.cu": AFTER}).reasons
+    assert (explained.after[0].text, explained.after[0].changed) == ("int i = threadIdx.x;", True)
+
+
+def test_odd_bytes_and_line_ends_of_other_systems_do_not_shift_lines():
+    source = b"// \xff \xe2\x80\xa8 \x0c\r\nint a;\r\nint b;\r\n"
+    assert texts((line(2),), (line(3),), sources=(source, source)) == [[("int a;", False)], [("int b;", False)]]
