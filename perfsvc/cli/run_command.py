@@ -84,7 +84,8 @@ class RunOptions(TypedDict):
     type=click.IntRange(1, 100),
     default=None,
     show_default="8 on a GPU, 1 on the CPU device",
-    help="At how many places in the device's memory the arrays of a case lie in turn while it is timed.",
+    help="At how many places in the device's memory the arrays of a case lie in turn while it is timed. "
+    "Another number begins a new baseline for every case; to try one, use another database (--db).",
 )
 @click.option(
     "--energy/--no-energy",

@@ -216,7 +216,7 @@ class RunSettings(SettingsTable):
     """Also stop when a process has timed a case for this long. By default 2s on a GPU, 0.15s on the CPU device."""
     places: Places | None = Field(default=None, examples=[8])
     """At how many places in the device's memory the arrays of a case lie in turn while it is timed. By default 8 on a
-    GPU, 1 on the CPU device."""
+    GPU, 1 on the CPU device. Another number begins a new baseline for every case."""
     energy: bool = False
     """Also measure the energy of a launch, which takes a second or more for each case."""
     spread: Literal["each-device", "each-model"] = "each-device"

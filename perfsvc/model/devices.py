@@ -57,6 +57,18 @@ class Environment:
     power_limit_w: float = 0.0
     places: int = 1
 
+    def changes_to(self, new: "Environment") -> tuple[str, ...]:
+        """Return what differs in a new environment, such as ``driver 575.57 → 580.95``."""
+        parts = (
+            ("driver", self.driver, new.driver),
+            ("toolkit", self.toolkit, new.toolkit),
+            ("power limit", f"{self.power_limit_w:g} W", f"{new.power_limit_w:g} W"),
+            ("places of arrays", str(self.places), str(new.places)),
+        )
+        return tuple(
+            f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:

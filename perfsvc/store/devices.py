@@ -5,11 +5,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import delete, func, insert, select, update
 
-from perfsvc.model import DeviceInfo, Environment, Peak, Status
-from perfsvc.store.cases import device_ids
+from perfsvc.model import Case, DeviceInfo, Environment, Peak, Status
+from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.rows import DeviceConditions
-from perfsvc.store.schema.engine import Database, insert_new
-from perfsvc.store.schema.tables import Devices, Environments, MeasurementBatches, Measurements, Peaks
+from perfsvc.store.runs import ENDED
+from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.tables import Devices, Environments, MeasurementBatches, Measurements, Peaks, Runs
+
+_ENVIRONMENT = (Environments.driver, Environments.toolkit, Environments.power_limit_w, Environments.places)
 
 
 class DeviceStore:
@@ -35,10 +38,29 @@ class DeviceStore:
 
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
-        columns = (Environments.driver, Environments.toolkit, Environments.power_limit_w, Environments.places)
         with self._database.reading() as connection:
-            rows = connection.execute(select(Environments.id, *columns))
+            rows = connection.execute(select(Environments.id, *_ENVIRONMENT))
             return {row.id: Environment(row.driver, row.toolkit, row.power_limit_w, row.places) for row in rows}
+
+    def environment_before(self, run: int, device: str, cases: Iterable[Case]) -> tuple[int, Environment] | None:
+        """Return the newest earlier run that measured any of the cases on a device, and its environment.
+
+        Runs that have not ended, runs with uncommitted changes, and excluded data do not count.
+        """
+        with self._database.reading() as connection:
+            ids = {number for names in namesakes_of(connection, cases).values() for number in names}
+            row = connection.execute(
+                select(Measurements.run_id, *_ENVIRONMENT)
+                .join(Environments, Environments.id == Measurements.environment_id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .join(Runs, Runs.id == Measurements.run_id)
+                .where(Devices.uuid == device, Measurements.run_id < run, among(connection, Measurements.case_id, ids))
+                .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+                .where(judged(Measurements.run_id, Measurements.case_id))
+                .order_by(Measurements.run_id.desc())
+                .limit(1)
+            ).first()
+        return (row.run_id, Environment(row.driver, row.toolkit, row.power_limit_w, row.places)) if row else None
 
     def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
         """Store the measured peaks of a run's devices by UUID; they replace the run's earlier peaks."""

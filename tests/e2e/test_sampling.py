@@ -87,3 +87,12 @@ def test_a_function_that_works_on_another_stream_fails(perfsvc, fault, code, sta
 def test_a_slow_case_is_stopped_by_its_time_cap(perfsvc, run):
     run("--seconds", "0.5", seconds=30.0)
     assert perfsvc.rows(f"select sample_count, warmup, stopped {OF_BETA}") == [(1, 1, "time cap of 0.5 s")]
+
+
+def test_another_number_of_places_is_reported_before_it_is_measured(perfsvc):
+    suite = perfsvc.own("scale")
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    assert "has changed since" not in perfsvc.fake(suite=suite, code=0).err
+    ended = perfsvc.fake("--places", "3", suite=suite)
+    message = "has changed since run 1: places of arrays 1 → 3; perfsvc compares later runs only with run 2"
+    assert message in unwrapped(ended.err)

@@ -17,7 +17,6 @@ from perfsvc.model import (
     ENERGY,
     TIME,
     Cause,
-    Environment,
     EventKind,
     Finding,
     FindingState,
@@ -248,9 +247,7 @@ class Views:
         changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
         environments = self.site.environments
         return [
-            EnvironmentChange(
-                _letter(index), new.run, differences(environments[old.segment], environments[new.segment])
-            )
+            EnvironmentChange(_letter(index), new.run, environments[old.segment].changes_to(environments[new.segment]))
             for index, (old, new) in enumerate(changes)
         ]
 
@@ -301,17 +298,6 @@ def thinned(times: Sequence[float]) -> Sequence[float]:
     """Return at most ``MOST_SAMPLES`` of the times, evenly spaced."""
     step = -(-len(times) // MOST_SAMPLES)
     return times[:: step or 1]
-
-
-def differences(old: Environment, new: Environment) -> tuple[str, ...]:
-    """Return what differs between two environments, such as ``driver 575.57 → 580.95``."""
-    parts = (
-        ("driver", old.driver, new.driver),
-        ("toolkit", old.toolkit, new.toolkit),
-        ("power limit", f"{old.power_limit_w:g} W", f"{new.power_limit_w:g} W"),
-        ("places of arrays", str(old.places), str(new.places)),
-    )
-    return tuple(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after)
 
 
 def commit(run: RunRow) -> str:

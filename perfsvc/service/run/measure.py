@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -66,6 +66,7 @@ def measure(
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
     """
     environments = {target.device.uuid: environment(resolved.request, target) for target in resolved.targets}
+    report_new_environments(store, opened.run, resolved.targets, environments, progress.report)
     recorder = Recorder(store, opened, resolved.targets, environments, progress.report)
     with recorder.recording(stopping):
         run_plan = plan(resolved, binaries, store=store, recorder=recorder)
@@ -165,6 +166,30 @@ def _reports_failure(
     if resolved.request.spread == "each-device":
         return True
     return device.uuid == (last_device(key, uuids, past) or home_device(key, uuids))
+
+
+def report_new_environments(
+    store: Store,
+    run: int,
+    targets: Sequence[Target],
+    environments: Mapping[str, Environment],
+    report: Callable[[str], object],
+) -> None:
+    """Report each device whose environment differs from the environment of the last run of the target's cases.
+
+    A run with uncommitted changes reports nothing, because it moves no baseline.
+    """
+    if store.runs.get(run).provenance.dirty:
+        return
+    for target in targets:
+        device = target.device
+        last = store.devices.environment_before(run, device.uuid, {spec.case for spec in target.specs})
+        changes = last[1].changes_to(environments[device.uuid]) if last else ()
+        if last and changes:
+            report(
+                f"{device.model} ({device.uuid}) has changed since run {last[0]}: {', '.join(changes)}; "
+                f"perfsvc compares later runs only with run {run} and the runs after it"
+            )
 
 
 def environment(request: RunRequest, target: Target) -> Environment:

@@ -1,6 +1,7 @@
 """Which runs a baseline has, and the verdicts that follow."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from perfsvc.model import (
     Call,
     Cause,
     Confirmation,
+    Environment,
     Kind,
     Measurement,
     Package,
@@ -29,6 +31,8 @@ from perfsvc.service.confirm.pairs import PairResults, PairSettings
 from perfsvc.service.exclusions import delete, exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.run.measure import report_new_environments
+from perfsvc.service.run.prepare import Target
 from perfsvc.store.baselines.nights import MOST_NIGHTS
 
 BENCH = b"# bench.py"
@@ -318,6 +322,38 @@ def test_another_number_of_places_is_another_environment(story, night):
     assert [changed.places for changed in story.store.devices.environments().values()] == [8, 1]
     judged = night(1.05e-4, places=1)["tiled", "time"]
     assert (judged.verdict, judged.baseline_run, judged.baseline_runs) == (Verdict.UNCHANGED, 3, 1)
+
+
+def test_a_new_environment_is_reported_against_the_last_run_of_the_case(story, night):
+    target = Target(story.gpu, (SimpleNamespace(case=story.tiled),), None)
+
+    def reported(**environment):
+        messages = []
+        now = replace(story.environment, **({"driver": "580.1", "places": 8} | environment))
+        run = story.begin(scope="all")
+        report_new_environments(story.store, run, [target], {story.gpu.uuid: now}, messages.append)
+        story.store.runs.end(run, RunState.FINISHED)
+        return messages
+
+    assert reported() == []
+    night()
+    assert reported() == []
+    (message,) = reported(places=1)
+    assert message == (
+        f"{story.gpu.model} ({story.gpu.uuid}) has changed since run 2: places of arrays 8 → 1; "
+        "perfsvc compares later runs only with run 4 and the runs after it"
+    )
+    night(places=1)
+    night(driver="590.1", dirty=True)
+    assert reported(places=1) == []
+    assert "since run 5: driver 580.1 → 590.1, places of arrays 1 → 8;" in reported(driver="590.1")[0]
+
+
+def test_a_run_with_uncommitted_changes_reports_no_new_environment(story, night):
+    night()
+    target = Target(story.gpu, (SimpleNamespace(case=story.tiled),), None)
+    run = story.begin(scope="all", dirty=True)
+    report_new_environments(story.store, run, [target], {story.gpu.uuid: Environment("new")}, pytest.fail)
 
 
 def test_a_lucky_first_night_is_no_bar_for_new_code(story, night):
