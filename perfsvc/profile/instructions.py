@@ -5,6 +5,7 @@ line only if the binary was built with ``-lineinfo``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from pathlib import PureWindowsPath
 from typing import Any
@@ -25,6 +26,7 @@ COUNTS: Mapping[str, str] = {
 } | {f"stall_{stall}_samples": f"smsp__pcsamp_warps_issue_stalled_{_SAMPLED.get(stall, stall)}" for stall in STALLS}
 """What is counted at each instruction: perfsvc's names, and Nsight Compute's names."""
 
+_BARRIER = "stall_barrier_samples"
 _FUNCTIONS = "launch__function_pcs"
 _WARP = 32
 _LOCAL = ("LDL", "STL")
@@ -52,11 +54,30 @@ def read_instructions(action: Any, names: frozenset[str]) -> tuple[Instruction, 
     functions = action.metric_by_name(_FUNCTIONS) if _FUNCTIONS in names else None
     starts = [functions.value(index) for index in range(functions.num_instances())] if functions else []
     start = min((start for start in starts if isinstance(start, int)), default=min(counts))
-    return tuple(
+    instructions = [
         Instruction(address - start, _text(action, address), of_address, _source(action, address))
         for address, of_address in sorted(counts.items())
         if address >= start
-    )
+    ]
+    return tuple(_with_moved_samples(instructions))
+
+
+def _with_moved_samples(instructions: Sequence[Instruction]) -> list[Instruction]:
+    """Return instructions with the samples of waiting for a barrier at the barrier.
+
+    A warp that waits at a barrier is seen some instructions after it, so the samples belong to the last barrier before.
+    """
+    moved = list(instructions)
+    barrier: int | None = None
+    for index, instruction in enumerate(instructions):
+        if _opcode(instruction).startswith("BAR."):
+            barrier = index
+        elif barrier is not None and (samples := instruction.counts.get(_BARRIER)):
+            others = {name: count for name, count in instruction.counts.items() if name != _BARRIER}
+            moved[index] = replace(instruction, counts=others)
+            at = moved[barrier].counts
+            moved[barrier] = replace(moved[barrier], counts={**at, _BARRIER: at.get(_BARRIER, 0.0) + samples})
+    return moved
 
 
 def _values(metric: Any) -> list[tuple[int, float]]:

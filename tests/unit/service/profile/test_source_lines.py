@@ -28,6 +28,7 @@ SLOW_LINES = {
     ("transpose", "padded", "unpadded"): "b[(left + row) * n + top + threadIdx.x] = tile[threadIdx.x][row];",
     ("stream", "coalesced", "strided"): "b[i] = 3.0f * a[i];",
     ("arithmetic", "in_registers", "spilled"): "sum[k] = 0.99f * sum[k] + 0.01f;",
+    ("arithmetic", "by_itself", "in_step"): "__syncthreads();",
     ("reuse", "in_order", "scattered"): "sum += a[at < n ? at : at - n];",
     ("product", "tensor", "fma"): "sum += a[threadIdx.y][i] * b[threadIdx.x][i];",
 }
