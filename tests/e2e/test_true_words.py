@@ -157,6 +157,7 @@ def test_a_run_with_uncommitted_changes_says_why_it_raises_no_finding(dirty):
 def test_a_night_with_uncommitted_changes_says_why_it_raises_no_finding(dirty, receiver):
     dirty(code=1)
     assert dirty.result(1, "findings") == (NO_FINDING, "")
+    assert ", with uncommitted changes in " in dirty.result(1, "revision")[0]
     assert NO_FINDING.capitalize() in page(dirty)
     assert receiver.received == []
 

@@ -49,6 +49,7 @@ from perfsvc.service.run.run import (
     pair_settings,
 )
 from perfsvc.store import NightRow, RunState, Store
+from perfsvc.text import label
 
 FAILED = 4
 """The exit code if a case failed or a benchmark file cannot be used."""
@@ -71,7 +72,7 @@ class StageResult:
 
 DISABLED = StageResult("disabled in the settings", skipped=True)
 
-UNCOMMITTED = ", with uncommitted changes: this night raises and resolves no finding, and moves no baseline"
+NOT_COUNTED = "this night raises and resolves no finding, and moves no baseline"
 
 
 class NightStoppedError(Exception):
@@ -148,10 +149,14 @@ def revision(night: Night) -> StageResult:
         night.number, commit=current.commit, dirty=current.dirty, digest=suite_digest(suite)
     )
     if current.unknown:
-        return StageResult(f"{suite}, whose repository git cannot read ({current.unknown}){UNCOMMITTED}")
+        return StageResult(
+            f"{suite}, whose repository git cannot read ({current.unknown}), with uncommitted changes: {NOT_COUNTED}"
+        )
     if not current.commit:
         return StageResult(f"{suite}, outside any repository")
-    return StageResult(f"{suite} at {current.commit[:10]}" + (UNCOMMITTED if current.dirty else ""))
+    files = units.some([label(path) for path in current.changed])
+    uncommitted = f", with uncommitted changes in {files}: {NOT_COUNTED}" if current.dirty else ""
+    return StageResult(f"{suite} at {current.commit[:10]}{uncommitted}")
 
 
 def doctor(night: Night) -> StageResult:

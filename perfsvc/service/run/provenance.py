@@ -19,6 +19,8 @@ from perfsvc.suite import Selection
 
 _UNBORN, _DETACHED = "(initial)", "(detached)"
 """What git prints for a repository without a commit, and for one that has no branch checked out."""
+_FIELDS = {"1": 8, "2": 9, "u": 10}
+"""By the kind of a line of ``git status --porcelain=v2``, how many fields are before the path."""
 _QUESTIONS = (
     # --ignore-submodules: a clone may bring a .gitmodules that hides the changes in a submodule (ignore = all).
     ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=untracked"),
@@ -56,12 +58,15 @@ class Revision:
         dirty: whether files differ from the commit, or whether that is unknown because git cannot read the repository.
         branch: the branch; empty if none is checked out.
         unknown: why git cannot read the repository; empty if it can.
+        changed: the files that differ from the commit, and the untracked files, relative to the folder. Git quotes
+            paths with special characters.
     """
 
     commit: str = ""
     dirty: bool = False
     branch: str = ""
     unknown: str = ""
+    changed: tuple[str, ...] = ()
 
 
 def begin(store: Store, request: RunRequest, report: Callable[[str], object], *, night: int | None = None) -> OpenRun:
@@ -150,6 +155,8 @@ def revision_of(folder: Path) -> Revision:
     headers = dict(line.removeprefix("# branch.").split(" ", 1) for line in lines if line.startswith("# branch."))
     if headers["oid"] == _UNBORN:
         return Revision()
-    changed = any(not line.startswith("#") for line in lines)
+    # The path is the last field. A renamed file has its old path after a tab; an unmerged file has more fields.
+    tracked = [line.split(" ", _FIELDS[line[:1]])[-1].split("\t")[0] for line in lines if line[:1] in _FIELDS]
+    changed = (*tracked, *untracked.splitlines())
     branch = "" if headers["head"] == _DETACHED else headers["head"]
-    return Revision(headers["oid"], changed or bool(untracked), branch)
+    return Revision(headers["oid"], bool(changed), branch, changed=changed)

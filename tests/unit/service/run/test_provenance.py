@@ -72,15 +72,21 @@ def test_a_revision_is_the_commit_with_its_branch(tmp_path: Path, checkout: Call
 
 
 def test_dirty_is_what_could_change_a_binary(tmp_path: Path, checkout: Callable[..., str]) -> None:
+    (tmp_path / "perfsvc.toml").write_text("replicas = 3\n")
+    (tmp_path / "old name").write_text("one\n" * 9)
     checkout("add", "--all")
     checkout("commit", "--quiet", "--message", "Begin")
     (tmp_path / "notes").write_text("beside the suite\n")
     assert not revision_of(tmp_path / "kernels").dirty
     (tmp_path / "kernels" / "new.cu").write_text("untracked\n")
     assert revision_of(tmp_path / "kernels").dirty
+    assert revision_of(tmp_path / "kernels").changed == ("new.cu",)
     (tmp_path / "kernels" / "new.cu").unlink()
     (tmp_path / "kernels" / "k.cu").write_text("two\n")
     assert revision_of(tmp_path / "kernels").dirty
+    (tmp_path / "perfsvc.toml").write_text("replicas = 5\n")
+    checkout("mv", "old name", "new \x1b name")
+    assert revision_of(tmp_path / "kernels").changed == ("k.cu", r'"../new \033 name"', "../perfsvc.toml")
 
 
 def test_a_change_in_a_submodule_is_seen_though_gitmodules_hides_it(
