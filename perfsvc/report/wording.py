@@ -416,15 +416,15 @@ def _predicate(judgement: Judgement, *, figures: bool = True) -> str:
     """Return what a sentence states about a series: its change with the evidence, and the reason."""
     if bound := possible_change(judgement):
         return f"{bound}, {TOO_NOISY}"
-    word, counted = outcome(judgement), replicas(judgement)
-    moved = judgement.verdict in CHANGED
+    word, moved = outcome(judgement), judgement.verdict in CHANGED
+    counted, smallest = (replicas(judgement), judgement.smallest) if moved else ("", None)
     levels = [level(value, judgement.series.metric) for value in (judgement.baseline_s, judgement.candidate_s) if value]
     facts = (
         change_and_interval(judgement.ratio, judgement.low, judgement.high),
         " → ".join(levels) if moved and len(levels) > 1 else "",
-        f"{counted} replicas" if moved and counted else "",
+        f"{counted} replicas" if counted else "",
         f"against {judgement.against}" if moved and judgement.baseline_runs > 1 else "",
-        f"{units.change(judgement.smallest)} would have shown" if moved and judgement.smallest is not None else "",
+        f"a change of {units.change(smallest)} or more would have been found" if smallest is not None else "",
         f"cause: {judgement.cause}" if judgement.cause and judgement.cause is not word else "",
     )
     evidence = ", ".join(filter(None, facts)) if figures else ""

@@ -62,8 +62,8 @@ def test_no_line_of_a_comparison_is_wider_than_its_terminal(width: int) -> None:
 
 def test_the_full_evidence_of_a_change_stands_below_the_run() -> None:
     assert (
-        "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, 3 % would have shown, "
-        "cause: toolchain; beyond the threshold of 3 %"
+        "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, "
+        "a change of 3 % or more would have been found, cause: toolchain; beyond the threshold of 3 %"
     ) in " ".join(show(run_table(ran(SLOWER))).split())
 
 
@@ -108,11 +108,11 @@ def test_a_sentence_has_the_levels_the_evidence_and_the_reason() -> None:
     confirmed = replace(SLOWER, baseline_s=1e-4, candidate_s=1.05e-4, cause=Cause.KERNEL)
     assert verdict_sentence(confirmed) == (
         "regression transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 100.0 µs → 105.0 µs, 3 / 5 replicas, "
-        "3 % would have shown, cause: kernel; beyond the threshold of 3 %"
+        "a change of 3 % or more would have been found, cause: kernel; beyond the threshold of 3 %"
     )
     assert verdict_sentence(replace(SLOWER, cause=Cause.NOISE, reason="the code is the same on both sides")) == (
-        "noise transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, 3 % would have shown; "
-        "the code is the same on both sides"
+        "noise transpose/tiled[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, "
+        "a change of 3 % or more would have been found; the code is the same on both sides"
     )
     same = replace(SLOWER, verdict=Verdict.UNCHANGED, ratio=1.0, low=0.99, high=1.01, cause=None, reason="")
     assert verdict_sentence(same) == "unchanged transpose/tiled[n=64]: 0.0 % (-1.0 % to +1.0 %)"
