@@ -95,7 +95,8 @@ def _row(
     for name in sorted((levels.keys() | judgements.keys()) - {TIME}):
         low, high = intervals.get((key, name), (None, None))
         metrics.append(MetricRow(name, levels.get(name), low, high, judgements.get(name)))
-    places = _places(record["noise_places"], record["lowest_place_s"], record["highest_place_s"])
+    other_noise = max(record["noise_within"] or 0.0, record["noise_between"] or 0.0)
+    places = _places(record["noise_places"], other_noise, record["lowest_place_s"], record["highest_place_s"])
     return ResultRow(
         case=Case(
             record["benchmark"],
@@ -136,15 +137,20 @@ def _key(record: Mapping[str, Any]) -> Key:
     return record["device"], record["case"], CacheState(record["cache"])
 
 
-def _places(noise: float | None, lowest_s: float | None, highest_s: float | None) -> Iterator[str]:
+def _places(noise: float | None, other_noise: float, lowest_s: float | None, highest_s: float | None) -> Iterator[str]:
     """Yield a note such as ``109.0 µs to 127.0 µs, depending on where its arrays lie``; nothing if the noise is small.
+
+    There is no note either if the samples of a process, or the processes, differ as much as the places: then the places
+    may differ because the device is noisy. The median of a place has much less noise than its samples.
 
     Args:
         noise: the noise between the places of a case's arrays.
+        other_noise: the noise within or between the processes, whichever is larger.
         lowest_s: the lowest median at a place.
         highest_s: the highest median at a place.
     """
-    if noise is not None and noise >= LARGE_PLACES and lowest_s is not None and highest_s is not None:
+    is_clear = noise is not None and noise >= LARGE_PLACES and noise > other_noise
+    if is_clear and lowest_s is not None and highest_s is not None:
         yield f"{units.seconds(lowest_s)} to {units.seconds(highest_s)}, depending on where its arrays lie"
 
 

@@ -294,13 +294,17 @@ def test_a_run_without_measurements_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "notes"),
+    ("noise", "within", "between", "notes"),
     [
-        (0.05, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
-        (0.009, ()),
-        (None, ()),
+        (0.05, 0.004, 0.001, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
+        (0.05, None, None, ("109.0 µs to 127.0 µs, depending on where its arrays lie",)),
+        (0.009, 0.004, 0.001, ()),
+        (None, 0.004, 0.001, ()),
+        (0.05, 0.06, 0.001, ()),
+        (0.05, 0.004, 0.3, ()),
     ],
 )
-def test_the_times_at_several_places_are_noted_if_they_differ_much(noise, notes):
-    of = columns(noise_places=[noise] * 3, lowest_place_s=[109e-6] * 3, highest_place_s=[127e-6] * 3, note=[""] * 3)
+def test_the_times_at_several_places_are_noted_if_they_differ_much_and_more_than_noise(noise, within, between, notes):
+    noises = {"noise_within": [within] * 3, "noise_between": [between] * 3, "noise_places": [noise] * 3}
+    of = columns(**noises, lowest_place_s=[109e-6] * 3, highest_place_s=[127e-6] * 3, note=[""] * 3)
     assert only_row(of).notes == notes
