@@ -10,10 +10,11 @@ from types import MappingProxyType
 import numpy as np
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, compare, compare_with_devices
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare, compare_with_devices
 from perfsvc.judge.levels import center_of, median
 from perfsvc.model import (
     AUXILIARY,
+    FIRST_RUNS,
     MAX_ERROR,
     TIME,
     UNJUDGED,
@@ -179,8 +180,13 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
         note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
         comparison = compare(before.replicas, after.replicas, further=before.further, threshold=threshold)
+        if drift := _drift(comparison, before, after, threshold):
+            comparison, before = drift, replace(before, further=before.further[: FIRST_RUNS - 1])
+            note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
         if source.device != series.device:
-            note = f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
+            note += (
+                f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
+            )
     return replace(
         _row(series, comparison.verdict, comparison.reason + note, before, after),
         ratio=comparison.ratio,
@@ -192,6 +198,26 @@ def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, t
         smallest=comparison.smallest,
         between_nights=comparison.between_nights,
     )
+
+
+def _drift(comparison: Comparison, before: Level, after: Level, threshold: float) -> Comparison | None:
+    """Return the comparison with the first runs of a baseline if only these show that the candidate moved; else None.
+
+    A slow drift of unchanged code takes the baseline along, run by run. The first runs drifted least. Each run is
+    compared twice in this way, so the whole interval must lie beyond the threshold.
+
+    Args:
+        comparison: the comparison with all runs of the baseline.
+        before: the baseline.
+        after: the candidate.
+        threshold: the smallest relevant change, as a fraction.
+    """
+    if comparison.verdict in MOVES or len(before.further) < FIRST_RUNS:
+        return None
+    first = compare(before.replicas, after.replicas, further=before.further[: FIRST_RUNS - 1], threshold=threshold)
+    limit = 1 + threshold
+    is_beyond = first.low is not None and first.high is not None and (first.low > limit or first.high < 1 / limit)
+    return first if is_beyond and first.verdict in MOVES else None
 
 
 def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:

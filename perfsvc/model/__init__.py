@@ -78,12 +78,13 @@ from perfsvc.model.steps import (
     TensorMapArg,
     TritonKernel,
 )
-from perfsvc.model.verdicts import Cause, Judgement, Level, Series, Verdict
+from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
     "AT_ONCE",
     "AUXILIARY",
     "ENERGY",
+    "FIRST_RUNS",
     "MAX_ERROR",
     "TIME",
     "UNJUDGED",

@@ -50,13 +50,17 @@ class Series:
     cache: CacheState = CacheState.COLD
 
 
+FIRST_RUNS = 5
+"""How many first runs of a baseline always belong to it. A slow drift has moved them least."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """A series in one run: the values of each replica that has any, or why there are none.
 
     Attributes:
         further: only for a baseline of several runs: for each run but ``run``, the value of each replica (of the time:
-            the median).
+            the median); the oldest run first.
     """
 
     run: int

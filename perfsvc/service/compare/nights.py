@@ -1,11 +1,11 @@
 """The baseline of several nights: all clean runs of the baseline's code in its environment."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from perfsvc.model import MAX_ERROR, Level, Series, Status
+from perfsvc.model import FIRST_RUNS, MAX_ERROR, Level, Series, Status
 from perfsvc.service.compare.sides import CodeOfPair, compare_code
 from perfsvc.store import Store, UsedCode
 from perfsvc.store.baselines.nights import MOST_NIGHTS
@@ -20,9 +20,10 @@ def with_nights(
 ) -> dict[Series, Level]:
     """Return the levels of baselines, some of them with the values of the further runs of the same code.
 
-    These are the clean runs after the baseline's run and before ``run``, in the same environment; at most
-    ``MOST_NIGHTS`` with the baseline's run, the newest. A clean run has a correct result and committed code, and is not
-    excluded. A run does not count if a finding reports that the case had moved in it: its GPU was slow, for example.
+    These are the clean runs after the baseline's run and before ``run``, in the same environment. A baseline has at
+    most ``MOST_NIGHTS``: its first ``FIRST_RUNS``, and the newest. A clean run has a correct result and committed code,
+    and is not excluded. A run does not count if a finding reports that the case had moved in it: its GPU was slow, for
+    example.
 
     Args:
         store: the database.
@@ -41,11 +42,13 @@ def with_nights(
     used = store.baselines.nights(baselines, run) if baselines else {}
     same = _same_code(store, {measured: (of_run[baselines[measured]], of_run) for measured, of_run in used.items()})
     runs = {
-        measured: [
-            number
-            for number, code in sorted(of_run.items())
-            if number != baselines[measured] and (of_run[baselines[measured]], code) in same
-        ][1 - MOST_NIGHTS :]
+        measured: _first_and_newest(
+            [
+                number
+                for number, code in sorted(of_run.items())
+                if number != baselines[measured] and (of_run[baselines[measured]], code) in same
+            ]
+        )
         for measured, of_run in used.items()
     }
     values = store.baselines.replica_levels(runs, run) if any(runs.values()) else {}
@@ -54,6 +57,12 @@ def with_nights(
         for measured, of_run in values.items()
     }
     return {measured: replace(level, further=further.get(measured, ())) for measured, level in levels.items()}
+
+
+def _first_and_newest(runs: Sequence[int]) -> list[int]:
+    """Return the first and the newest of the runs after a baseline's run."""
+    first, later = runs[: FIRST_RUNS - 1], runs[FIRST_RUNS - 1 :]
+    return [*first, *later[FIRST_RUNS - MOST_NIGHTS :]]
 
 
 def _same_code(

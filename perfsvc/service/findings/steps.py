@@ -8,6 +8,7 @@ from itertools import islice
 
 from perfsvc import judge, units
 from perfsvc.model import (
+    FIRST_RUNS,
     Cause,
     ChangeKind,
     Direction,
@@ -158,8 +159,8 @@ def unchanged_code_agreed(
 ) -> list[Suspect]:
     """Return the suspects that two runs show although they have the baseline's code; the cause is the environment.
 
-    A change in two runs is more than noise. But the baseline may be a lucky run, so the series must also be slower than
-    in most of the ``RUNS_BEFORE`` runs before these two runs.
+    A change in two runs is more than noise. But a baseline of fewer than ``FIRST_RUNS`` runs may be lucky. Then the
+    series must also be slower than in most of the ``RUNS_BEFORE`` runs before these two runs.
     """
     lasting = {suspect.series: suspect for suspect in agreed(store, run, suspects, threshold=threshold)}
     before = [replace(suspect.judgement, candidate_run=suspect.since) for suspect in lasting.values()]
@@ -172,7 +173,10 @@ def unchanged_code_agreed(
         wanted = {
             series: earlier
             for series, suspect in lasting.items()
-            if suspect.since is not None and earlier < suspect.since and len(slower[series]) < RUNS_BEFORE
+            if suspect.judgement.baseline_runs < FIRST_RUNS
+            and suspect.since is not None
+            and earlier < suspect.since
+            and len(slower[series]) < RUNS_BEFORE
         }
         for judged in judge_against(store, run, wanted, threshold=threshold) if wanted else ():
             if judged.verdict in judge.COMPARED:
@@ -180,7 +184,7 @@ def unchanged_code_agreed(
     return [
         _by_environment(suspect, "the code is unchanged")
         for series, suspect in lasting.items()
-        if 2 * sum(slower[series]) > len(slower[series])
+        if suspect.judgement.baseline_runs >= FIRST_RUNS or 2 * sum(slower[series]) > len(slower[series])
     ]
 
 

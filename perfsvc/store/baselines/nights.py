@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, exists, func, literal, or_, select
 
-from perfsvc.model import TIME, FindingState, Series, Status
+from perfsvc.model import FIRST_RUNS, TIME, FindingState, Series, Status
 from perfsvc.store.cases import SeriesKey, judged, own_name
 from perfsvc.store.rows import UsedCode
 from perfsvc.store.runs import ENDED
@@ -16,11 +16,14 @@ from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases, Measurements, Metrics, Runs
 
 MOST_NIGHTS = 30
-"""The most runs of a baseline, its newest. Of a baseline that is a year old, the oldest nights say little about now."""
+"""The most runs of a baseline: its first ``FIRST_RUNS`` and its newest."""
 
 SEARCHED_RUNS = 200
 """How many of the newest clean runs of each host are searched, beside ``MOST_NIGHTS`` after each baseline's run. A
 baseline that is years old would otherwise slow every night."""
+
+SEARCHED_FIRST = 2 * FIRST_RUNS
+"""Among how many clean runs of each host after a baseline's run its ``FIRST_RUNS`` are searched."""
 
 ENDED_FINDINGS = (FindingState.ACCEPTED, FindingState.RESOLVED)
 """In these states, a finding says nothing about later runs; in all others, its series are still at the new level."""
@@ -33,7 +36,7 @@ def earlier_runs(
     if not keys:
         return {}
     anchors = {baselines[series] for series in keys}
-    runs = _searched_runs(connection, anchors, before_run)
+    runs, first = _searched_runs(connection, anchors, before_run)
     identity = (Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
     replicas = func.count()
     with_binary, with_python = func.count(Measurements.binary_id), func.count(Measurements.python_code_id)
@@ -81,7 +84,8 @@ def earlier_runs(
     newest = func.row_number().over(partition_by=of_code, order_by=named.c.run_id.desc()).label("newest")
     is_anchor = named.c.run_id.in_(anchors)
     ranked = select(named, newest).where(or_(is_anchor, ~_in_finding(connection, keys, named))).cte("ranked")
-    query = select(ranked).where(or_(ranked.c.newest <= MOST_NIGHTS, ranked.c.run_id.in_(anchors)))
+    kept = or_(ranked.c.newest <= MOST_NIGHTS, among(connection, ranked.c.run_id, first | anchors))
+    query = select(ranked).where(kept)
     used: dict[tuple[Any, ...], dict[int, tuple[int, UsedCode]]] = defaultdict(dict)
     for lineage, own, device, cache, run, environment, binary, python, _ in connection.execute(query):
         used[lineage, own, device, cache][run] = environment, UsedCode(binary, python)
@@ -96,10 +100,11 @@ def earlier_runs(
     return nights
 
 
-def _searched_runs(connection: Connection, anchors: Collection[int], before_run: int) -> set[int]:
-    """Return the runs that are searched for nights: the newest of each host, and those after each baseline's run.
+def _searched_runs(connection: Connection, anchors: Collection[int], before_run: int) -> tuple[set[int], set[int]]:
+    """Return the runs that are searched for nights, and those of them that may be a baseline's first runs.
 
-    Without the second part, a baseline whose code was replaced long ago would be a single night.
+    The newest runs of each host are searched, and the runs after each baseline's run. Without the second part, a
+    baseline whose code was replaced long ago would be a single night.
 
     Args:
         connection: the connection of the query.
@@ -115,12 +120,14 @@ def _searched_runs(connection: Connection, anchors: Collection[int], before_run:
     for host, run in connection.execute(query.order_by(Runs.id)):
         of_host[host].append(run)
     searched: set[int] = set()
+    first_runs: set[int] = set()
     for runs in of_host.values():
         searched.update(runs[-SEARCHED_RUNS:])
         for anchor in anchors:
             first = bisect_right(runs, anchor)
             searched.update(runs[first : first + MOST_NIGHTS])
-    return searched
+            first_runs.update(runs[first : first + SEARCHED_FIRST])
+    return searched, first_runs
 
 
 def _in_finding(connection: Connection, keys: Mapping[Series, SeriesKey], named: CTE) -> ColumnElement[bool]:

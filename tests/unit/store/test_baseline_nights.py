@@ -8,6 +8,7 @@ import pytest
 from perfsvc.judge import compare as compare_levels
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import (
+    FIRST_RUNS,
     CacheState,
     Call,
     Cause,
@@ -33,7 +34,6 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.run.measure import report_new_environments
 from perfsvc.service.run.prepare import Target
-from perfsvc.store.baselines.nights import MOST_NIGHTS
 
 BENCH = b"# bench.py"
 NOISE = (-1e-3, 0.0, 1e-3)
@@ -163,16 +163,21 @@ def test_excluded_runs_are_not_in_the_baseline(story, night):
     assert [judged.baseline_runs for judged in story.store.verdicts.of_run(4)] == [3]
 
 
-@pytest.mark.slow
-def test_a_baseline_has_the_newest_runs_only(story, night):
-    for _ in range(MOST_NIGHTS + 3):
-        night()
-    assert runs(story, MOST_NIGHTS + 4) == MOST_NIGHTS
+def test_a_baseline_has_its_first_and_its_newest_runs(story, night, monkeypatch):
+    monkeypatch.setattr("perfsvc.service.compare.nights.MOST_NIGHTS", 8)
+    monkeypatch.setattr("perfsvc.store.baselines.nights.MOST_NIGHTS", 8)
+    for run in range(1, 13):
+        night(1e-4 * (1 + run * 1e-5), noise=(0.0,))
+    series = story.series(story.tiled)
+    levels = story.store.series.levels_of({series: 1})
+    (level,) = with_nights(story.store, levels, 13, levels).values()
+    assert [round((seconds / 1e-4 - 1) * 1e5) for (seconds,) in level.further] == [2, 3, 4, 5, 10, 11, 12]
 
 
 def test_runs_of_other_hosts_do_not_push_out_the_nights_of_a_host(story, night, monkeypatch):
     monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_RUNS", 2)
     monkeypatch.setattr("perfsvc.store.baselines.nights.MOST_NIGHTS", 1)
+    monkeypatch.setattr("perfsvc.store.baselines.nights.SEARCHED_FIRST", 0)
     for host in ("mine", "mine", "mine", "mine", "other", "other", "other"):
         night(host=host, case=story.tiled if host == "mine" else story.naive)
     series = story.series(story.tiled)
@@ -307,6 +312,23 @@ def test_a_small_move_of_one_replica_of_unchanged_code_is_unchanged(night):
     night(noise=(0.0,))
     judged = night(1.009e-4, noise=(0.0,))["tiled", "time"]
     assert (judged.verdict, judged.reason) == (Verdict.UNCHANGED, "the same code as in run 1")
+
+
+@pytest.mark.parametrize(("a_night", "drifted"), [(0.003, 12), (0.001, 20)])
+def test_a_slow_drift_of_unchanged_code_becomes_a_finding(story, night, a_night, drifted):
+    for run in range(drifted + 1):
+        judged = night(1e-4 * (1 + a_night * run))["tiled", "time"]
+        update_findings(story.store, run + 1)
+    assert (judged.verdict, judged.cause, judged.baseline_runs) == (Verdict.REGRESSION, Cause.NOISE, FIRST_RUNS)
+    assert "the baseline's first 5 runs, because the later ones drifted too" in judged.reason
+    (finding,) = story.store.findings.all()
+    assert finding.cause is Cause.ENVIRONMENT
+
+
+def test_nights_that_differ_without_a_drift_are_unchanged(night):
+    for share in (0.0, 0.006, -0.004, 0.003, -0.006, 0.005, 0.0, -0.003, 0.006, 0.004, -0.005, 0.006, 0.006):
+        judged = night(1e-4 * (1 + share))["tiled", "time"]
+        assert judged.verdict in {Verdict.NEW, Verdict.UNCHANGED}
 
 
 def test_a_new_driver_leaves_unchanged_code_inconclusive(night):
