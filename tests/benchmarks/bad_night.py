@@ -106,6 +106,7 @@ class Confirmed:
         singly_s: seconds to confirm them one after the other, estimated from some of them.
         causes: how many suspects have each cause.
         applied: how many suspects got the answer of another GPU.
+        over_budget: how many suspects the budget had no time for.
         wrong: how many suspects do not have the cause ``kernel``.
         explain_s: seconds to profile and explain the confirmed regressions; None if they were not profiled.
         explained: how many of the suspects have an explanation.
@@ -116,6 +117,7 @@ class Confirmed:
     singly_s: float
     causes: dict[str, int]
     applied: int
+    over_budget: int = 0
     explain_s: float | None = None
     explained: int = 0
 
@@ -202,7 +204,8 @@ class Nights:
         explain_s, explained = None, 0
         with Store.open(self._copy()) as store:
             suspects = suspects_of(store, self._run)
-            confirmations, _ = confirm_all(store, suspects, replace(self._settings(silent), budget_s=budget_s), silent)
+            settings = replace(self._settings(silent), budget_s=budget_s)
+            confirmations, over_budget = confirm_all(store, suspects, settings, silent)
             together_s = time.monotonic() - began
             if explain:
                 explained = self._explain(store, confirmations, silent)
@@ -214,7 +217,16 @@ class Nights:
             causes[str(answer.cause)] += 1
         applied = sum(answer.pairs < judge.LOOKS[0] for answer in confirmations)
         singly_s *= len(suspects)
-        found = Confirmed(len(suspects), together_s, singly_s, causes, applied, explain_s, explained)
+        found = Confirmed(
+            len(suspects),
+            together_s,
+            singly_s,
+            causes,
+            applied,
+            len(over_budget),
+            explain_s=explain_s,
+            explained=explained,
+        )
         return found, silent.messages
 
     def _explain(self, store: Store, confirmations: Sequence[Confirmation], silent: Silent) -> int:
@@ -348,7 +360,7 @@ def main() -> int:
             Claim("eight cases: time together over time singly", eight.share, LONGEST_SHARE),
             Claim("a hundred cases: time together over time singly", hundred_found.share, LONGEST_SHARE),
             Claim("a short budget: seconds over the budget", short.together_s - options.budget, GRACE_S, " s"),
-            Claim("a short budget: suspects neither confirmed nor reported", _unreported(short, messages), 0),
+            Claim("a short budget: suspects neither confirmed nor reported", _unreported(short), 0),
         ],
         options.json,
         device=model,
@@ -358,10 +370,9 @@ def main() -> int:
     )
 
 
-def _unreported(short: Confirmed, messages: Sequence[str]) -> int:
-    """Return how many suspects were neither confirmed nor counted in the message about the budget."""
-    counted = [int(line.split()[0]) for line in messages if "not measured again: the budget" in line]
-    return short.suspects - sum(short.causes.values()) - sum(counted)
+def _unreported(short: Confirmed) -> int:
+    """Return how many suspects were neither confirmed nor counted as over the budget."""
+    return short.suspects - sum(short.causes.values()) - short.over_budget
 
 
 def _made(folder: str, name: str) -> Path:

@@ -191,7 +191,7 @@ def test_the_claims_of_nights_over_the_budget_are_not_measured(benchmark, fake):
 
 @pytest.mark.timeout(300)
 def test_a_bad_night_is_confirmed_together_and_keeps_its_budget(benchmark):
-    _, printed, found = benchmark("bad_night", "--gpus", 4, "--sizes", 2, "--singly", 1, "--budget", 0.2)
+    _, _, found = benchmark("bad_night", "--gpus", 4, "--sizes", 2, "--singly", 1, "--budget", 0.2)
     eight, many = found["results"]["eight cases"], found["results"]["a hundred cases"]
     assert (eight["suspects"], eight["causes"], eight["applied"]) == (4 * 8, {"kernel": 32}, 3 * 8)
     assert (many["suspects"], many["causes"], many["applied"]) == (20, {"kernel": 20}, 0)
@@ -202,7 +202,7 @@ def test_a_bad_night_is_confirmed_together_and_keeps_its_budget(benchmark):
     assert shown["eight cases: time together over time singly"][1]
     short = found["short_budget"]
     assert sum(short["causes"].values()) < short["suspects"] == 20
-    assert "not measured again: the budget of 0.2 s ended" in printed
+    assert short["over_budget"] > 0
 
 
 @pytest.mark.timeout(300)  # every killed command works on a database of its own nights
