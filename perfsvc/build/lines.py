@@ -312,20 +312,20 @@ class _Table:
 
     def _number(self) -> int:
         """Return the next number in base 128, the lowest digit first."""
-        value, shift = 0, 0
-        while True:
-            byte = self._byte()
-            value |= (byte & _LOW_BITS) << shift
-            shift += 7
-            if not byte & _MORE:
-                return value
+        value, _, _ = self._digits()
+        return value
 
     def _signed(self) -> int:
         """Return the next signed number in base 128."""
+        value, shift, last = self._digits()
+        return value - (1 << shift) if last & _SIGN else value
+
+    def _digits(self) -> tuple[int, int, int]:
+        """Return the next number without its sign, its size in bits, and its last byte."""
         value, shift = 0, 0
         while True:
             byte = self._byte()
             value |= (byte & _LOW_BITS) << shift
             shift += 7
             if not byte & _MORE:
-                return value - (1 << shift) if byte & _SIGN else value
+                return value, shift, byte

@@ -70,8 +70,8 @@ def _same_code(
 ) -> set[tuple[UsedCode, UsedCode]]:
     """Return the pairs of the baseline's code and the code of a further run that are the same code.
 
-    If a case calls Python functions, and nothing is stored of what they ran with, its code is unknown. It is not the
-    same code as that of any run: packages may have changed, although the binary is the same.
+    The code of a case is unknown if the case calls Python functions and the store does not have their packages.
+    Unknown code equals no other code: packages may have changed, although the binary is the same.
 
     Args:
         store: the database.

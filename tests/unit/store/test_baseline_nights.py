@@ -375,7 +375,9 @@ def test_a_run_with_uncommitted_changes_reports_no_new_environment(story, night)
     night()
     target = Target(story.gpu, (SimpleNamespace(case=story.tiled),), None)
     run = story.begin(scope="all", dirty=True)
-    report_new_environments(story.store, run, [target], {story.gpu.uuid: Environment("new")}, pytest.fail)
+    reported = []
+    report_new_environments(story.store, run, [target], {story.gpu.uuid: Environment("new")}, reported.append)
+    assert reported == []
 
 
 def test_a_lucky_first_night_is_no_bar_for_new_code(story, night):

@@ -516,7 +516,7 @@ def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story,
     slow = [f"v{place}" for place in range(6)]
     assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
     (finding,) = story.store.findings.active()
-    assert finding.cause is Cause.ENVIRONMENT
+    assert (finding.cause, finding.changes) == (Cause.ENVIRONMENT, (ChangeKind.REGRESSION,))
     assert {moved.series.case.variant for moved in finding.moved} == set(slow)
 
 
