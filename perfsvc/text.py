@@ -60,6 +60,11 @@ def cut(text: str, most: int = LONGEST) -> str:
     return f"{shown}… ({missing} more characters: --format json)" if missing else text
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most this many characters: a longer one has ``…`` for its middle."""
+    return text if len(text) <= most else f"{text[: (most - 1) // 2]}…{text[len(text) - most // 2 :]}"
+
+
 def without_password(text: str) -> str:
     """Return a text that holds URLs, or settings of a connection, with the passwords replaced by ``***``."""
     hidden = re.sub(r"(://[^:/\s]*:)(?:[^\s]*|(?!\d+(?:[/?#,;:\s]|$))[^@\n]*)@", r"\1***@", text)

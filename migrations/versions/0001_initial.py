@@ -755,7 +755,7 @@ def upgrade() -> None:
         sa.Column("baseline_profile_id", sa.Integer(), nullable=True),
         sa.Column("candidate_profile_id", sa.Integer(), nullable=True),
         sa.Column("sentence", sa.Text(), nullable=False),
-        sa.Column("evidence", sa.Text(), nullable=False),
+        sa.Column("reasons", sa.Text(), nullable=False),
         sa.Column("factor", sa.Double(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("explained_at", sa.DateTime(timezone=True), nullable=False),

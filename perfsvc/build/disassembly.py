@@ -74,11 +74,11 @@ def count_classes(opcodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     counts = dict.fromkeys([*CLASSES, OTHER], 0)
     for opcode, number in opcodes.items():
         if opcode.partition(".")[0] != _FILLER:
-            counts[_class_of(opcode)] += number
+            counts[class_of(opcode)] += number
     return tuple((name, number) for name, number in counts.items() if number)
 
 
-def _class_of(opcode: str) -> str:
+def class_of(opcode: str) -> str:
     """Return the class of work of an opcode such as ``LDG.E.128``; ``other`` for an unknown opcode."""
     if opcode.startswith(_MOVE):
         return "move"
@@ -88,7 +88,7 @@ def _class_of(opcode: str) -> str:
 
 def _local_offsets(opcodes: Sequence[str]) -> list[int]:
     """Return the offsets in bytes of the loads and stores of local memory in a kernel."""
-    return [number * INSTRUCTION_BYTES for number, opcode in enumerate(opcodes) if _class_of(opcode) == LOCAL]
+    return [number * INSTRUCTION_BYTES for number, opcode in enumerate(opcodes) if class_of(opcode) == LOCAL]
 
 
 def find_nvdisasm() -> Path | None:

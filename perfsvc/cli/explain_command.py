@@ -19,9 +19,10 @@ from perfsvc.cli import options, output
 )
 @click.option("--kernel", metavar="NAME", help="The kernel that both reports must have launched.")
 @click.option(
-    "--roofline",
+    "--output",
+    "destination",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Draw the roofline of both launches: FILE.svg, FILE.png, FILE.pdf, or FILE.html with the explanation.",
+    help="The file to write: FILE.html for a page, or FILE.svg, FILE.png or FILE.pdf for the roofline alone.",
 )
 @options.devices
 @options.suite
@@ -33,7 +34,7 @@ def command(
     case: str | None,
     run: str,
     kernel: str | None,
-    roofline: Path | None,
+    destination: Path | None,
     devices: tuple[str, ...],
     suite: Path,
     database: str,
@@ -49,8 +50,8 @@ def command(
     from perfsvc.service.profile import explain
     from perfsvc.service.profile.explain import ExplainRequest, explain_two
 
-    if roofline:
-        explain.require_drawable(roofline)
+    if destination:
+        explain.require_drawable(destination)
     request = ExplainRequest(before, after, database, suite, case, run, kernel, devices)
     with output.progress() as progress:
         explained = explain_two(request, progress)
@@ -58,5 +59,5 @@ def command(
         output.show_json(explanation_json(explained.before, explained.after, explained.explanation))
     else:
         output.show(explanation_table(explained.before, explained.after, explained.explanation))
-    if roofline:
-        explain.draw(explained, roofline)
+    if destination:
+        explain.draw(explained, destination)

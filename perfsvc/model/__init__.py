@@ -37,6 +37,7 @@ from perfsvc.model.measurements import (
     Status,
 )
 from perfsvc.model.messages import Message, MessageText
+from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
 from perfsvc.model.profiles import (
     CaseExplanation,
     Evidence,
@@ -48,6 +49,7 @@ from perfsvc.model.profiles import (
     ProfilerRule,
     Reason,
     ReasonKind,
+    SourceChange,
     SourceLine,
 )
 from perfsvc.model.runs import Exclusion, NightRow, OverBudget, Pin, RunRow, RunState, StageRow, StageState
@@ -103,6 +105,7 @@ __all__ = [
     "ChangeKind",
     "CheckVerdict",
     "CheckedKernel",
+    "CodeLine",
     "Commit",
     "Conditions",
     "Confirmation",
@@ -114,6 +117,7 @@ __all__ = [
     "Estimate",
     "EventKind",
     "Evidence",
+    "Excerpt",
     "Exclusion",
     "Expected",
     "ExpectedKind",
@@ -125,13 +129,16 @@ __all__ = [
     "FindingUpdates",
     "HostFinish",
     "HostMetric",
+    "HotCode",
     "HotLine",
     "Instruction",
     "Judgement",
     "Kind",
     "Launch",
+    "LaunchPicture",
     "Level",
     "Limiter",
+    "Link",
     "LocalLine",
     "Measurement",
     "Memset",
@@ -161,6 +168,7 @@ __all__ = [
     "Series",
     "SkippedCommit",
     "Slowdown",
+    "SourceChange",
     "SourceLine",
     "StageRow",
     "StageState",
@@ -175,6 +183,7 @@ __all__ = [
     "TritonKernel",
     "Unit",
     "Value",
+    "ValuePair",
     "Verdict",
     "Work",
     "digest",

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from math import inf, log
 
+from perfsvc.model.profiles import CaseExplanation
 from perfsvc.model.verdicts import Cause, Judgement, Series
 from perfsvc.units import some
 
@@ -128,7 +129,9 @@ class MovedSeries:
         root_cause: the root cause of this step; empty if unknown.
         first_run: the run that raised the step; None in a finding that is not stored.
         level_run: the run whose level the next step has to exceed: ``first_run``, or a later run that was faster.
-        why: what the code of this case does more slowly, from its newest profiles; empty without profiles.
+        explanation: what the code of this case does more slowly, from its newest profiles, or why there is no answer;
+            None if the case was not profiled.
+        awaits_profile: whether its run profiled other cases, and not yet this one: the budget ended before it.
     """
 
     series: Series
@@ -142,11 +145,17 @@ class MovedSeries:
     recovered_run: int | None = None
     change: ChangeKind = ChangeKind.REGRESSION
     direction: Direction = Direction.SLOWER
-    why: str = ""
+    explanation: CaseExplanation | None = None
+    awaits_profile: bool = False
     step: int = 1
     root_cause: str = ""
     first_run: int | None = None
     level_run: int | None = None
+
+    @property
+    def why(self) -> str:
+        """What the code of this case does more slowly, as a sentence; empty without an explanation."""
+        return self.explanation.sentence if self.explanation else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +195,19 @@ class Finding:
 
         Series that have not recovered go first.
         """
-        every_series = self.standing or _furthest_first(self.moved)
+        every_series = self.shown
         in_direction = (moved for moved in every_series if moved.direction is self.direction)
         return next(in_direction, next(iter(every_series), None))
 
     @property
+    def explained(self) -> MovedSeries | None:
+        """The series that explains the finding in a headline: the largest slowdown that is explained; None without."""
+        return next((moved for moved in self.shown if moved.why and moved.direction is Direction.SLOWER), None)
+
+    @property
     def why(self) -> str:
-        """What the code of the ``worst`` series does more slowly; empty without profiles of that case."""
-        return self.worst.why if self.worst else ""
+        """What the code of the ``explained`` series does more slowly; empty without an explanation."""
+        return self.explained.why if self.explained else ""
 
     @property
     def direction(self) -> Direction | None:
@@ -213,6 +227,11 @@ class Finding:
     def devices(self) -> dict[str, str]:
         """The models of the devices on which the finding shows, by UUID."""
         return {moved.series.device: moved.series.device_model for moved in self.moved}
+
+    @property
+    def shown(self) -> tuple[MovedSeries, ...]:
+        """The series that have not recovered, or all if all have; the largest change first."""
+        return self.standing or _furthest_first(self.moved)
 
     @property
     def standing(self) -> tuple[MovedSeries, ...]:

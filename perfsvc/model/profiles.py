@@ -51,6 +51,11 @@ class Instruction:
     counts: Mapping[str, float] = field(default_factory=dict)
     source: SourceLine | None = None
 
+    @property
+    def opcode(self) -> str:
+        """The opcode with its modifiers: ``STG.E`` for ``@!P0 STG.E [R4.64], R7``; empty if the text is unknown."""
+        return next((word for word in self.text.split() if not word.startswith("@")), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -76,16 +81,29 @@ class Profile:
     instructions: tuple[Instruction, ...] = ()
 
 
+MIN_NAMED = 0.25
+"""The smallest share of the difference with which a reason is named, and of a reason with which a line is named."""
+
+
 class ReasonKind(StrEnum):
     """What can make one launch slower than another; its absence makes the launch faster."""
 
     TENSOR = "tensor pipe unused"
     SPILLS = "register spills"
+    ATOMICS = "contended atomics"
     BANK_CONFLICTS = "bank conflicts"
     UNCOALESCED = "uncoalesced access"
+    CONSTANTS = "divergent constant addresses"
+    FP64 = "double precision"
+    SPECIAL = "special functions"
     DIVERGENCE = "divergent branches"
+    SMALL_LAUNCH = "launch too small"
     OCCUPANCY = "lower occupancy"
     TAIL = "tail effect"
+    BARRIERS = "barriers"
+    TENSOR_WAIT = "tensor cores wait for shared memory"
+    UNROLLING = "lost unrolling"
+    INSTRUCTION_CACHE = "instruction cache misses"
     HIT_RATE = "lower hit rate"
     TRAFFIC = "more traffic"
     INSTRUCTIONS = "more instructions"
@@ -150,6 +168,40 @@ class Reason:
     before: tuple[HotLine, ...] = ()
     after: tuple[HotLine, ...] = ()
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the reason stands on its own, and is large enough to be named."""
+        return self.follows is None and self.share >= MIN_NAMED
+
+    def main_line(self, *, slower: bool) -> HotLine | None:
+        """Return the line of the slower launch that carries most of the reason; None if no line carries much of it.
+
+        Args:
+            slower: whether the candidate is the slower launch.
+        """
+        line = next(iter(self.after if slower else self.before), None)
+        return line if line and line.share >= MIN_NAMED else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """Neighbouring lines that differ between the sources of two launches.
+
+    Attributes:
+        file: the file's name relative to the folder of the source that was compiled.
+        before_line: the first of the lines in the baseline's source, from 1.
+        after_line: the same in the candidate's source.
+        before: the baseline's lines, with single spaces, and empty if they are only a comment; none if the candidate
+            added the lines.
+        after: the candidate's lines, in the same form; none if the candidate removed the lines.
+    """
+
+    file: str
+    before_line: int
+    after_line: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -159,11 +211,13 @@ class Explanation:
         factor: the time after over the time before.
         sentence: the answer with its evidence.
         reasons: the likeliest first; reasons that follow from another come last.
+        changes: where the sources of the two launches differ; empty if they are equal or unknown.
     """
 
     factor: float
     sentence: str
     reasons: tuple[Reason, ...] = ()
+    changes: tuple[SourceChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +266,7 @@ class CaseExplanation:
         device: UUID of the device on which the case is slower. Both were profiled on it, or on another device of the
             same model; then the sentence says so.
         sentence: the answer; empty if one of the binaries could not be profiled.
-        evidence: what the sentence rests on, one line each.
+        reasons: the reasons with their evidence and their source lines, the likeliest first; empty without a sentence.
         factor: the candidate's time over the baseline's, from the profiles.
         reason: why there is no sentence; empty if there is one.
         profiles: numbers of the two profiles in the store, the baseline's first.
@@ -224,10 +278,21 @@ class CaseExplanation:
     baseline_run: int | None
     candidate_run: int
     sentence: str = ""
-    evidence: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     factor: float | None = None
     reason: str = ""
     profiles: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def main_reason(self) -> Reason | None:
+        """The reason that the sentence names first; None if it names none."""
+        return next((reason for reason in self.reasons if reason.is_named), None)
+
+    @property
+    def main_line(self) -> HotLine | None:
+        """The line of the slower launch that carries most of the main reason; None if no line does."""
+        reason = self.main_reason
+        return reason.main_line(slower=self.factor is None or self.factor > 1) if reason else None
 
     @property
     def text(self) -> str:

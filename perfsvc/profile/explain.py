@@ -7,43 +7,54 @@ from math import log
 from perfsvc.errors import ReportError
 from perfsvc.model import Evidence, Explanation, Profile, ProfilerRule, Reason
 from perfsvc.model import ReasonKind as Kind
+from perfsvc.model.profiles import MIN_NAMED
 from perfsvc.profile.instructions import carriers, hot_lines
 from perfsvc.profile.pair import ProfilePair
 from perfsvc.profile.reasons import REASONS
+from perfsvc.profile.sentence import SAME, sentence
 
-SAME = 0.02
-"""Two times count as equal if their logarithms differ by less than this, as in two profiles of one binary."""
 MIN_LISTED = 0.05
 """The smallest share of the difference that is listed."""
-MIN_NAMED = 0.25
-"""The smallest share that the sentence names as a reason."""
-WHOLE = 0.95
-"""From this share on, the sentence says "all of it"."""
 RANK_STEPS = 20
 """Ranking rounds shares to this many steps. Equal shares are ranked by agreeing rules, then in order of ``REASONS``."""
+NOISE = 0.1
+"""Two launches of the same instructions may differ by this logarithm without a cause: a profile is of one launch."""
+VARYING = frozenset(
+    {
+        Kind.ATOMICS,
+        Kind.HIT_RATE,
+        Kind.TAIL,
+        Kind.BARRIERS,
+        Kind.TENSOR_WAIT,
+        Kind.INSTRUCTION_CACHE,
+        Kind.STALLS,
+    }
+)
+"""The reasons whose counts vary from launch to launch of the same instructions."""
 MIN_RULE_GROWTH = 0.05
 """By how much a rule's estimated speedup has to grow for the rule to agree with a reason."""
-
-WORDS: Mapping[Kind, tuple[str, str]] = {
-    Kind.TENSOR: ("the tensor pipe no longer used", "the tensor pipe used"),
-    Kind.SPILLS: ("register spills", "fewer register spills"),
-    Kind.BANK_CONFLICTS: ("shared-memory bank conflicts", "fewer shared-memory bank conflicts"),
-    Kind.UNCOALESCED: ("uncoalesced global access", "better coalesced global access"),
-    Kind.DIVERGENCE: ("divergent branches", "fewer divergent branches"),
-    Kind.OCCUPANCY: ("lower occupancy", "higher occupancy"),
-    Kind.TAIL: ("a tail of blocks", "no tail of blocks"),
-    Kind.HIT_RATE: ("a lower hit rate", "a higher hit rate"),
-    Kind.TRAFFIC: ("more memory traffic", "less memory traffic"),
-    Kind.INSTRUCTIONS: ("more instructions", "fewer instructions"),
-    Kind.CLOCKS: ("lower clocks", "higher clocks"),
-    Kind.STALLS: ("longer stalls", "shorter stalls"),
-}
-"""The words for each reason: first if the launch became slower, then if it became faster."""
 
 BRINGS: Mapping[Kind, frozenset[Kind]] = {
     Kind.TENSOR: frozenset({Kind.INSTRUCTIONS, Kind.UNCOALESCED, Kind.HIT_RATE, Kind.TRAFFIC, Kind.DIVERGENCE}),
     Kind.SPILLS: frozenset({Kind.INSTRUCTIONS, Kind.HIT_RATE, Kind.TRAFFIC}),
+    Kind.ATOMICS: frozenset(
+        {
+            Kind.BANK_CONFLICTS,
+            Kind.UNCOALESCED,
+            Kind.DIVERGENCE,
+            Kind.HIT_RATE,
+            Kind.TRAFFIC,
+            Kind.INSTRUCTIONS,
+            Kind.UNROLLING,
+        }
+    ),
+    Kind.BANK_CONFLICTS: frozenset({Kind.TENSOR_WAIT}),
     Kind.UNCOALESCED: frozenset({Kind.HIT_RATE, Kind.TRAFFIC}),
+    Kind.CONSTANTS: frozenset({Kind.INSTRUCTIONS}),
+    Kind.FP64: frozenset({Kind.INSTRUCTIONS, Kind.SPECIAL}),
+    Kind.SPECIAL: frozenset({Kind.INSTRUCTIONS}),
+    Kind.UNROLLING: frozenset({Kind.INSTRUCTIONS}),
+    Kind.SMALL_LAUNCH: frozenset({Kind.HIT_RATE}),
     Kind.DIVERGENCE: frozenset({Kind.INSTRUCTIONS}),
 }
 """The reasons that follow from each reason. Longer stalls follow from every reason and are not listed here."""
@@ -53,6 +64,8 @@ RULES: Mapping[Kind, frozenset[str]] = {
     Kind.UNCOALESCED: frozenset({"UncoalescedGlobalAccess", "MemoryCacheAccessPattern"}),
     Kind.DIVERGENCE: frozenset({"ThreadDivergence"}),
     Kind.OCCUPANCY: frozenset({"TheoreticalOccupancy"}),
+    Kind.SMALL_LAUNCH: frozenset({"LaunchConfiguration"}),
+    Kind.BARRIERS: frozenset({"CPIStall"}),
     Kind.TAIL: frozenset({"AchievedOccupancy", "WorkloadImbalance", "LaunchConfiguration"}),
     Kind.STALLS: frozenset({"CPIStall"}),
 }
@@ -77,8 +90,16 @@ def explain(before: Profile, after: Profile) -> Explanation:
     if abs(log(factor)) < SAME:
         return Explanation(factor, f"Both take equally long: {_seconds(before_s)} before, {_seconds(after_s)} after.")
     pair = ProfilePair(before, after) if factor > 1 else ProfilePair(after, before, slower=False)
-    reasons = _ranked([reason for kind in REASONS if (reason := _reason(kind, pair))])
-    return Explanation(factor, _sentence(factor, reasons), tuple(reasons))
+    kinds = set(REASONS)
+    if abs(log(factor)) < NOISE and _executed(before) == _executed(after) != []:
+        kinds -= VARYING
+    reasons = _ranked([reason for kind in REASONS if kind in kinds and (reason := _reason(kind, pair))])
+    return Explanation(factor, sentence(factor, reasons), tuple(reasons))
+
+
+def _executed(profile: Profile) -> list[tuple[str, float]]:
+    """Return the opcode of each instruction, and how often warps executed it."""
+    return [(instruction.opcode, instruction.counts.get("instructions", 0.0)) for instruction in profile.instructions]
 
 
 def _duration(profile: Profile) -> float:
@@ -142,33 +163,16 @@ def _brought_by(reason: Reason, reasons: Sequence[Reason]) -> Kind | None:
     causes = [
         cause
         for cause in reasons
-        if (reason.kind in BRINGS.get(cause.kind, ()) or reason.kind is Kind.STALLS is not cause.kind)
+        if (reason.kind in BRINGS.get(cause.kind, ()) or _is_waiting(reason, cause))
         and cause.share >= max(MIN_NAMED, reason.share / 2)
     ]
     return max(causes, key=lambda cause: cause.share).kind if causes else None
 
 
-def _sentence(factor: float, reasons: Sequence[Reason]) -> str:
-    """Return the explanation as a sentence that names at most two independent reasons.
-
-    Args:
-        factor: the candidate's duration over the baseline's.
-        reasons: the ranked reasons.
-    """
-    slower = factor > 1
-    size = max(factor, 1 / factor)
-    amount = f"{size:.1f} ×" if size >= 1.095 else f"{100 * (size - 1):.1f} %"  # noqa: PLR2004 - rounds to 1.1
-    change = f"{amount} {'slower' if slower else 'faster'}"
-    named = [reason for reason in reasons if reason.share >= MIN_NAMED and reason.follows is None][:2]
-    if not named:
-        return f"{change}, and nothing that was counted can account for it."
-    words = [f"{WORDS[reason.kind][0 if slower else 1]} ({reason.detail})" for reason in named]
-    text = f"{change}: {words[0]} can account for {_part(named[0].share)}"
-    return text + (f", {words[1]} for {_part(named[1].share)}." if named[1:] else ".")
-
-
-def _part(share: float) -> str:
-    return "all of it" if share >= WHOLE else f"{100 * share:.0f} % of it"
+def _is_waiting(reason: Reason, cause: Reason) -> bool:
+    """Return True if ``reason`` is only that warps wait longer, and ``cause`` may be why."""
+    waiting = (Kind.STALLS, Kind.BARRIERS)
+    return (reason.kind in waiting and cause.kind not in waiting) or (reason.kind, cause.kind) == waiting
 
 
 def _seconds(value: float) -> str:

@@ -5,7 +5,6 @@ line only if the binary was built with ``-lineinfo``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from pathlib import PureWindowsPath
 from typing import Any
@@ -13,6 +12,17 @@ from typing import Any
 from perfsvc.model import HotLine, Instruction, Profile, SourceLine
 from perfsvc.model import ReasonKind as Kind
 from perfsvc.profile.metrics import STALLS
+from perfsvc.profile.waits import (
+    FOR_TENSOR,
+    WAITED,
+    Belongs,
+    is_atomic,
+    is_branch,
+    is_fp64,
+    is_indexed_constant,
+    is_special,
+    with_waits,
+)
 
 _SAMPLED = {"no_instruction": "no_instructions", "gmma": "warpgroup_arrive"}
 """Stalls whose samples have another name than their cycles."""
@@ -26,7 +36,6 @@ COUNTS: Mapping[str, str] = {
 } | {f"stall_{stall}_samples": f"smsp__pcsamp_warps_issue_stalled_{_SAMPLED.get(stall, stall)}" for stall in STALLS}
 """What is counted at each instruction: perfsvc's names, and Nsight Compute's names."""
 
-_BARRIER = "stall_barrier_samples"
 _FUNCTIONS = "launch__function_pcs"
 _WARP = 32
 _LOCAL = ("LDL", "STL")
@@ -59,25 +68,7 @@ def read_instructions(action: Any, names: frozenset[str]) -> tuple[Instruction, 
         for address, of_address in sorted(counts.items())
         if address >= start
     ]
-    return tuple(_with_moved_samples(instructions))
-
-
-def _with_moved_samples(instructions: Sequence[Instruction]) -> list[Instruction]:
-    """Return instructions with the samples of waiting for a barrier at the barrier.
-
-    A warp that waits at a barrier is seen some instructions after it, so the samples belong to the last barrier before.
-    """
-    moved = list(instructions)
-    barrier: int | None = None
-    for index, instruction in enumerate(instructions):
-        if _opcode(instruction).startswith("BAR."):
-            barrier = index
-        elif barrier is not None and (samples := instruction.counts.get(_BARRIER)):
-            others = {name: count for name, count in instruction.counts.items() if name != _BARRIER}
-            moved[index] = replace(instruction, counts=others)
-            at = moved[barrier].counts
-            moved[barrier] = replace(moved[barrier], counts={**at, _BARRIER: at.get(_BARRIER, 0.0) + samples})
-    return moved
+    return tuple(with_waits(instructions))
 
 
 def _values(metric: Any) -> list[tuple[int, float]]:
@@ -118,28 +109,36 @@ def _inactive_threads(instruction: Instruction) -> float:
 
 
 def _local(instruction: Instruction) -> float:
-    is_local = _opcode(instruction).partition(".")[0] in _LOCAL
+    is_local = instruction.opcode.partition(".")[0] in _LOCAL
     return instruction.counts.get("instructions", 0.0) if is_local else 0.0
 
 
-def _opcode(instruction: Instruction) -> str:
-    """Return the opcode of an instruction with its modifiers: ``STG.E`` for ``@!P0 STG.E [R4.64], R7``."""
-    return next((word for word in instruction.text.split() if not word.startswith("@")), "")
+def _where(name: str, belongs: Belongs) -> Count:
+    return lambda instruction: instruction.counts.get(name, 0.0) if belongs(instruction) else 0.0
 
 
+_WAITING = "samples of warps that wait for it"
 CARRIERS: Mapping[Kind, tuple[str, Count]] = {
     Kind.TENSOR: ("instructions", _of("instructions")),
     Kind.SPILLS: ("accesses to local memory", _local),
+    Kind.ATOMICS: (_WAITING, _where(WAITED, is_atomic)),
     Kind.BANK_CONFLICTS: ("excess passes", _of("shared_excess_wavefronts")),
     Kind.UNCOALESCED: ("excess sectors", _of("global_excess_sectors")),
+    Kind.CONSTANTS: (_WAITING, _where(WAITED, is_indexed_constant)),
+    Kind.FP64: (_WAITING, _where(WAITED, is_fp64)),
+    Kind.SPECIAL: (_WAITING, _where(WAITED, is_special)),
     Kind.DIVERGENCE: ("inactive threads", _inactive_threads),
+    Kind.BARRIERS: ("samples of warps that wait there", _of("stall_barrier_samples")),
+    Kind.TENSOR_WAIT: (_WAITING, _of(FOR_TENSOR)),
+    Kind.UNROLLING: ("branches", _where("instructions", is_branch)),
+    Kind.INSTRUCTION_CACHE: ("samples of warps that wait for instructions", _of("stall_no_instruction_samples")),
     Kind.HIT_RATE: ("sectors of global memory", _of("global_sectors")),
     Kind.TRAFFIC: ("sectors of global memory", _of("global_sectors")),
     Kind.INSTRUCTIONS: ("instructions", _of("instructions")),
 }
 """What shows where a reason is: its name, and the function that returns it for an instruction.
 
-The reasons that concern the whole launch (occupancy, tail, clocks) are at no instruction.
+The reasons that concern the whole launch (occupancy, tail, a small launch, clocks) are at no instruction.
 """
 
 
@@ -164,7 +163,7 @@ def hot_lines(profile: Profile, count: Count) -> tuple[HotLine, ...]:
     groups: dict[SourceLine | str, list[Instruction]] = {}
     for instruction in profile.instructions:
         if count(instruction):
-            groups.setdefault(instruction.source or _opcode(instruction), []).append(instruction)
+            groups.setdefault(instruction.source or instruction.opcode, []).append(instruction)
     counted = {key: sum(map(count, group)) for key, group in groups.items()}
     total = sum(counted.values())
     largest = sorted(counted, key=lambda key: -counted[key])[:MOST_LINES]

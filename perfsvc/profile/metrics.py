@@ -103,6 +103,8 @@ _MEMORY = (
         "lts__t_sectors_srcunit_tex.sum",
         "lts__t_sectors.sum",
     ),
+    _metric("l2_read_sectors", "of these sectors, the ones of loads", "lts__t_sectors_srcunit_tex_op_read.sum"),
+    _metric("l2_write_sectors", "of these sectors, the ones of stores", "lts__t_sectors_srcunit_tex_op_write.sum"),
     _metric("l2_hit_rate", "share of the L2 cache's sectors that hit", "lts__t_sector_hit_rate.pct"),
     _metric("l1_hit_rate", "share of the L1 cache's sectors that hit", "l1tex__t_sector_hit_rate.pct"),
     _metric(
@@ -142,6 +144,12 @@ _MEMORY = (
         "stores to local memory, one per warp",
         "smsp__sass_inst_executed_op_local_st.sum",
         "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum",
+    ),
+    _metric(
+        "local_load_sectors", "sectors of loads from local memory", "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum"
+    ),
+    _metric(
+        "local_store_sectors", "sectors of stores to local memory", "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum"
     ),
     _metric("spill_requests", "loads and stores of spilled registers", "derived__local_spilling_requests"),
 )
@@ -263,7 +271,25 @@ _STALLS = tuple(
     for reason, meaning in STALLS.items()
 )
 
-METRICS = (*_TIME, *_THROUGHPUT, *_MEMORY, *_SHARED, *_LAUNCH, *_INSTRUCTIONS, *_STALLS)
+_ATOMICS = (
+    _metric(
+        "atomics_throughput",
+        "of the atomic unit in the L2 cache that is busiest, as a share of the peak",
+        "lts__d_atomic_input_cycles_active.max.pct_of_peak_sustained_elapsed",
+    ),
+    _metric(
+        "shared_atomic_wavefronts",
+        "passes of atomic operations on shared memory",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_atom.sum",
+    ),
+    _metric(
+        "constants_throughput",
+        "of the cache of constants at computed addresses, as a share of the peak",
+        f"idc__request_cycles_active.{_ELAPSED}",
+    ),
+)
+
+METRICS = (*_TIME, *_THROUGHPUT, *_MEMORY, *_SHARED, *_LAUNCH, *_INSTRUCTIONS, *_ATOMICS, *_STALLS)
 """The metrics that are read from a report as they are."""
 
 OPERATIONS: Mapping[str, str] = {

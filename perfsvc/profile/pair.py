@@ -13,7 +13,7 @@ warps spend on memory, shared memory, computing and barriers, so its growth is d
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import exp, log
 
 from perfsvc.model import Profile
 from perfsvc.profile.metrics import STALLS
@@ -119,6 +119,21 @@ class ProfilePair:
         net = {stalls: max(sum(more.get(stall, 0.0) for stall in stalls), 0.0) for stalls in GROUPS}
         total = sum(net.values())
         return self.share_of_work * net[group] / total if total else 0.0
+
+    def share_of_waiting(self, metric: str) -> float:
+        """Return how much of the time difference is explained by more warp-cycles spent on something.
+
+        Args:
+            metric: the share of the warps' time that is spent on it.
+        """
+        shares = self.both(metric)
+        if shares is None:
+            return 0.0
+        (fast_s, slow_s) = self.durations_s
+        growth = slow_s / fast_s if self.work_growth is None else exp(self.work_growth)
+        if growth <= 1:
+            return 0.0
+        return self.share_of_work * clamp((shares[1] * growth - shares[0]) / (growth - 1))
 
     @cached_property
     def stall_shares(self) -> dict[str, float]:

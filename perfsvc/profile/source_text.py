@@ -1,36 +1,45 @@
-"""The text of the source lines that carry a reason, and whether a line differs between the two sources."""
+"""Complete an explanation by the sources: the text of the lines that carry a reason, and where the sources differ."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from difflib import SequenceMatcher
+from math import log
 
 from perfsvc.model import Explanation, HotLine
+from perfsvc.profile.sentence import SAME, sentence
+from perfsvc.profile.source_changes import Sources, differing_blocks, lines_of, source_changes
+from perfsvc.text import shortened
 
-Sources = Mapping[str, bytes]
-"""The source files of a binary, by name."""
+LONGEST_LINE = 200
+"""Characters of a line's text; a longer line lacks its middle."""
 
 
 def with_source_text(explanation: Explanation, before: Sources, after: Sources) -> Explanation:
-    """Return an explanation whose lines have their text, and whether they are changed.
+    """Return an explanation whose lines have their text, and whose sentence names the line and the change.
+
+    Launches that take equally long keep their sentence.
 
     Args:
         explanation: names lines of the files.
         before: the source files of the baseline.
         after: the source files of the candidate.
     """
-    of_before, of_after = _texts(before, after), _texts(after, before)
-    reasons = [
+    of_before, of_after = _texts(before, after, old=True), _texts(after, before, old=False)
+    reasons = tuple(
         replace(
             reason,
             before=tuple(of_before(line) for line in reason.before),
             after=tuple(of_after(line) for line in reason.after),
         )
         for reason in explanation.reasons
-    ]
-    return replace(explanation, reasons=tuple(reasons))
+    )
+    changes = tuple(source_changes(before, after))
+    completed = replace(explanation, reasons=reasons, changes=changes)
+    if abs(log(explanation.factor)) < SAME:
+        return completed
+    return replace(completed, sentence=sentence(explanation.factor, reasons, changes))
 
 
-def _texts(own: Sources, other: Sources) -> Callable[[HotLine], HotLine]:
+def _texts(own: Sources, other: Sources, *, old: bool) -> Callable[[HotLine], HotLine]:
     """Return a function that adds the text to a line of ``own``; the line is changed if ``other`` has another text."""
     compared: dict[str, tuple[list[str], set[int]]] = {}  # only of the files that have such a line
 
@@ -39,24 +48,22 @@ def _texts(own: Sources, other: Sources) -> Callable[[HotLine], HotLine]:
         if source is None or source.file not in own:
             return line
         if source.file not in compared:
-            texts = _lines(own[source.file]), _lines(other.get(source.file, b""))
-            compared[source.file] = texts[0], _changed(*texts)
+            texts = lines_of(own[source.file]), lines_of(other.get(source.file, b""))
+            compared[source.file] = texts[0], _changed(*texts, old=old)
         lines, changed = compared[source.file]
         index = source.line - 1
-        return replace(line, text=lines[index], changed=index in changed) if 0 <= index < len(lines) else line
+        if not 0 <= index < len(lines):
+            return line
+        return replace(line, text=shortened(lines[index], LONGEST_LINE), changed=index in changed)
 
     return with_text
 
 
-def _lines(text: bytes) -> list[str]:
-    """Return the lines of a source as a compiler counts them, with single spaces."""
-    return [" ".join(line.split()) for line in text.decode(errors="replace").split("\n")]
+def _changed(own: list[str], other: list[str], *, old: bool) -> set[int]:
+    """Return the indexes of the lines that the other text does not have in the same order.
 
-
-def _changed(own: list[str], other: list[str]) -> set[int]:
-    """Return the indexes of the lines that the other text does not have in the same order."""
-    if own == other:
-        return set()
-    matches = SequenceMatcher(None, other, own, autojunk=False).get_matching_blocks()
-    same = {match.b + index for match in matches for index in range(match.size)}
-    return set(range(len(own))) - same
+    ``old`` states whether ``own`` is the baseline's text, so that both sides agree on what differs.
+    """
+    if old:
+        return {index for block in differing_blocks(own, other) for index in range(block.before, block.before_end)}
+    return {index for block in differing_blocks(other, own) for index in range(block.after, block.after_end)}

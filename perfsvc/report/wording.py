@@ -339,13 +339,13 @@ def verdict_sentence(judgement: Judgement) -> str:
     return _sentence(outcome(judgement), [series_name(judgement.series)], _predicate(judgement)).plain
 
 
-def moved_sentence(finding: Finding, moved: MovedSeries) -> str:
-    """Return a sentence that says how a series of a finding moved, and why if an explanation is known."""
+def moved_sentence(finding: Finding, moved: MovedSeries, *, explained: bool = True) -> str:
+    """Return a sentence that says how a series of a finding moved, and with ``explained`` why, if this is known."""
     slower = moved.direction is Direction.SLOWER
     judgement = Judgement(
         moved.series,
         Verdict.REGRESSION if slower else Verdict.IMPROVEMENT,
-        moved.why,
+        moved.why if explained else "",
         ratio=moved.ratio,
         low=moved.low,
         high=moved.high,
@@ -486,15 +486,6 @@ def missing_cures(finding: Finding) -> list[str]:
     ]
 
 
-def explanations(finding: Finding) -> list[str]:
-    """Return a line for each explanation in a finding: the cases that share it, and its text."""
-    sharing: dict[str, list[str]] = defaultdict(list)
-    for moved in finding.moved:
-        if moved.why:
-            sharing[moved.why].append(series_name(moved.series))
-    return [f"{some(cases)}: {text}" for text, cases in sharing.items()]
-
-
 def why(finding: Finding) -> str:
-    """Return the explanation of the series that a finding is shown with, after its case; empty without one."""
-    return f"{finding.worst.series.case.id}: {finding.why}" if finding.worst and finding.why else ""
+    """Return the explanation of the worst series that is explained, after its case; empty without one."""
+    return f"{finding.explained.series.case.id}: {finding.why}" if finding.explained else ""

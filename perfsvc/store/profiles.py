@@ -6,13 +6,13 @@ profiles of this session, and stays as long as one of them needs it.
 
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import CaseExplanation, Instruction, Profile, ProfileResult, ProfilerRule, codec, digest
+from perfsvc.model import CaseExplanation, Instruction, Profile, ProfileResult, ProfilerRule, Reason, codec, digest
 from perfsvc.store.binaries import damaged, put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
@@ -44,7 +44,13 @@ class ProfileStore:
     def of_binary(self, binary: int) -> list[ProfileResult]:
         """Return the successful profiles of a binary, from any run, newest first."""
         with self._database.reading() as connection:
-            return _profiles(connection, binary)
+            return _profiles(connection, Profiles.binary_id == binary)
+
+    def get(self, numbers: Collection[int]) -> dict[int, ProfileResult]:
+        """Return successful profiles by their numbers; profiles that are no longer stored are absent."""
+        with self._database.reading() as connection:
+            found = _profiles(connection, among(connection, Profiles.id, numbers)) if numbers else []
+        return {result.id: result for result in found if result.id is not None}
 
     def failed(self, device: str) -> set[int]:
         """Return the binaries that could not be profiled when they were last profiled on a device."""
@@ -79,7 +85,7 @@ class ProfileStore:
                 "baseline_profile_id": baseline,
                 "candidate_profile_id": candidate,
                 "sentence": explanation.sentence,
-                "evidence": "\n".join(explanation.evidence),
+                "reasons": codec.encode(explanation.reasons).decode(),
                 "factor": number(explanation.factor),
                 "reason": explanation.reason,
                 "explained_at": datetime.now(UTC),
@@ -141,9 +147,9 @@ def _put(connection: Connection, result: ProfileResult, report_sha256: str | Non
     return profile_id
 
 
-def _profiles(connection: Connection, binary: int) -> list[ProfileResult]:
-    """Return the successful profiles of a binary with their metrics and rules, newest first."""
-    successful = with_case(Profiles).where(Profiles.binary_id == binary, Profiles.reason == "")
+def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[ProfileResult]:
+    """Return the successful profiles that meet a condition, with their metrics and rules, newest first."""
+    successful = with_case(Profiles).where(where, Profiles.reason == "")
     rows = connection.execute(successful.order_by(Profiles.id.desc())).all()
     numbers = [row.id for row in rows]
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
@@ -195,6 +201,14 @@ def _instructions(profile: int, content: bytes | None) -> tuple[Instruction, ...
         raise damaged(f"the list of instructions of profile {profile}") from error
 
 
+def reasons_of(explanation: int, content: str) -> tuple[Reason, ...]:
+    """Return the stored reasons of an explanation; raise ``DatabaseError`` if they cannot be read."""
+    try:
+        return codec.decode(tuple[Reason, ...], content)
+    except ValueError as error:
+        raise damaged(f"the list of reasons of explanation {explanation}") from error
+
+
 def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[CaseExplanation]:
     """Return the explanations that meet some conditions, oldest run first."""
     query = with_case(Explanations).where(*where).order_by(Explanations.run_id, Explanations.id)
@@ -206,7 +220,7 @@ def _explanations(connection: Connection, *where: ColumnElement[bool]) -> list[C
             baseline_run=row.baseline_run_id,
             candidate_run=row.run_id,
             sentence=row.sentence,
-            evidence=tuple(row.evidence.split("\n")) if row.evidence else (),
+            reasons=reasons_of(row.id, row.reasons),
             factor=row.factor,
             reason=row.reason,
             profiles=(row.baseline_profile_id, row.candidate_profile_id),

@@ -1,206 +1,301 @@
 """Check that pairs of kernels that differ in one thing are explained by that thing, on a GPU with Nsight Compute.
 
-    python tests/benchmarks/explain_pairs.py --out reports          # profiles and explains
-    python tests/benchmarks/explain_pairs.py --reports reports      # explains existing reports, without a GPU
+    python tests/benchmarks/explain_pairs.py --out pairs                  # measures, profiles and explains
+    python tests/benchmarks/explain_pairs.py --database pairs/pairs.db    # explains stored profiles, without a GPU
 
-The kernels are in tests/gpu/suites/causes. Each is launched once by a process of its own under ncu, with the sections
-that perfsvc's metrics come from; the compressed reports stay in the folder. A case's profile takes about six seconds on
-an H100. tests/data/ncu/pairs has the reports of an H100.
+The kernels are in tests/gpu/suites/causes. The script measures them once in a short run, as ``perfsvc run`` does, and
+profiles all of them in one session, as ``perfsvc run --profile`` does. The folder gets the database with the profiles,
+the source lines and the sources, and the session's report.
 """
 
 import argparse
-import contextlib
 import lzma
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench import Claim, Ready, alone_on, finish, ready, table
+from workbench import Claim, finish, table
 
-from perfsvc import suite
+from perfsvc.device.find import find
 from perfsvc.errors import PerfsvcError
-from perfsvc.measure.plan.order import Task
-from perfsvc.measure.protocol import profiling_folder
-from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.model import Explanation, Profile, ReasonKind
-from perfsvc.profile.commands import NcuProfiler
-from perfsvc.profile.explain import explain
-from perfsvc.profile.profiler import LIMIT_S, OWN
-from perfsvc.profile.reports import read
-from perfsvc.suite import StoredBench, isolated
+from perfsvc.measure.host.servers import worker_servers
+from perfsvc.model import Explanation, HotLine, ProfileResult, ReasonKind
+from perfsvc.profile.profiler import OWN
+from perfsvc.service.profile.case_profiler import (
+    CaseProfiler,
+    ProfilerSettings,
+    ProfilingTask,
+    explain_results,
+    stored_profiles,
+    subject_of,
+)
+from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
+from perfsvc.service.run.run import run
+from perfsvc.store import Store
+from perfsvc.suite import Selection
 
 SUITE = Path(__file__).parent.parent / "gpu" / "suites" / "causes"
-SUFFIX = ".ncu-rep.xz"
-MOST_BYTES = 300_000
-"""The largest compressed report that may be stored."""
+DATABASE, REPORT = "pairs.db", "session.ncu-rep.xz"
+MOST_BYTES = 60_000
+"""The most bytes that the report of a launch may take in the database."""
+LONGEST_PAIR_S = 4.0
+"""Profiling and explaining a pair take at most this long on average."""
+LONGEST_EXPLANATION_S = 1.0
+"""Explaining a pair from the database takes at most this long."""
+ONE_CAUSE = 1
+"""As many pairs may have another first reason than expected."""
+WRONG_LINES = 4
+"""As many pairs may have another first line than expected."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two variants of a benchmark, and the reason why the second is slower."""
+    """Two variants of a benchmark, and why the second is slower.
+
+    Attributes:
+        reasons: the expected reasons: the first must be found first; of two, both must be among the first two; without
+            any, the two are the same and no reason may be found.
+        line: a part of the first source line expected for the first reason, in the variant that has the reason; None if
+            the reason concerns the whole launch.
+    """
 
     benchmark: str
     before: str
     after: str
-    reason: ReasonKind
+    reasons: tuple[ReasonKind, ...] = ()
+    line: str | None = None
 
     @property
     def cases(self) -> tuple[str, str]:
         """Both variants as ``benchmark/variant``."""
         return f"{self.benchmark}/{self.before}", f"{self.benchmark}/{self.after}"
 
+    def __str__(self) -> str:
+        return f"{self.benchmark}: {self.before} → {self.after}"
 
+
+R = ReasonKind
 PAIRS = (
-    Pair("transpose", "padded", "unpadded", ReasonKind.BANK_CONFLICTS),
-    Pair("transpose", "padded", "naive", ReasonKind.UNCOALESCED),
-    Pair("stream", "coalesced", "strided", ReasonKind.UNCOALESCED),
-    Pair("stream", "coalesced", "doubled", ReasonKind.TRAFFIC),
-    Pair("arithmetic", "in_registers", "spilled", ReasonKind.SPILLS),
-    Pair("chase", "full", "half", ReasonKind.OCCUPANCY),
-    Pair("arithmetic", "once", "twice", ReasonKind.INSTRUCTIONS),
-    Pair("chase", "full", "tail", ReasonKind.TAIL),
-    Pair("reuse", "in_order", "scattered", ReasonKind.HIT_RATE),
-    Pair("product", "tensor", "fma", ReasonKind.TENSOR),
-    Pair("arithmetic", "together", "parted", ReasonKind.DIVERGENCE),
-    Pair("arithmetic", "by_itself", "in_step", ReasonKind.STALLS),
+    Pair("transpose", "padded", "unpadded", (R.BANK_CONFLICTS,), "= tile[threadIdx.x][row]"),
+    Pair("transpose", "padded", "naive", (R.UNCOALESCED,), "b[x * n + y] = a[y * n + x]"),
+    Pair("stream", "coalesced", "strided", (R.UNCOALESCED,), "b[i] = 3.0f * a[i]"),
+    Pair("stream", "coalesced", "doubled", (R.TRAFFIC,), "0.0f * none[i]"),
+    Pair("arithmetic", "in_registers", "spilled", (R.SPILLS,), "sum[k] = 0.99f * sum[k] + 0.01f"),
+    Pair("chase", "full", "half", (R.OCCUPANCY,)),
+    Pair("arithmetic", "once", "twice", (R.INSTRUCTIONS,), "for (int step = 0; step < steps; ++step)"),
+    Pair("chase", "full", "tail", (R.TAIL,)),
+    Pair("reuse", "in_order", "scattered", (R.HIT_RATE,), "sum += a[at < n ? at : at - n]"),
+    Pair("product", "tensor", "fma", (R.TENSOR,), "sum += a[threadIdx.y][i] * b[threadIdx.x][i]"),
+    Pair("arithmetic", "together", "parted", (R.DIVERGENCE,), "for (int step = 0; step < steps; ++step)"),
+    Pair("arithmetic", "by_itself", "in_step", (R.BARRIERS,), "__syncthreads()"),
+    Pair("histogram", "own_copies", "one_copy", (R.ATOMICS,), "atomicAdd(&mine[digit(word, place)"),
+    Pair("histogram", "own_copies", "no_copy", (R.ATOMICS,), "atomicAdd(&counts[digit(word, place)], 1)"),
+    Pair("variance", "single", "double", (R.FP64,), "TYPE value = a[i + k]"),
+    Pair("waves", "series", "special", (R.SPECIAL,), "__sinf(x)"),
+    Pair("series", "unrolled", "rolled", (R.UNROLLING,), "for (int term = 0; term < TERMS; ++term)"),
+    Pair("sections", "one_section", "many_sections", (R.INSTRUCTION_CACHE,), "x = 0.99f * x + (0.01f"),
+    Pair("arithmetic", "many_blocks", "few_blocks", (R.SMALL_LAUNCH,)),
+    Pair("table", "same_address", "own_address", (R.CONSTANTS,), "weights[(step + threadIdx.x / NEIGHBOURS) % STEPS]"),
+    Pair("panel", "loaded_ahead", "loaded_at_once", (R.TENSOR_WAIT,), '"r"(address)'),
+    Pair("latency", "padded_full", "unpadded_half", (R.BANK_CONFLICTS, R.OCCUPANCY), "tile[lane][column]"),
+    Pair("scale", "once_in_order", "twice_strided", (R.UNCOALESCED, R.INSTRUCTIONS), "b[at] = factor * a[at]"),
+    Pair("stream", "coalesced", "renamed"),
+    Pair("arithmetic", "once", "once_more"),
 )
-"""The clearest pairs first: if time runs out, the last pairs are skipped."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What perfsvc found for a pair, and how many seconds that took."""
+
+    explanation: Explanation
+    seconds: float
+
+    @property
+    def kinds(self) -> tuple[ReasonKind, ...]:
+        """The kinds of the reasons, the first reason first."""
+        return tuple(reason.kind for reason in self.explanation.reasons)
+
+    @property
+    def line(self) -> HotLine | None:
+        """The first line of the first reason, in the variant that has more of what is counted there."""
+        if not self.explanation.reasons:
+            return None
+        reason = self.explanation.reasons[0]
+        return next(iter(reason.after or reason.before), None)
+
+
+class Silent:
+    """A ``Progress`` that shows messages only."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """Do nothing."""
+
+    def step(self, what: str) -> None:
+        """Do nothing."""
+
+    def report(self, line: str) -> None:
+        """Print a message."""
+        print(line, flush=True)
 
 
 def main() -> int:
-    """Profile, explain and print the pairs."""
+    """Measure, profile, explain and print the pairs."""
+    options = arguments()
+    pairs = [pair for pair in PAIRS if not options.only or pair.benchmark in options.only]
+    profiled_s, failures = None, {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("PERFSVC_KEYS", str(Path(folder, "keys")))
+        database = options.database or options.out / DATABASE
+        if options.database is None:
+            options.out.mkdir(parents=True, exist_ok=True)
+            profiled_s, failures = profile(pairs, options.device, database, options.sections)
+        found, unexplained = explain_all(pairs, database)
+        report = report_of(database)
+    if options.database is None and report:
+        (options.out / REPORT).write_bytes(lzma.compress(report, preset=6))
+    rows = [row(pair, found.get(pair)) for pair in pairs]
+    print(table(("pair", "factor", "expected", "found", "share", "expected line", "found line"), rows))
+    for pair, explained in found.items():
+        print(f"\n{pair}: {explained.explanation.sentence}")
+    for what, why in {**failures, **unexplained}.items():
+        print(f"\n{what}: {why}")
+    results = [{"pair": asdict(pair), **asdict(explained)} for pair, explained in found.items()]
+    claimed = claims(pairs, found, database, profiled_s)
+    return finish(claimed, options.json, pairs=results, failures={**failures, **unexplained})
+
+
+def arguments() -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0", help="one GPU (default: cuda:0)")
-    parser.add_argument("--out", type=Path, default=Path("reports"), help="write the reports here (default: reports)")
-    parser.add_argument("--reports", type=Path, help="explain the reports in this folder, and launch nothing")
+    parser.add_argument("--out", type=Path, default=Path("pairs"), help="write database and report here")
+    parser.add_argument("--database", type=Path, help="explain the profiles in this database, and launch nothing")
     parser.add_argument("--only", action="append", help="a benchmark of the suite; may be repeated (default: all)")
-    parser.add_argument("--seconds", type=float, default=180.0, help="profile no case after this (default: 180)")
+    parser.add_argument("--sections", default=OWN, help="what ncu counts (default: what perfsvc reads)")
     parser.add_argument("--json", type=Path, help="write the results to this file")
-    arguments = parser.parse_args()
-    pairs = [pair for pair in PAIRS if not arguments.only or pair.benchmark in arguments.only]
-    failures: dict[str, str] = {}
-    if arguments.reports is None:
-        failures = profile(pairs, arguments.device, arguments.out, arguments.seconds)
-    folder = arguments.reports or arguments.out
-    found, unread = explained(pairs, folder)
-    print(table(("pair", "factor", "expected", "found", "share"), [row(pair, found.get(pair)) for pair in pairs]))
-    for pair, explanation in found.items():
-        print(f"\n{' → '.join(pair.cases)}: {explanation.sentence}")
-    for what, why in {**failures, **unread}.items():
-        print(f"\n{what}: {why}")
-    results = [{"pair": asdict(pair), **asdict(explanation)} for pair, explanation in found.items()]
-    return finish(claims(pairs, found, folder), arguments.json, pairs=results, failures={**failures, **unread})
+    return parser.parse_args()
 
 
 # --- profiling -------------------------------------------------------------------------------------------------------
 
 
-def profile(pairs: Sequence[Pair], device: str, folder: Path, limit_s: float) -> dict[str, str]:
-    """Profile every case of the pairs into a folder; return for each case without a report the reason."""
+def profile(pairs: Sequence[Pair], spec: str, database: Path, sections: str) -> tuple[float, dict[str, str]]:
+    """Measure the cases of the pairs and profile them into a new database.
+
+    Returns:
+        The seconds that profiling took, and for each case without a profile the reason.
+    """
+    database.unlink(missing_ok=True)
+    (device,) = find([spec])
     began = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    made = ready(SUITE, device, Sampling(samples=1))
-    print(f"{made.device.model}: {len(made.tasks)} cases compiled after {time.monotonic() - began:.1f} s", flush=True)
-    tasks = {f"{task.record.case.benchmark}/{task.record.case.variant}": task for task in made.tasks}
-    failures = {}
-    with alone_on(made.device):
+    selection = Selection(tuple(dict.fromkeys(pair.benchmark for pair in pairs)))
+    with worker_servers() as servers:
+        request = RunRequest(
+            str(database), SUITE, (spec,), selection, replicas=1, places=1, samples=5, seconds=0.05, profile=True
+        )
+        run(request, Silent(), servers)
+    helper_kernels = compile_helper_kernels([device], Silent())
+    print(f"{device.model}: compiled and measured after {time.monotonic() - began:.1f} s", flush=True)
+    began, failures = time.monotonic(), {}
+    here = {device.uuid: device}
+    with Store.open(str(database)) as store:
+        cases = {f"{case.benchmark}/{case.variant}": case.id for _, case, _ in store.binaries.of_run(1)}
+        tasks = {}
         for case in dict.fromkeys(case for pair in pairs for case in pair.cases):
-            if case not in tasks:
-                failures[case] = "this device cannot run it"
-            elif time.monotonic() - began > limit_s:
-                failures[case] = f"not profiled: {limit_s:g} s are over"
-            elif why := profile_one(made, tasks[case], report_of(case, folder)):
-                failures[case] = why
-    print(f"profiled after {time.monotonic() - began:.1f} s\n", flush=True)
-    return failures
-
-
-def profile_one(made: Ready, task: Task, report: Path) -> str:
-    """Profile a case; return why there is no report, or an empty text if there is one."""
-    began = time.monotonic()
-    try:
-        with folder_of(made, task) as folder:
-            made_by_ncu = folder / "launch.ncu-rep"
-            NcuProfiler(OWN).run(
-                profiling_folder.command(folder), made_by_ncu, environment=profiling_folder.environment()
-            )
-            report.write_bytes(lzma.compress(made_by_ncu.read_bytes()))
-    except PerfsvcError as error:
-        return str(error)
-    print(f"  {task.record.case.id}: {time.monotonic() - began:.1f} s", flush=True)
-    return ""
-
-
-@contextlib.contextmanager
-def folder_of(made: Ready, task: Task) -> Iterator[Path]:
-    """Yield the folder of a profiling launch of a case's first launch."""
-    record = task.record
-    bench = StoredBench(suite.discover(SUITE).benchmark(record.case.benchmark).text, record.case.benchmark)
-    inputs = isolated.replay_inputs(bench, record.case.point, record.seed)
-    with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-        path = Path(folder)
-        profiling_folder.begin(path, made.device, made.helper_kernels, LIMIT_S)
-        locations = profiling_folder.prepare(path, task.modules, inputs)
-        profiling_folder.add(path, 0, profiling_folder.ProfilingLaunch(record, record.case.id, locations, launch=0))
-        profiling_folder.end(path)
-        yield path
-
-
-def report_of(case: str, folder: Path) -> Path:
-    """Return the path of a case's report."""
-    return folder / f"{case.replace('/', '-')}{SUFFIX}"
+            try:
+                tasks[case] = ProfilingTask(subject_of(store, cases.get(case, case), 1, here))
+            except PerfsvcError as error:
+                failures[case] = str(error)
+        answers = CaseProfiler(store, ProfilerSettings(here, helper_kernels, sections)).profile_all(
+            list(tasks.values())
+        )
+    seconds = time.monotonic() - began
+    print(f"{len(tasks)} cases profiled in {seconds:.1f} s\n", flush=True)
+    failures |= {case: str(answer) for case, task in tasks.items() if isinstance(answer := answers[task], PerfsvcError)}
+    return seconds, failures
 
 
 # --- explaining ------------------------------------------------------------------------------------------------------
 
 
-def explained(pairs: Sequence[Pair], folder: Path) -> tuple[dict[Pair, Explanation], dict[str, str]]:
-    """Return the explanation of each pair, and the error of each pair that cannot be explained."""
-    found, unread = {}, {}
-    for pair in pairs:
-        try:
-            found[pair] = explain(*(profile_of(report_of(case, folder)) for case in pair.cases))
-        except (PerfsvcError, FileNotFoundError) as error:
-            unread[" → ".join(pair.cases)] = str(error)
-    return found, unread
+def explain_all(pairs: Sequence[Pair], database: Path) -> tuple[dict[Pair, Found], dict[str, str]]:
+    """Return what is found for each pair, and the error of each pair that cannot be explained."""
+    found, unexplained = {}, {}
+    with Store.open(str(database), create=False) as store:
+        cases = {f"{case.benchmark}/{case.variant}": case.id for _, case, _ in store.binaries.of_run(1)}
+        for pair in pairs:
+            began = time.monotonic()
+            try:
+                explanation = explain_results(store, *(profile_of(store, cases.get(case, case)) for case in pair.cases))
+                found[pair] = Found(explanation, time.monotonic() - began)
+            except (PerfsvcError, StopIteration) as error:
+                unexplained[str(pair)] = str(error) or "it has no profile"
+    return found, unexplained
 
 
-def profile_of(report: Path) -> Profile:
-    """Return the profile in a compressed report."""
-    with tempfile.TemporaryDirectory(prefix="perfsvc-") as folder:
-        unpacked = Path(folder, report.stem)
-        unpacked.write_bytes(lzma.decompress(report.read_bytes()))
-        return read(unpacked)
+def profile_of(store: Store, case: str) -> ProfileResult:
+    """Return the newest profile of a case."""
+    return next(stored_profiles(store, case, 1))
 
 
-def row(pair: Pair, found: Explanation | None) -> list[str]:
+def report_of(database: Path) -> bytes:
+    """Return the report of the newest session; nothing if there is none."""
+    with Store.open(str(database), create=False) as store:
+        binaries = {build.binary for build in store.binaries.of_run(1).values() if build.binary is not None}
+        numbers = [result.id or 0 for binary in binaries for result in store.profiles.of_binary(binary)]
+        return store.profiles.report(max(numbers)) if numbers else b""
+
+
+def row(pair: Pair, found: Found | None) -> list[str]:
     """Return a row of the table."""
-    first = found.reasons[0] if found and found.reasons else None
+    first = found.explanation.reasons[0] if found and found.explanation.reasons else None
     return [
-        " → ".join((f"{pair.benchmark}: {pair.before}", pair.after)),
-        f"{found.factor:.2f}" if found else "–",
-        pair.reason.value,
-        first.kind.value if first else "–",
+        str(pair),
+        f"{found.explanation.factor:.2f}" if found else "–",
+        " + ".join(pair.reasons) or "none",
+        " + ".join(found.kinds[: max(1, len(pair.reasons))]) or "none" if found else "–",
         f"{100 * first.share:.0f} %" if first else "–",
+        pair.line or "–",
+        (found.line.text if found and found.line else "") or "–",
     ]
 
 
-def claims(pairs: Sequence[Pair], found: Mapping[Pair, Explanation], folder: Path) -> list[Claim]:
+def claims(pairs: Sequence[Pair], found: Mapping[Pair, Found], database: Path, profiled_s: float | None) -> list[Claim]:
     """Return the claims of the script."""
-    right = [pair for pair, explanation in found.items() if kind_of(explanation) is pair.reason]
-    sizes = [report_of(case, folder).stat().st_size for pair in found for case in pair.cases]
-    return [
-        Claim(f"pairs not explained by their difference, of {len(pairs)}", float(len(pairs) - len(right)), 0),
-        Claim("size of the largest report", max(sizes) / 1e3 if sizes else None, MOST_BYTES / 1e3, " kB"),
+    right = [pair for pair, explained in found.items() if is_right(pair, explained)]
+    lined = [pair for pair in pairs if pair.line]
+    right_lines = [pair for pair in lined if pair in found and has_right_line(pair, found[pair])]
+    same = [pair for pair in pairs if not pair.reasons]
+    cases = {case for pair in found for case in pair.cases}
+    explained_s = sum(explained.seconds for explained in found.values())
+    size = len(lzma.compress(report_of(database), preset=1)) / len(cases) / 1e3 if cases else None
+    longest = max((explained.seconds for explained in found.values()), default=None)
+    made = [
+        Claim(f"pairs not explained by their difference, of {len(pairs)}", len(pairs) - len(right), ONE_CAUSE),
+        Claim(f"pairs with another line, of {len(lined)}", len(lined) - len(right_lines), WRONG_LINES),
+        Claim("reasons found for equal kernels", sum(len(found[pair].kinds) for pair in same if pair in found), 0),
+        Claim("size of a launch's report", size, MOST_BYTES / 1e3, " kB"),
+        Claim("longest time to explain a pair from the database", longest, LONGEST_EXPLANATION_S, " s"),
     ]
+    if profiled_s is not None:
+        seconds = (profiled_s + explained_s) / len(pairs)
+        made.append(Claim("profiling and explaining a pair, on average", seconds, LONGEST_PAIR_S, " s"))
+    return made
 
 
-def kind_of(explanation: Explanation) -> ReasonKind | None:
-    """Return the kind of the first reason."""
-    return explanation.reasons[0].kind if explanation.reasons else None
+def is_right(pair: Pair, found: Found) -> bool:
+    """Return whether the expected reasons were found first."""
+    return set(found.kinds[: max(1, len(pair.reasons))]) == set(pair.reasons)
+
+
+def has_right_line(pair: Pair, found: Found) -> bool:
+    """Return whether the expected line is the first line of the first reason."""
+    return found.line is not None and (pair.line or "") in (found.line.text or "")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import importlib.util
 import json
 import sqlite3
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -79,6 +80,7 @@ OURS = {
     "stages": {"name"},
     "expectations": {"kind"},
     "cases": {"name", "point"},
+    "explanations": {"reasons"},
 }
 """Columns whose texts perfsvc makes of nothing that a stranger wrote, or of other columns."""
 OUR_METRICS = ("time", "energy_j")
@@ -141,7 +143,7 @@ def third(store: Store, make) -> None:
     for number in (1, finding):  # the first was ignored until a past day, after which it would open by itself
         store.findings.set_state(number, FindingState.ACKNOWLEDGED, reason="known", by="ann")
     store.exclusions.exclude(run, [other], reason="the GPU was shared", by="ann")
-    why = CaseExplanation(make.SHARED, "GPU-1", make.GPU.model, 1, run, "fewer warps", ("32 → 16",), 2.0)
+    why = CaseExplanation(make.SHARED, "GPU-1", make.GPU.model, 1, run, "fewer warps", (make.WHY,), 2.0)
     store.profiles.put_explanation(why)
     store.nights.put_stage(night, StageRow("run", 4, StageState.FAILED, started, 0.5, "no GPU left", "mend it", 5))
     store.nights.put_stage(night, StageRow("judge", 5, StageState.DONE, started, 0.5, "3 series", "", 0))
@@ -179,13 +181,35 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
         for column in ("runs.packages", "nights.settings"):
             table, name = column.split(".")
             connection.execute(f"UPDATE {table} SET {name} = ?", (json.dumps({change("key"): change("value")}),))
+        for number, reasons in connection.execute("SELECT id, reasons FROM explanations").fetchall():
+            hostile = json.dumps(change_strings(json.loads(reasons), change))
+            connection.execute("UPDATE explanations SET reasons = ? WHERE id = ?", (hostile, number))
+        compressed = "SELECT id, instructions FROM profiles WHERE instructions IS NOT NULL"
+        for number, instructions in connection.execute(compressed).fetchall():
+            hostile = json.dumps(change_strings(json.loads(zlib.decompress(instructions)), change))
+            blob = zlib.compress(hostile.encode())
+            connection.execute("UPDATE profiles SET instructions = ? WHERE id = ?", (blob, number))
         changed += ["cases.name", "cases.point", "runs.packages", "nights.settings"]
+        changed += ["explanations.reasons", "profiles.instructions"]
     return changed
 
 
 def stored(text: str) -> str:
     """Return a text as the database stores it."""
     return FreeText().process_bind_param(text, None)
+
+
+WORDS = {"kind", "follows"}
+"""Keys of JSON whose value is a word of perfsvc."""
+
+
+def change_strings(value, change):
+    """Return a JSON value with each text changed that a stranger may have written."""
+    if isinstance(value, dict):
+        return {key: item if key in WORDS else change_strings(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [change_strings(item, change) for item in value]
+    return change(value) if isinstance(value, str) and value else value
 
 
 def change_point(change) -> str:

@@ -82,6 +82,34 @@ def test_show_and_findings_print_the_explanation(night):
     assert SENTENCE in perfsvc("show", CASE, "--format", "json", code=0).json[-1]["why"]
 
 
+def test_the_cases_of_a_finding_are_grouped_by_their_reasons(night):
+    perfsvc, suite, _ = night
+    slow = {"duration_s": 2e-4, "sm_clock_hz": 1e9, "theoretical_occupancy": 0.5, "achieved_occupancy": 0.5}
+    by_clock = {**slow, "duration_s": 1e-4, "sm_clock_hz": 2e9}
+    by_occupancy = {**slow, "duration_s": 1e-4, "theoretical_occupancy": 1.0, "achieved_occupancy": 1.0}
+    old = dict(
+        perfsvc.rows(
+            "select variant, sha256 from binary_files join measurements using (binary_id) join cases on "
+            "cases.id = case_id where role = 'module' and run_id = 1 and replica = 0"
+        )
+    )
+    quick = {digest: by_occupancy if variant == "gamma" else by_clock for variant, digest in old.items()}
+    perfsvc.play({"*": SLOW, **dict.fromkeys(quick, USUAL)}, profiler={"metrics": {"*": slow, **quick}})
+    perfsvc.fake("--confirm", "--profile", suite=suite, code=1)
+
+    (found,) = perfsvc("findings", "--format", "json", code=0).json
+    assert {group["reason"]: len(group["cases"]) for group in found["explanations"]} == {
+        "lower clocks": 2,
+        "lower occupancy": 1,
+    }
+    assert all(series["why"] for series in found["moved"])
+    for arguments in (("findings",), ("findings", "show", str(found["id"]))):
+        assert "2 cases: lower clocks (2.0 times)" in perfsvc(*arguments, code=0).out
+    out = perfsvc("findings", "show", str(found["id"]), code=0).out
+    for case in ("scale/alpha[n=100]", "scale/beta[n=100]", "scale/gamma[n=100]"):
+        assert f"{case}: 2.0 × slower: lower" in out
+
+
 @pytest.mark.parametrize("fault", ["permission", "held", "hang", "nothing"])
 def test_a_failed_profile_fails_no_night_and_is_stored_with_its_reason(night, fault):
     perfsvc, suite, play = night

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from perfsvc.model import CaseExplanation
+from perfsvc.model import CaseExplanation, Reason, ReasonKind
 from perfsvc.report.wording import NO_FINDING
 from tests.e2e.nights import USUAL, Nights
 
@@ -91,7 +91,8 @@ def explained(store, confirmations, *_):
                 judgement.baseline_run,
                 judgement.candidate_run,
                 f"{confirmation.ratio:.2f} times as long: {series.case.variant} spills",
-                factor=confirmation.ratio,
+                (Reason(ReasonKind.SPILLS, 1.0, "0 → 3 M accesses to local memory"),),
+                confirmation.ratio,
             )
         )
     return []
@@ -102,12 +103,15 @@ def test_every_case_of_a_finding_has_its_own_reason_under_its_own_number(nights,
     with mock.patch("perfsvc.service.run.run.explain_confirmed", explained):
         nights(code=1)
     (message,) = receiver.received
-    assert message.json["title"] == "scale/alpha[n=100] slower by a factor of 4, and 1 more"
+    assert message.json["title"] == "scale/alpha[n=100] slower by a factor of 4 (register spills), and 1 more"
     lines = message.json["message"].splitlines()
     assert lines[1] == "2 new regressions, 0 new improvements, 1 unchanged"
-    alpha = "regression scale/alpha[n=100]: +300.0 % (+300.0 % to +300.0 %); 4.00 times as long: alpha spills"
-    gamma = "regression scale/gamma[n=100]: +4.0 % (+4.0 % to +4.0 %); 1.04 times as long: gamma spills"
-    assert [f"- {alpha}", f"- {gamma}"] == [line for line in lines if line.startswith("- ")]
+    alpha = "regression scale/alpha[n=100]: +300.0 % (+300.0 % to +300.0 %)"
+    gamma = "regression scale/gamma[n=100]: +4.0 % (+4.0 % to +4.0 %)"
+    together = "2 cases: register spills (+4.0 % to +300.0 %)"
+    assert [f"- {alpha}", f"- {gamma}", f"- {together}"] == [line for line in lines if line.startswith("- ")]
+    assert "why: scale/alpha[n=100]: 4.00 times as long: alpha spills" in lines
+    alpha, gamma = f"{alpha}; 4.00 times as long: alpha spills", f"{gamma}; 1.04 times as long: gamma spills"
     measured = "scale/alpha[n=100]: measured in A/B pairs, its code is 300.0 % slower"
     assert any(line.startswith(measured) for line in lines)
 
@@ -115,7 +119,15 @@ def test_every_case_of_a_finding_has_its_own_reason_under_its_own_number(nights,
     assert sorted(moved["sentence"] for moved in found["moved"]) == [alpha, gamma]
     assert found["why"] == "scale/alpha[n=100]: 4.00 times as long: alpha spills"
 
+    (group,) = found["explanations"]
+    assert (group["text"], group["reason"], group["place"]) == (together, "register spills", "")
+    assert [case["sentence"] for case in group["cases"]] == sorted(
+        (moved["why"] for moved in found["moved"]), reverse=True
+    )
+
+    assert together in nights.perfsvc("findings", code=0).out
     out = nights.perfsvc("findings", "show", "1", code=0).out
+    assert f"  {together}\n" in out
     assert "  why: scale/alpha[n=100]: 4.00 times as long: alpha spills\n" in out
     assert "  scale/gamma[n=100]: 1.04 times as long: gamma spills\n" in out
 

@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ import pytest
 from perfsvc.model import (
     Batch,
     Case,
+    CaseExplanation,
     Cause,
     ChangeKind,
     Conditions,
@@ -27,20 +28,32 @@ from perfsvc.model import (
     Direction,
     Environment,
     Estimate,
+    Explanation,
     Judgement,
+    Kind,
     Measurement,
     Peak,
+    Profile,
+    ProfileResult,
     Provenance,
+    ReplayRecord,
     RootCause,
     Series,
+    SourceLine,
     Status,
     Suspect,
     Verdict,
     Work,
+    digest,
 )
+from perfsvc.profile.explain import explain
+from perfsvc.profile.picture import picture
+from perfsvc.profile.reports import read
+from perfsvc.profile.source_text import with_source_text
+from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.pages.site import series_page
 from perfsvc.service.dashboard.build import build
-from perfsvc.store import MeasurementEntry, RunState, Store
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
 
 BOARD = DeviceInfo(kind="cuda", spec="cuda:GPU-1", uuid="GPU-1", model="NVIDIA H100", target="sm_90")
 TILED = Case("transpose", "tiled", (("n", 4096),))
@@ -190,6 +203,102 @@ def site(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+# --- explained cases -------------------------------------------------------------------------------------------------
+
+EXPLAINED = tuple(Case("transpose", f"case_{number}", (("n", 4096),)) for number in range(8))
+"""The cases of a finding of which each has a profile of both launches."""
+HOT = 9003
+"""The line of the hostile source that carries the reason."""
+SOURCE = [f"int line_{number};" for number in range(1, 10_001)]
+SOURCE[HOT - 2] = "// <script>boom()</script> \x1b[2J \u202e" + "x" * 10_000
+SOURCE[HOT - 1] = "        b[x * n + y] = a[y * n + x]; // </code><img src=x onerror=boom()>"
+OLD_SOURCE = [*SOURCE[: HOT - 1], "        b[y * n + x] = a[y * n + x];", *SOURCE[HOT:]]
+OLD_SOURCE[100] = "int elsewhere;"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two launches and their sources."""
+
+    before: Profile
+    after: Profile
+    sources: tuple[dict[str, bytes], dict[str, bytes]]
+
+    @property
+    def explanation(self) -> Explanation:
+        return with_source_text(explain(self.before, self.after), *self.sources)
+
+
+@pytest.fixture(scope="session")
+def sides(ncu_report: Callable[[str], Path]) -> Sides:
+    """Two real launches with a long and hostile source: the stores of the second have a stride."""
+    profiles = []
+    for name in ("padded", "naive"):
+        profile = read(ncu_report(f"pairs/transpose-{name}"))
+        located = (
+            replace(instruction, source=SourceLine("t.cu", HOT if instruction.opcode.startswith("STG") else HOT - 1))
+            for instruction in profile.instructions
+        )
+        profiles.append(replace(profile, instructions=tuple(located)))
+    old, new = ({"t.cu": "\n".join(lines).encode()} for lines in (OLD_SOURCE, SOURCE))
+    return Sides(*profiles, (old, new))
+
+
+def explained(nights: Nights, sides: Sides) -> None:
+    """Store a finding of eight cases that were profiled, and of one that could not be."""
+    cases = (*EXPLAINED, HOSTILE)
+    first = nights.night(dict.fromkeys(cases, 1e-4))
+    run = nights.night({case: 1e-4 * (8 - number) for number, case in enumerate(cases)} | {HOSTILE: 1.2e-4})
+    nights.find(run, cases)
+    binaries = []
+    for number, sources in enumerate(sides.sources):
+        code = b"cubin %d" % number
+        record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=number)
+        binaries += nights.store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", sources)])
+    explanation = sides.explanation
+    for case in EXPLAINED:
+        results = [
+            ProfileResult(case, of_run, binary, BOARD.uuid, BOARD.model, "ncu", "perfsvc", profile, 0)
+            for of_run, binary, profile in zip((first, run), binaries, (sides.before, sides.after), strict=True)
+        ]
+        numbers = [nights.store.profiles.put([result])[0] for result in results]
+        nights.store.profiles.put_explanation(
+            CaseExplanation(
+                case,
+                BOARD.uuid,
+                BOARD.model,
+                first,
+                run,
+                explanation.sentence,
+                explanation.reasons,
+                explanation.factor,
+                profiles=(numbers[0], numbers[1]),
+            )
+        )
+    nights.store.profiles.put_explanation(
+        CaseExplanation(HOSTILE, BOARD.uuid, BOARD.model, first, run, reason=f"the launch failed: {REASON}")
+    )
+
+
+@pytest.fixture(scope="session")
+def explained_site(template: Path, sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site of a finding whose cases are explained, for tests that only read it."""
+    folder = tmp_path_factory.mktemp("explained")
+    shutil.copy(template, folder / "perfsvc.db")
+    with Store.open(folder / "perfsvc.db") as store:
+        explained(Nights(store), sides)
+        build(store, folder / "site")
+    return folder / "site"
+
+
+@pytest.fixture(scope="session")
+def why(sides: Sides, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the page of an explanation."""
+    path = tmp_path_factory.mktemp("why") / "why.html"
+    path.write_text(explanation_page(picture(sides.before, sides.after, sides.explanation, sides.sources)))
+    return path
+
+
 # --- the browser -----------------------------------------------------------------------------------------------------
 
 
@@ -255,5 +364,10 @@ def visit(browser: Any) -> Iterator[Visitor]:
 def names() -> SimpleNamespace:
     """Return the names in the planted nights, and the path of the page of a case's times."""
     return SimpleNamespace(
-        tiled=TILED, naive=NAIVE, hostile=HOSTILE, reason=REASON, page=lambda case: series_page(series_of(case))
+        explained=EXPLAINED,
+        tiled=TILED,
+        naive=NAIVE,
+        hostile=HOSTILE,
+        reason=REASON,
+        page=lambda case: series_page(series_of(case)),
     )

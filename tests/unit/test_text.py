@@ -285,6 +285,11 @@ def test_a_url_without_a_password_stays(url):
     assert text.url_without_password(url) == url
 
 
+@pytest.mark.parametrize(("most", "shown"), [(9, "abcdefgh"), (8, "abcdefgh"), (7, "abc…fgh"), (6, "ab…fgh"), (1, "…")])
+def test_a_long_text_is_shortened_in_the_middle(most, shown):
+    assert text.shortened("abcdefgh", most) == shown
+
+
 @pytest.mark.parametrize(
     "location",
     ["postgresql://u:SEC@SECRET@h/db", "postgresql://u/x:SECRET@h/db", "postgresql:/u:SECRET@h/db", "password=SECRET"],

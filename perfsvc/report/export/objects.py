@@ -24,6 +24,7 @@ from perfsvc.model import (
     FindingEvent,
     Judgement,
     Measurement,
+    MovedSeries,
     Profile,
     ProfileResult,
     Series,
@@ -33,6 +34,7 @@ from perfsvc.model import (
 )
 from perfsvc.report import wording
 from perfsvc.report.checks import StaticCheck, relative_path
+from perfsvc.report.explanations import explanation_groups
 from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, RunReport
 
 
@@ -247,8 +249,16 @@ def _finding(finding: Finding) -> dict[str, Any]:
         **_fields(finding),
         **_values(finding, ("direction", "changes", "devices")),
         "why": wording.why(finding),
+        "explanations": [{**_fields(group), "text": group.text} for group in explanation_groups(finding)],
         "moved": [{**plain(moved), "sentence": wording.moved_sentence(finding, moved)} for moved in finding.moved],
     }
+
+
+def _moved(moved: MovedSeries) -> dict[str, Any]:
+    """Return a moved series with the sentence of its explanation, or why there is none."""
+    known = {name: value for name, value in _fields(moved).items() if name != "explanation"}
+    explanation = moved.explanation
+    return {**known, "why": moved.why, "not_explained": explanation.reason if explanation else ""}
 
 
 def _side_run(measurement: Measurement, metric: str) -> dict[str, Any]:
@@ -323,5 +333,6 @@ OBJECTS: Mapping[type, Callable[[Any], dict[str, Any]]] = {
     ProfileResult: _with_case,
     CaseExplanation: _with_case,
     Finding: _finding,
+    MovedSeries: _moved,
 }
 """Rows that nest other rows, and the functions that flatten them."""

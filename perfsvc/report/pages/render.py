@@ -1,27 +1,31 @@
 """The pages as text, from the templates in ``dashboards/`` and ``dashboards/site/``."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from perfsvc import units
 from perfsvc.installation import data_folder
-from perfsvc.model import Explanation, Profile
+from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
+from perfsvc.report.explanations import group_lines
+from perfsvc.report.pages import launch, views
 from perfsvc.report.pages import site as paths
-from perfsvc.report.pages import views
-from perfsvc.report.pages.site import Site
+from perfsvc.report.pages.site import FindingView, PicturedCase, Site
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "site.js", "chart.js")
+ASSETS = ("site.css", "launch.css", "site.js", "chart.js")
 """Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
+
+OF_LAUNCHES: dict[str, Any] = {"launch": launch, "profiles": profiles, "units": units}
+"""What the template of the picture of two launches calls."""
 
 
 def _shortened(value: Any) -> Any:
@@ -36,33 +40,18 @@ def template(name: str) -> Any:
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shortened,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.globals |= OF_LAUNCHES
     environment.filters["cut"] = cut
     return environment.get_template(name)
 
 
-def explanation_page(before: Profile, after: Profile, explanation: Explanation, roofline: str) -> str:
-    """Return an explanation as one self-contained HTML file.
-
-    Args:
-        before: the baseline's profile.
-        after: the candidate's profile.
-        explanation: why the candidate is slower, from ``perfsvc.profile.explain``.
-        roofline: the picture of both launches, an SVG element.
-    """
-    rendered: str = template("explanation.html.j2").render(
-        heading=profiles.heading_lines(before, after),
-        sentence=explanation.sentence,
-        reasons=[
-            (units.share(reason.share), *profiles.reason_cells(reason), reason.follows)
-            for reason in explanation.reasons
-        ],
-        lines=profiles.hot_lines_of(explanation),
-        evidence=[profiles.evidence_cells(evidence) for evidence in profiles.evidence_of(explanation)],
-        rules=[profiles.rule_line(rule).plain for rule in profiles.rules_of(explanation)],
-        roofline=roofline,
-    )
-    return visible(rendered)
+def explanation_page(picture: LaunchPicture) -> str:
+    """Return the picture of two launches as one self-contained HTML file."""
+    kernels = dict.fromkeys((picture.before.kernel, picture.after.kernel))
+    return visible(template("explanation.html.j2").render(picture=picture, heading=cut(" → ".join(kernels), 200)))
 
 
 def assets() -> Iterator[tuple[str, str]]:
@@ -71,12 +60,16 @@ def assets() -> Iterator[tuple[str, str]]:
         yield f"assets/{name}", (data_folder("dashboards") / "site" / name).read_text(encoding="utf-8")
 
 
-def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
+def pages(
+    site: Site, plotly: str, explained: Callable[[FindingView], Sequence[PicturedCase]]
+) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to.
 
     Args:
         site: what the pages show.
         plotly: the path of plotly.js.
+        explained: returns the explained cases of a finding, the worst first; called only when its page is written,
+            because they hold much data.
     """
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / "site"),
@@ -87,13 +80,13 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals |= {
+    environment.globals |= OF_LAUNCHES | {
         "views": views.Views(site),
         "site": site,
         "plotly": plotly,
         "paths": paths,
         "wording": wording,
-        "units": units,
+        "group_lines": group_lines,
         "commit": views.commit,
         "run_facts": views.run_facts,
         "newest_level": views.newest_level,
@@ -118,7 +111,14 @@ def pages(site: Site, plotly: str) -> Iterator[tuple[str, str]]:
         number = shown.finding.id
         yield (
             paths.finding_page(number),
-            page("finding", f"Finding {number}", root="../", shown=shown, finding=shown.finding),
+            page(
+                "finding",
+                f"Finding {number}",
+                root="../",
+                shown=shown,
+                finding=shown.finding,
+                explained=explained(shown),
+            ),
         )
     yield "series.html", page("series_list", "Series")
     yield "findings.html", page("findings", "Findings")

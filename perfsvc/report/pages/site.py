@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from perfsvc.model import (
+    CaseExplanation,
     Environment,
     EventKind,
     Finding,
     FindingEvent,
     Judgement,
+    LaunchPicture,
+    MovedSeries,
     Peak,
     RunRow,
     Series,
@@ -96,6 +99,23 @@ class FindingView:
     finding: Finding
     news: EventKind | None = None
     events: tuple[FindingEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PicturedCase:
+    """A case of a finding, and why it is slower.
+
+    Attributes:
+        moved: how the case moved on the first of the devices.
+        explanation: why, or why that is not known.
+        devices: the devices on which this explanation holds, by UUID.
+        picture: both launches; None if their profiles are no longer stored, or are not drawn.
+    """
+
+    moved: MovedSeries
+    explanation: CaseExplanation
+    devices: tuple[str, ...]
+    picture: LaunchPicture | None = None
 
 
 @dataclass(frozen=True, slots=True)

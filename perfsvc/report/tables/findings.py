@@ -10,11 +10,15 @@ from rich.text import Text
 from perfsvc import units
 from perfsvc.model import ChangeKind, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import wording
+from perfsvc.report.explanations import explanation_groups, group_lines
 from perfsvc.report.tables.layout import Responsive, grid
 from perfsvc.report.wording import moment, or_dash
 
 MOST_SERIES = 10
 """How many series of a finding the list shows: first those that have not recovered, by how far they moved."""
+
+MOST_GROUPS = 5
+"""How many groups of cases with the same reason are listed below the headline."""
 
 LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"), ("change", "in"))
 """The columns from the widest terminal to the narrowest; ``step`` stands before them if a series moved again."""
@@ -26,6 +30,10 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
     for finding in findings:
         every_series = (*finding.standing, *(moved for moved in finding.moved if moved.recovered_run is not None))
         parts.append(_heading(finding))
+        groups = group_lines(finding)
+        parts += [Text(f"    {line}", "dim") for line in groups[:MOST_GROUPS]]
+        if len(groups) > MOST_GROUPS:
+            parts.append(Text(f"    and {units.count(len(groups) - MOST_GROUPS, 'more reason')}", "dim"))
         if every_series:
             parts.append(_series(finding, every_series[:MOST_SERIES]))
         if len(every_series) > MOST_SERIES:
@@ -39,10 +47,23 @@ def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> Renderabl
     """Return a finding with all its series and its history."""
     history = [Text(), Text("history", "bold"), _history(events)] if events else []
     series = [_series(finding, finding.moved)] if finding.moved else []
-    explained = wording.explanations(finding)
-    why = [Text(), Text("why", "bold"), *(Text(f"  {line}") for line in explained)] if len(explained) > 1 else []
+    sentences = list(_why(finding))
+    why = [Text(), Text("why", "bold"), *sentences] if sentences else []
     cures = [Text(), *(Text(f"  {line}") for line in wording.missing_cures(finding))]
     return Group(_heading(finding), *series, *why, *(cures[1:] and cures), *history)
+
+
+def _why(finding: Finding) -> Iterator[Text]:
+    """Yield each group of the cases of a finding, and the sentence of each case; nothing if the heading says it all."""
+    if not group_lines(finding):
+        return
+    for group in explanation_groups(finding):
+        if len(group.cases) > 1 or not group.cases[0].sentence:
+            yield Text(f"  {group.text}")
+        indent = "    " if len(group.cases) > 1 else "  "
+        for case in group.cases:
+            if case.sentence:
+                yield Text(f"{indent}{case.name}: {case.sentence}", "dim" if len(group.cases) > 1 else "")
 
 
 def _heading(finding: Finding) -> RenderableType:

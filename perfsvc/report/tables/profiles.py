@@ -7,11 +7,12 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import CaseExplanation, Evidence, Explanation, HotLine, Profile, ProfileResult, ProfilerRule, Reason
+from perfsvc.model import CaseExplanation, Evidence, Explanation, Profile, ProfileResult, ProfilerRule, Reason
 from perfsvc.report import wording
+from perfsvc.report.explanations import place, reason_lines
 from perfsvc.report.tables.layout import grid
-from perfsvc.report.wording import DASH, or_dash
-from perfsvc.text import LONGEST_LABEL, cut
+from perfsvc.report.wording import DASH, GROUPED, or_dash
+from perfsvc.text import cut
 
 SHARES = ("_throughput", "_rate", "_occupancy")
 """The ends of the names of metrics that are shares of one."""
@@ -54,7 +55,7 @@ def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType
             devices = f"{len(others) + 1} GPUs of the model {first.device_model} ({uuids})"
         device = f" on {devices}" if several else ""
         lines.append(Text.assemble(("why", "bold"), " ", (f"{first.case.id}{device}", "bold"), f": {first.text}"))
-        lines += [Text(f"  {line}", "dim") for line in first.evidence]
+        lines += [Text(f"  {line}", "dim") for line in reason_lines(first.reasons)]
     return Group(*lines)
 
 
@@ -109,17 +110,6 @@ def hot_lines_of(explanation: Explanation) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def place(line: HotLine) -> str:
-    """Return where a line is: ``scale.cu:22  b[i] = 2 * a[i];``, or ``STG.E [R4], R7 and 3 more STG.E``."""
-    if line.source:
-        changed = "  (changed)" if line.changed else ""
-        return f"{line.source.file}:{line.source.line}  {cut(line.text or line.instruction, LONGEST_LABEL)}{changed}"
-    if line.instructions == 1:
-        return line.instruction
-    opcode = next((word for word in line.instruction.split() if not word.startswith("@")), "")
-    return f"{line.instruction} and {line.instructions - 1} more {opcode}"
-
-
 def rules_of(explanation: Explanation) -> list[ProfilerRule]:
     """Return the profiler's rules that agree with an independent reason, each once."""
     independent = (reason for reason in explanation.reasons if reason.follows is None)
@@ -135,7 +125,7 @@ def reason_cells(reason: Reason) -> tuple[str, str]:
 def evidence_cells(evidence: Evidence) -> tuple[str, str, str, str]:
     """Return a metric's name, its value before, its value after, and the change."""
     before, after = (profiled_value(evidence.metric, value) for value in (evidence.before, evidence.after))
-    return evidence.metric, before, after, _change(evidence)
+    return evidence.metric, before, after, change_text(evidence.before, evidence.after)
 
 
 def profiled_value(name: str, value: float | None) -> str:
@@ -186,14 +176,19 @@ def _hot_lines(lines: Sequence[tuple[str, str, str, str]]) -> Table:
     return table
 
 
-def _change(evidence: Evidence) -> str:
+def change_text(before: float | None, after: float | None) -> str:
     """Return the change of a metric: ``+97.3 %``, or ``× 503`` or ``÷ 503`` from a factor of ten on.
 
     The text is ``0.0 %`` if both values are zero, and a dash if only one value is zero or a value is unknown.
     """
-    if not evidence.before or not evidence.after:
-        return "0.0 %" if evidence.before == evidence.after == 0 else DASH
-    ratio = evidence.after / evidence.before
+    if not before or not after:
+        return "0.0 %" if before == after == 0 else DASH
+    ratio = after / before
     if ratio >= LEAST_FACTOR:
-        return f"× {ratio:.3g}"
-    return units.percent(ratio) if ratio > 1 / LEAST_FACTOR else f"÷ {1 / ratio:.3g}"
+        return f"× {three_digits(ratio)}"
+    return units.percent(ratio) if ratio > 1 / LEAST_FACTOR else f"÷ {three_digits(1 / ratio)}"
+
+
+def three_digits(number: float) -> str:
+    """Return a number with three digits: ``53.9``, ``6 210``."""
+    return f"{number:.3g}" if number < GROUPED else f"{float(f'{number:.3g}'):,.0f}".replace(",", " ")

@@ -19,6 +19,7 @@ from perfsvc.report.pages import render
 from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunPoint, SeriesView, Site
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.dashboard.folder import writing
+from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.store import (
     DeviceConditions,
     NightRow,
@@ -62,7 +63,7 @@ def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
     plotly = _plotly()
     site = gather(store, last, datetime.now(UTC))
     files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY)}
+    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, FindingPictures(store, site).cases)}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from perfsvc import units
 from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Verdict
+from perfsvc.report.explanations import group_lines, short_why
 from perfsvc.report.pages.site import finding_page
 from perfsvc.report.tables.history import GAP, sparkline
 from perfsvc.report.wording import (
@@ -23,6 +24,7 @@ from perfsvc.report.wording import (
     series_name,
     since_first_step,
     some,
+    why,
 )
 from perfsvc.service.expect.gpus import NO_GPU
 from perfsvc.service.notify.background import Background
@@ -37,6 +39,9 @@ LONGEST_TITLE = 150
 LONGEST_LINE = 300
 """Characters; the beginning of a compiler's message is enough."""
 
+LONGEST_WHY = 700
+"""Characters of the line that explains a finding: it ends with the change of the source."""
+
 IN_FULL = 8
 """How many findings of a kind have a paragraph, and how many failures have a line."""
 
@@ -45,6 +50,9 @@ LONGEST_SUBJECT = 80
 
 WORST = 5
 """How many cases of a finding are named."""
+
+WHY = "why: "
+"""The beginning of the line that explains a finding."""
 
 ORDER = (Cause.MISSING, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
@@ -220,8 +228,9 @@ def _paragraphs(
     for finding in sorted(findings, key=_order)[:IN_FULL]:
         cases = sorted(finding.standing, key=_badness, reverse=True)
         lines = [
-            *(f"- {moved_sentence(finding, moved)}" for moved in cases[:WORST]),
+            *(f"- {moved_sentence(finding, moved, explained=False)}" for moved in cases[:WORST]),
             *([f"- and {len(cases) - WORST} more"] if len(cases) > WORST else []),
+            *_why(finding),
             *([f"on {_devices(finding)}"] if finding.devices else []),
             *([finding.evidence] if finding.evidence else []),
             *_background(finding, background(finding)),
@@ -238,13 +247,14 @@ def _step_paragraph(stepped: ExtendedFinding, site: str, background: Callable[[F
     root_causes = list(dict.fromkeys(moved.root_cause for moved in steps if moved.root_cause))
     of_steps = replace(stepped.finding, root_cause=", ".join(root_causes), moved=tuple(steps))
     lines = [
-        *(f"- {moved_sentence(of_steps, moved)}, step {moved.step}" for moved in steps[:WORST]),
+        *(f"- {moved_sentence(of_steps, moved, explained=False)}, step {moved.step}" for moved in steps[:WORST]),
         *([f"- and {len(steps) - WORST} more"] if len(steps) > WORST else []),
         *(
             f"- all steps of {series_name(moved.series)}: {total}"
             for moved in steps[:WORST]
             if (total := since_first_step(stepped.finding, moved))
         ),
+        *_why(of_steps),
         *([f"- more cases: {stepped.text}"] if stepped.text else []),
         *([f"on {_devices(of_steps)}"] if of_steps.devices else []),
         *([stepped.evidence] if stepped.evidence else []),
@@ -254,10 +264,23 @@ def _step_paragraph(stepped: ExtendedFinding, site: str, background: Callable[[F
     return _paragraph(of_steps, "moved again", lines, site)
 
 
+def _why(finding: Finding) -> Iterator[str]:
+    """Yield why the worst explained case of a finding is slower, then a line for each group of its cases."""
+    if finding.why:
+        yield f"{WHY}{why(finding)}"
+    groups = group_lines(finding)
+    yield from (f"- {line}" for line in groups[:WORST])
+    if len(groups) > WORST:
+        yield f"- and {units.count(len(groups) - WORST, 'more reason')}"
+
+
 def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) -> str:
     """Return a paragraph: a finding's event and cause, ``lines``, and the command and the page that show more."""
     cause = f"{finding.cause}, {finding.root_cause}" if finding.root_cause else finding.cause.value
-    texts = [_one_line(line) for line in (f"Finding {finding.id} ({event}): {cause}", *lines)]
+    texts = [
+        _one_line(line, LONGEST_WHY if line.startswith(WHY) else LONGEST_LINE)
+        for line in (f"Finding {finding.id} ({event}): {cause}", *lines)
+    ]
     link = [f"{site}/{finding_page(finding.id)}"] if site else []
     return "\n".join([*texts, f"perfsvc findings show {finding.id}", *missing_cures(finding), *link])
 
@@ -332,7 +355,8 @@ def _moved(finding: Finding) -> str:
     if worst.ratio is None:
         return f"{name} moved{more}"
     direction, size = direction_word(worst.series.metric, worst.ratio), units.change(abs(worst.ratio - 1))
-    return f"{name} {direction} by {size}{more}"
+    reason = short_why(finding)
+    return f"{name} {direction} by {size}{f' ({reason})' if reason else ''}{more}"
 
 
 def _moved_again(stepped: ExtendedFinding) -> str:

@@ -23,6 +23,7 @@ from perfsvc.measure.protocol.profiling_folder import LaunchReport
 from perfsvc.model import Call, Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
+from perfsvc.profile.source_changes import Sources
 from perfsvc.profile.source_text import with_source_text
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
@@ -34,6 +35,7 @@ from perfsvc.service.profile.session import (
     run_session,
 )
 from perfsvc.store import Store
+from perfsvc.suite.benchfile import FILE_NAME
 from perfsvc.temporary import temporary_folder
 
 LOOK_S = 0.2
@@ -439,17 +441,37 @@ def with_source_lines(profile: Profile, kernel: str, tables: Mapping[str, bytes]
 
 
 def explain_results(store: Store, before: ProfileResult, after: ProfileResult) -> Explanation:
-    """Return why one launch takes longer than another, with the text of the source lines that carry the reasons.
+    """Return why one launch takes longer than another, with the source lines that carry the reasons and what changed.
+
+    If all sources are equal, a change of the benchmark file is named: it has the options of the compiler.
 
     Raises:
         ProfileError: a result has no profile.
         ReportError: a profile has no duration.
     """
     explanation = explain(profile_of(before), profile_of(after))
-    sources = [
-        {} if result.binary is None else store.binaries.files(result.binary, "source") for result in (before, after)
-    ]
-    return with_source_text(explanation, *sources)
+    return with_source_text(explanation, *sources_of(store, before, after))
+
+
+def sources_of(store: Store, before: ProfileResult, after: ProfileResult) -> tuple[Sources, Sources]:
+    """Return the sources of two binaries, without those that are no longer stored.
+
+    If all sources are equal, the benchmark file is among them: it has the options of the compiler.
+    """
+    old, new = (_files(store, result, "source") for result in (before, after))
+    if old == new:
+        old, new = ({**old, **_benchmark_file(store, result)} for result in (before, after))
+    return old, new
+
+
+def _benchmark_file(store: Store, result: ProfileResult) -> dict[str, bytes]:
+    stored = list(_files(store, result, "bench").values())
+    return {FILE_NAME: stored[0]} if stored else {}
+
+
+def _files(store: Store, result: ProfileResult, role: str) -> Mapping[str, bytes]:
+    """Return the files that a result's binary has in a role, by name; none if the binary is no longer stored."""
+    return {} if result.binary is None else store.binaries.files(result.binary, role)
 
 
 def profile_of(result: ProfileResult) -> Profile:

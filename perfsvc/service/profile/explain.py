@@ -11,7 +11,9 @@ from perfsvc.device.find import find
 from perfsvc.files import write_output
 from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
 from perfsvc.profile.explain import explain
+from perfsvc.profile.picture import picture
 from perfsvc.profile.reports import read_isolated
+from perfsvc.profile.source_changes import Sources
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
 from perfsvc.service.profile.case_profiler import (
@@ -21,6 +23,7 @@ from perfsvc.service.profile.case_profiler import (
     Subject,
     explain_results,
     profile_of,
+    sources_of,
     stored_profiles,
     subject_of,
 )
@@ -69,11 +72,16 @@ class RunCase:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedProfiles:
-    """Two profiles, and why the second takes more or less time than the first."""
+    """Two profiles, and why the second takes more or less time than the first.
+
+    Attributes:
+        sources: the source files of both binaries by name, as far as they are known.
+    """
 
     before: Profile
     after: Profile
     explanation: Explanation
+    sources: tuple[Sources, Sources] = ({}, {})
 
 
 def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfiles:
@@ -93,41 +101,40 @@ def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfile
             return _with_a_report(store, request, before, after, progress)
         sides = _run_case(store, request, request.before), _run_case(store, request, request.after)
         first, last = _stored_pair(store, *sides) or _made_pair(store, request, sides, progress)
-        return ExplainedProfiles(profile_of(first), profile_of(last), explain_results(store, first, last))
+        sources = sources_of(store, first, last)
+        return ExplainedProfiles(profile_of(first), profile_of(last), explain_results(store, first, last), sources)
 
 
 def require_drawable(destination: Path) -> None:
-    """Raise an error if a roofline plot cannot be drawn to this file, before any work is done.
+    """Raise an error if this file cannot be written, before any work is done.
 
     Raises:
         UsageError: the file's suffix is not that of a picture or page.
-        MissingPackageError: Matplotlib is not installed.
+        MissingPackageError: the file is a picture, and Matplotlib is not installed.
     """
     if destination.suffix.lower() != PAGE:
-        figure.require_suffix(destination, "roofline.svg")
-    figure.require_matplotlib()
+        figure.require_suffix(destination, "why.html, or roofline.svg")
+        figure.require_matplotlib()
 
 
 def draw(explained: ExplainedProfiles, destination: Path) -> None:
-    """Draw the roofline of both launches: as a picture, or on a page with the explanation.
+    """Write a page about both launches, or draw their roofline.
 
     Args:
         explained: the two profiles.
-        destination: an SVG, PNG, PDF or HTML file, which is replaced.
+        destination: an HTML file for the page, or an SVG, PNG or PDF file for the roofline; it is replaced.
 
     Raises:
-        ReportError: the reports do not contain the device's peaks.
+        ReportError: the roofline is asked for, and the reports do not contain the device's peaks.
         UsageError: the file cannot be written.
         InfrastructureError: the disk is full.
-        MissingPackageError: Matplotlib is not installed.
+        MissingPackageError: the roofline is asked for, and Matplotlib is not installed.
     """
     before, after = explained.before, explained.after
-    lines, title = roofline.roofline(before, after), after.device
-    if destination.suffix.lower() != PAGE:
-        roofline.write(lines, title, destination)
-        return
-    page = explanation_page(before, after, explained.explanation, roofline.svg(lines, title))
-    write_output(destination, page)
+    if destination.suffix.lower() == PAGE:
+        write_output(destination, explanation_page(picture(before, after, explained.explanation, explained.sources)))
+    else:
+        roofline.write(roofline.roofline(before, after), after.device, destination)
 
 
 def _explained(before: Profile, after: Profile) -> ExplainedProfiles:

@@ -5,13 +5,12 @@ one of the GPUs. All regressions of a GPU are profiled in one session, the large
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfsvc import units
 from perfsvc.errors import CountersError, MissingPackageError, NoProfilerError, PerfsvcError
-from perfsvc.model import TIME, Case, CaseExplanation, ChangeKind, Confirmation, Judgement, ProfileResult, Reason
-from perfsvc.report.tables.profiles import place
+from perfsvc.model import TIME, Case, CaseExplanation, ChangeKind, Confirmation, Judgement, ProfileResult
 from perfsvc.service.profile.case_profiler import (
     Answers,
     CaseProfiler,
@@ -187,7 +186,7 @@ class _Explainer:
         return CaseExplanation(
             *_columns(shared),
             explanation.sentence,
-            tuple(line for reason in explanation.reasons for line in _lines(reason)),
+            explanation.reasons,
             explanation.factor,
             profiles=(before.id, after.id),
         )
@@ -231,15 +230,3 @@ def _comparison_key(result: ProfileResult) -> tuple[str, str, int | None]:
     """Return what two profiles must have in common to be compared: kernel, profiler version, launch."""
     profile = result.profile
     return (profile.kernel, profile.ncu_version, result.launch) if profile else ("", "", None)
-
-
-def _lines(reason: Reason) -> Iterator[str]:
-    """Yield a reason as lines of evidence: ``bank conflicts 96 %: loads 1-way → 32-way``, then where it is.
-
-    A reason that follows from another is where the other reason is.
-    """
-    yield f"{reason.kind} {units.share(reason.share)}: {reason.detail}"
-    if reason.follows is None:
-        side, lines = ("after", reason.after) if reason.after else ("before", reason.before)
-        for line in lines:
-            yield f"{side}: {units.share(line.share)} of the {reason.counted} at {place(line)}"

@@ -8,14 +8,29 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, insert, select
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import TIME, EventKind, Finding, FindingEvent, FindingState, MovedSeries, Series
+from perfsvc.model import (
+    TIME,
+    CaseExplanation,
+    Cause,
+    Direction,
+    EventKind,
+    Finding,
+    FindingEvent,
+    FindingState,
+    MovedSeries,
+    Series,
+)
 from perfsvc.store.cases import series_of, with_series
+from perfsvc.store.profiles import reasons_of
 from perfsvc.store.schema.code_tables import Explanations
 from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 
 ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
 """A step of a series with a finding in one of these states gets no second finding in the same direction."""
+
+CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN})
+"""The causes of findings whose cases are profiled."""
 
 KEY = ("finding_id", "case_id", "device_id", "metric", "cache", "step")
 """The primary key of ``finding_cases``."""
@@ -40,9 +55,14 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
     if not findings:
         return []
     numbers = {finding.id for finding in findings}
-    sentences = _sentences(connection, numbers)
+    rows = series_rows(connection, numbers)
+    explanations = _explanations(connection, numbers)
+    profiled = _profiled_runs(connection, {run for row, _ in rows for run in (row.first_run_id, row.last_run_id)})
+    by_code = {finding.id for finding in findings if finding.cause in CODE}
     moved: dict[int, list[MovedSeries]] = defaultdict(list)
-    for row, series in series_rows(connection, numbers):
+    for row, series in rows:
+        is_slower_time = row.metric == TIME and row.direction is Direction.SLOWER
+        explained = explanations.get((row.finding_id, row.case_id, row.device_id)) if row.metric == TIME else None
         moved[row.finding_id].append(
             MovedSeries(
                 series,
@@ -56,7 +76,12 @@ def load(connection: Connection, *where: ColumnElement[bool]) -> list[Finding]:
                 recovered_run=row.recovered_run_id,
                 change=row.change,
                 direction=row.direction,
-                why=sentences.get((row.finding_id, row.case_id, row.device_id), "") if row.metric == TIME else "",
+                explanation=explained and _explanation(explained, series),
+                awaits_profile=explained is None
+                and is_slower_time
+                and row.recovered_run_id is None
+                and row.finding_id in by_code
+                and not profiled.isdisjoint({row.first_run_id, row.last_run_id}),
                 step=row.step,
                 root_cause=row.root_cause,
                 first_run=row.first_run_id,
@@ -92,21 +117,46 @@ def series_rows(connection: Connection, numbers: Collection[int]) -> list[tuple[
     return [(row, series_of(row)) for row in connection.execute(in_order)]
 
 
-def _sentences(connection: Connection, numbers: Collection[int]) -> dict[tuple[int, int, int], str]:
-    """Return the newest explanation of each case by the ids of finding, case and device; absent if there is none."""
+def _explanations(connection: Connection, numbers: Collection[int]) -> dict[tuple[int, int, int], Any]:
+    """Return the newest explanation of each case by the ids of finding, case and device; absent if there is none.
+
+    An explanation without an answer is returned only if no other has an answer.
+    """
     of_finding = and_(
         Explanations.case_id == FindingCases.case_id,
         Explanations.device_id == FindingCases.device_id,
         Explanations.run_id.between(Findings.first_run_id, FindingCases.last_run_id),
     )
     query = (
-        select(Findings.id, Explanations.case_id, Explanations.device_id, Explanations.sentence)
+        select(Findings.id.label("finding_id"), Explanations)
         .join(FindingCases, FindingCases.finding_id == Findings.id)
         .join(Explanations, of_finding)
-        .where(among(connection, Findings.id, numbers), Explanations.sentence != "")
-        .order_by(Explanations.id)
+        .where(among(connection, Findings.id, numbers))
+        .order_by(Explanations.sentence != "", Explanations.id)
     )
-    return {(row.id, row.case_id, row.device_id): row.sentence for row in connection.execute(query)}
+    return {(row.finding_id, row.case_id, row.device_id): row for row in connection.execute(query)}
+
+
+def _explanation(row: Any, series: Series) -> CaseExplanation:
+    return CaseExplanation(
+        series.case,
+        series.device,
+        series.device_model,
+        row.baseline_run_id,
+        row.run_id,
+        row.sentence,
+        reasons_of(row.id, row.reasons),
+        row.factor,
+        row.reason,
+        (row.baseline_profile_id, row.candidate_profile_id),
+    )
+
+
+def _profiled_runs(connection: Connection, runs: Collection[int | None]) -> set[int]:
+    """Return which of some runs have an explanation of any case."""
+    known = [run for run in runs if run is not None]
+    query = select(Explanations.run_id).where(among(connection, Explanations.run_id, known)).distinct()
+    return set(connection.scalars(query)) if known else set()
 
 
 def put_event(

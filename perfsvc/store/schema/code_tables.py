@@ -60,7 +60,7 @@ class ProfileRules(Base):
 
 
 class Explanations(Base):
-    """Why a case takes longer in a run than in its baseline run; ``evidence`` has one reason a line."""
+    """Why a case takes longer in a run than in its baseline run; ``reasons`` is JSON: the reasons with their lines."""
 
     __tablename__ = "explanations"
     __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
@@ -73,7 +73,7 @@ class Explanations(Base):
     baseline_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
     candidate_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
     sentence: Mapped[Free]
-    evidence: Mapped[Free]
+    reasons: Mapped[str]
     factor: Mapped[float | None]
     reason: Mapped[Free]
     explained_at: Mapped[datetime]

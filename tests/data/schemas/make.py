@@ -31,9 +31,12 @@ from perfsvc.model import (
     Direction,
     Environment,
     Estimate,
+    Evidence,
     Expected,
     ExpectedKind,
     FindingState,
+    HotLine,
+    Instruction,
     Judgement,
     Kind,
     Limiter,
@@ -47,10 +50,13 @@ from perfsvc.model import (
     ProfilerRule,
     Provenance,
     PythonCode,
+    Reason,
+    ReasonKind,
     ReplayRecord,
     RootCause,
     Series,
     Slowdown,
+    SourceLine,
     StaticFacts,
     Status,
     Suspect,
@@ -162,9 +168,29 @@ def fill(store: Store) -> None:
     store.exclusions.include(first, [NAIVE], by="bob")
 
 
+WHY = Reason(
+    ReasonKind.OCCUPANCY,
+    0.9,
+    "32 → 16 warps",
+    (Evidence("achieved_occupancy", 0.5, None),),
+    (ProfilerRule("Occupancy", "few warps", 0.5),),
+    counted="instructions",
+    before=(HotLine(0.75, "LDG.E R2, [R4.64]", 2),),
+    after=(HotLine(1.0, "LDG.E R2, [R4.64]", 1, SourceLine("tile.cuh", 31), "t = a[i];", changed=True),),
+)
+
+
+INSTRUCTIONS = (Instruction(16, "LDG.E R2, [R4.64]", {"instructions": 64.0}, SourceLine("tile.cuh", 31)),)
+
+
 def put_why(store: Store, first: int, second: int, binary: int) -> None:
     """Store a profile with metrics, a failed one, and their explanation."""
-    profile = Profile("tiled", {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))
+    profile = Profile(
+        "tiled",
+        {"duration_s": 0.25, "registers": None},
+        (ProfilerRule("Occupancy", "few warps", 0.5),),
+        instructions=INSTRUCTIONS,
+    )
     counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (
         *store.profiles.put([counted], b"report"),
@@ -173,7 +199,7 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
         ),
     )
     store.profiles.put_explanation(
-        CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", ("32 → 16",), 2.0, profiles=numbers)
+        CaseExplanation(SHARED, "GPU-1", GPU.model, first, second, "fewer warps", (WHY,), 2.0, profiles=numbers)
     )
 
 

@@ -12,7 +12,7 @@ CARRIED = {
     ("pairs/transpose-padded", "pairs/transpose-naive"): (ReasonKind.UNCOALESCED, {"STG.E": 1.0}),
     ("pairs/stream-coalesced", "pairs/stream-strided"): (ReasonKind.UNCOALESCED, {"LDG.E": 0.5, "STG.E": 0.5}),
     ("pairs/arithmetic-in_registers", "pairs/arithmetic-spilled"): (ReasonKind.SPILLS, {"STL": 0.5, "LDL.LU": 0.5}),
-    ("pairs/arithmetic-by_itself", "pairs/arithmetic-in_step"): (ReasonKind.STALLS, {"BAR.SYNC.DEFER_BLOCKING": 1.0}),
+    ("pairs/arithmetic-by_itself", "pairs/arithmetic-in_step"): (ReasonKind.BARRIERS, {"BAR.SYNC.DEFER_BLOCKING": 1.0}),
 }
 """The first reason between two real launches, and the opcodes that carry it in the slower one."""
 

@@ -11,6 +11,7 @@ from perfsvc.installation import install_command
 from perfsvc.model import Profile
 from perfsvc.profile.metrics import METRICS, OPERATIONS, STALLS, operations
 from perfsvc.profile.reports import read
+from perfsvc.profile.waits import MEANINGS
 
 LENGTH = struct.Struct("<I")
 
@@ -43,7 +44,7 @@ def test_a_profile_has_the_kernel_the_device_and_the_version_of_ncu(profile):
 
 
 def test_a_profile_has_exactly_the_metrics_of_the_table(profile):
-    assert set(profile.metrics) == {metric.name for metric in METRICS} | set(OPERATIONS)
+    assert set(profile.metrics) == {metric.name for metric in METRICS} | set(OPERATIONS) | set(MEANINGS)
     assert len(METRICS) == len({metric.name for metric in METRICS})
 
 

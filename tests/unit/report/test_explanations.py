@@ -11,7 +11,6 @@ from rich.console import Console
 from perfsvc.errors import ReportError
 from perfsvc.model import Evidence, Explanation, HotLine, Profile, ProfilerRule, Reason, ReasonKind, SourceLine
 from perfsvc.report.export.objects import explanation_json
-from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import roofline
 from perfsvc.report.tables.profiles import explanation_table, place
 
@@ -112,16 +111,6 @@ def test_json_has_every_metric_of_both_and_null_for_uncounted_metrics():
     assert result["before"]["metrics"]["tensor_peak_flops_per_s"] is None
 
 
-def test_the_page_shows_everything_and_escapes_it():
-    page = explanation_page(BEFORE, AFTER, FOUND, "<svg>drawn</svg>")
-    assert FOUND.sentence in page
-    assert "<svg>drawn</svg>" in page
-    assert "NVIDIA H100 &lt;PCIe&gt;" in page
-    assert "<PCIe>" not in page
-    assert "follows from register spills" in page
-    assert "http" not in page  # one file, which loads nothing
-
-
 CARRIED = replace(
     FOUND,
     reasons=(
@@ -154,13 +143,6 @@ def test_a_line_with_a_known_text_shows_the_text_and_whether_it_is_changed():
     assert place(line) == "k.cu:30  b[x * n] = a[x];"
     assert place(replace(line, changed=True)) == "k.cu:30  b[x * n] = a[x];  (changed)"
     assert len(place(replace(line, text="x" * 10_000))) < 200
-
-
-def test_the_page_shows_where_a_reason_is_and_escapes_it():
-    page = explanation_page(BEFORE, AFTER, CARRIED, "<svg>drawn</svg>")
-    assert "<caption>Where</caption>" in page
-    assert "<code>../shared/&lt;b&gt;.cuh␛[2J:22  LDL R3, [R1+0x8]</code>" in page
-    assert "<caption>Where" not in explanation_page(BEFORE, AFTER, FOUND, "<svg>drawn</svg>")
 
 
 def test_json_has_the_lines_of_a_reason():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule
+from perfsvc.model import Case, CaseExplanation, Profile, ProfileResult, ProfilerRule, Reason, ReasonKind
 from perfsvc.report.export.objects import plain
 from perfsvc.report.tables.profiles import explanation_lines, profile_table, profiled_value
 
@@ -26,9 +26,8 @@ PROFILED = ProfileResult(
     launch=0,
     wall_s=7.0,
 )
-EXPLAINED = CaseExplanation(
-    CASE, "GPU-1", "NVIDIA H100", 1, 2, "2.0 × slower: bank conflicts.", ("bank conflicts 100 %: 1 → 32",), 2.0
-)
+CONFLICTS = Reason(ReasonKind.BANK_CONFLICTS, 1.0, "1 → 32")
+EXPLAINED = CaseExplanation(CASE, "GPU-1", "NVIDIA H100", 1, 2, "2.0 × slower: bank conflicts.", (CONFLICTS,), 2.0)
 
 
 def show(renderable, width=100):
@@ -104,7 +103,7 @@ def test_gpus_that_share_an_explanation_share_its_line():
 
 
 def test_a_missing_explanation_shows_the_reason():
-    blind = replace(EXPLAINED, sentence="", evidence=(), reason="ncu is missing; install it")
+    blind = replace(EXPLAINED, sentence="", reasons=(), reason="ncu is missing; install it")
     assert (
         show(explanation_lines([blind])) == "why transpose/tiled[n=4096]: not explained: ncu is missing; install it\n"
     )

@@ -30,6 +30,8 @@ from perfsvc.model import (
     Kind,
     Measurement,
     Provenance,
+    Reason,
+    ReasonKind,
     ReplayRecord,
     Status,
     Work,
@@ -162,7 +164,7 @@ class World:
                     judgement.baseline_run,
                     judgement.candidate_run,
                     f"{ratio * 1.0071:.3f} times as long: bank conflicts",
-                    ("bank conflicts",),
+                    (Reason(ReasonKind.BANK_CONFLICTS, 1.0, "1-way → 32-way"),),
                     ratio,
                 )
             )

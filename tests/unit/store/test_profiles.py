@@ -11,12 +11,16 @@ from perfsvc.model import (
     Cause,
     ChangeKind,
     Direction,
+    Evidence,
+    HotLine,
     Instruction,
     Judgement,
     Kind,
     Profile,
     ProfileResult,
     ProfilerRule,
+    Reason,
+    ReasonKind,
     ReplayRecord,
     SourceLine,
     Suspect,
@@ -27,6 +31,18 @@ from perfsvc.model import (
 INSTRUCTIONS = (
     Instruction(0, "LDG.E R6, desc[UR6][R6.64]", {"instructions": 131072.0}, SourceLine("../k.cu", 7)),
     Instruction(16, "EXIT"),
+)
+CONFLICTS = Reason(
+    ReasonKind.BANK_CONFLICTS,
+    0.97,
+    "loads 1-way → 32-way",
+    (Evidence("shared_bank_conflicts", 0.0, 8e6), Evidence("shared_store_requests", None, 1.0)),
+    (ProfilerRule("SharedMemoryConflicts", "32-way", 0.8), ProfilerRule("Other", "no estimate")),
+    counted="excess passes",
+    before=(HotLine(1.0, "LDS R2, [R4]", 3),),
+    after=(
+        HotLine(0.75, "LDS R2, [R4]", 1, SourceLine("../tile.cuh", 31), 'b[i] = tile[x][y]; // "é\x00"', changed=True),
+    ),
 )
 REPORT = b"NVR\0" + bytes(5000)
 
@@ -139,7 +155,7 @@ def explained(story, profiled):
         baseline_run=1,
         candidate_run=2,
         sentence="1.7 times slower: bank conflicts",
-        evidence=("bank conflicts 0 → 8e6", "duration 51 µs → 93 µs"),
+        reasons=(CONFLICTS, Reason(ReasonKind.STALLS, 0.2, "", follows=ReasonKind.BANK_CONFLICTS)),
         factor=1.75,
         profiles=profiles,
     )
@@ -153,7 +169,7 @@ def test_an_explanation_is_read_as_it_was_stored(story, explained):
 
 
 def test_an_unexplained_change_has_a_reason(story, explained):
-    blind = replace(explained, sentence="", evidence=(), factor=None, reason="ncu is missing", profiles=(None, None))
+    blind = replace(explained, sentence="", reasons=(), factor=None, reason="ncu is missing", profiles=(None, None))
     story.store.profiles.put_explanation(blind)
     assert story.store.profiles.explanations(2) == [blind]
     assert blind.text == "not explained: ncu is missing"
@@ -176,9 +192,9 @@ def test_profiles_and_explanations_are_deleted_with_their_run_only(story, explai
         assert story.execute(f"SELECT * FROM {table}") == []  # noqa: S608 - names of our own
 
 
-def raise_finding(story, run):
+def raise_finding(story, run, cause=Cause.KERNEL):
     judged = Judgement(
-        story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=Cause.KERNEL
+        story.series(story.tiled), Verdict.REGRESSION, ratio=1.75, baseline_run=1, candidate_run=run, cause=cause
     )
     story.raise_finding(run, [Suspect(judged, ChangeKind.REGRESSION, Direction.SLOWER)], "the old one is faster")
 
@@ -200,3 +216,39 @@ def test_an_explanation_on_another_device_is_not_used(story, explained):
     story.store.devices.put(replace(story.gpu, uuid="GPU-2"))
     story.store.profiles.put_explanation(replace(explained, device="GPU-2"))
     assert [finding.why for finding in story.store.findings.active()] == [""]
+
+
+def test_damaged_reasons_are_reported_with_the_number_of_their_explanation(story, explained):
+    story.store.profiles.put_explanation(explained)
+    story.execute("UPDATE explanations SET reasons = '[{]'")
+    with pytest.raises(DatabaseError, match="the list of reasons of explanation 1"):
+        story.store.profiles.explanations(2)
+
+
+def test_a_finding_has_the_reasons_of_its_cases_or_why_there_are_none(story, explained):
+    raise_finding(story, 2)
+    blind = replace(explained, sentence="", reasons=(), factor=None, reason="ncu is missing", profiles=(None, None))
+    shown = []
+    for explanation in (blind, explained, blind):
+        story.store.profiles.put_explanation(explanation)
+        ((moved,),) = (finding.moved for finding in story.store.findings.active())
+        shown.append(moved.explanation)
+    assert shown == [blind, explained, explained]  # a failure hides no answer
+
+
+def test_a_case_awaits_its_profile_if_its_run_has_explanations_of_other_cases(story, explained):
+    def awaits():
+        return [moved.awaits_profile for finding in story.store.findings.active() for moved in finding.moved]
+
+    raise_finding(story, 2)
+    assert awaits() == [False]  # without --profile
+    story.store.profiles.put_explanation(replace(explained, case=replace(story.tiled, variant="other")))
+    assert awaits() == [True]
+    story.store.profiles.put_explanation(explained)
+    assert awaits() == [False]
+
+
+def test_a_finding_about_the_environment_awaits_no_profile(story, explained):
+    story.store.profiles.put_explanation(replace(explained, case=replace(story.tiled, variant="other")))
+    raise_finding(story, 2, cause=Cause.ENVIRONMENT)
+    assert [moved.awaits_profile for finding in story.store.findings.active() for moved in finding.moved] == [False]

@@ -18,10 +18,15 @@ from perfsvc.model import (
     CheckedKernel,
     Direction,
     EventKind,
+    Evidence,
     ExpectedKind,
     FindingState,
+    HotLine,
     Peak,
     ProfilerRule,
+    Reason,
+    ReasonKind,
+    SourceLine,
     Status,
     Verdict,
 )
@@ -32,6 +37,16 @@ from perfsvc.store.schema.engine import connect, resolve, transaction
 
 DUMPS = sorted((Path(__file__).parents[2] / "data" / "schemas").glob("*.sql"))
 CASE = "transpose/shared[n=64]"
+WHY = Reason(
+    ReasonKind.OCCUPANCY,
+    0.9,
+    "32 → 16 warps",
+    (Evidence("achieved_occupancy", 0.5, None),),
+    (ProfilerRule("Occupancy", "few warps", 0.5),),
+    counted="instructions",
+    before=(HotLine(0.75, "LDG.E R2, [R4.64]", 2),),
+    after=(HotLine(1.0, "LDG.E R2, [R4.64]", 1, SourceLine("tile.cuh", 31), "t = a[i];", changed=True),),
+)
 
 
 def test_every_revision_has_a_dump():
@@ -261,13 +276,15 @@ def test_confirmed_metrics_are_read(upgraded):
 
 
 def test_profiles_and_explanations_are_read(upgraded):
-    counted = [(one.id, one.profile.metrics, one.profile.rules) for one in upgraded.profiles.of_binary(1)]
-    assert counted == [(1, {"duration_s": 0.25, "registers": None}, (ProfilerRule("Occupancy", "few warps", 0.5),))]
+    (counted,) = upgraded.profiles.of_binary(1)
+    assert (counted.id, counted.profile.metrics) == (1, {"duration_s": 0.25, "registers": None})
+    assert counted.profile.rules == (ProfilerRule("Occupancy", "few warps", 0.5),)
+    assert [instruction.source for instruction in counted.profile.instructions] == [SourceLine("tile.cuh", 31)]
     with transaction(upgraded.database.engine, writes=False) as connection:
         failed = connection.exec_driver_sql("SELECT run_id, reason FROM profiles WHERE reason <> ''").all()
     assert failed == [(2, "no permission")]
-    assert [(one.sentence, one.evidence, one.profiles) for one in upgraded.profiles.explanations(2)] == [
-        ("fewer warps", ("32 → 16",), (1, 2))
+    assert [(one.sentence, one.reasons, one.profiles) for one in upgraded.profiles.explanations(2)] == [
+        ("fewer warps", (WHY,), (1, 2))
     ]
     assert upgraded.profiles.report(1) == b"report"
 

@@ -5,11 +5,36 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perfsvc.model import Case, Cause, Commit, Direction, Finding, FindingState, Judgement, MovedSeries, Series, Verdict
+from perfsvc.model import (
+    Case,
+    CaseExplanation,
+    Cause,
+    Commit,
+    Direction,
+    Finding,
+    FindingState,
+    HotLine,
+    Judgement,
+    MovedSeries,
+    Reason,
+    ReasonKind,
+    Series,
+    SourceLine,
+    Verdict,
+)
 from perfsvc.service.notify.background import Background
 from perfsvc.service.notify.news import ExtendedFinding, News
 from perfsvc.service.notify.weekly import Digest, Reminder
-from perfsvc.service.notify.words import IN_FULL, LONGEST_LINE, LONGEST_TITLE, body, digest_body, digest_title, title
+from perfsvc.service.notify.words import (
+    IN_FULL,
+    LONGEST_LINE,
+    LONGEST_TITLE,
+    LONGEST_WHY,
+    body,
+    digest_body,
+    digest_title,
+    title,
+)
 from perfsvc.store import NightRow, RunState, StageRow, StageState
 
 NOW = datetime(2026, 1, 1, 2, tzinfo=UTC)
@@ -42,6 +67,16 @@ def finding(*series, number=7, cause=Cause.KERNEL, **given):
     defaults = {"root_cause": "", "evidence": "both binaries were measured in A/B pairs", "reason": "", "by": ""}
     state = {"first_run": 7, "last_run": 7, "state": FindingState.OPEN, "at": NOW}
     return Finding(id=number, cause=cause, moved=series or (moved(),), **{**defaults, **state, **given})
+
+
+def explained(series, kind, line=31):
+    """Return a moved series with an explanation: a reason at a line of a header."""
+    where = HotLine(1.0, "LDG.E R2, [R4]", source=SourceLine("tile.cuh", line))
+    case, ratio = series.series.case, series.ratio
+    reasons = (Reason(kind, 1.0, "1 → 2", after=(where,)),)
+    sentence = f"{ratio:.1f} × slower: {kind} can account for all of it."
+    why = CaseExplanation(case, series.series.device, "NVIDIA H200", 5, 7, sentence, reasons, ratio)
+    return replace(series, explanation=why)
 
 
 def broken(n=64, reason="the result is off by 0.31"):
@@ -94,28 +129,53 @@ def test_the_title_is_one_short_line():
 
 
 def test_a_finding_has_a_paragraph_with_its_cause_its_worst_cases_and_how_to_look_further():
-    explained = finding(
+    of_code = finding(
         *(moved(1 + n / 100, n=n) for n in range(1, 6)),
-        replace(moved(1.06, n=6), why="it issues 1.3 times as many instructions"),
+        explained(moved(1.06, n=6), ReasonKind.INSTRUCTIONS),
         moved(1.07, n=7),
         root_cause="1a2b3c4d5 Use float4 loads (Jane Doe)",
         owner="jane",
     )
-    paragraph = body(news(raised=(explained,)), "https://perf.example.org/").split("\n\n")[1]
+    paragraph = body(news(raised=(of_code,)), "https://perf.example.org/").split("\n\n")[1]
     assert paragraph.splitlines() == [
         "Finding 7 (new): kernel, 1a2b3c4d5 Use float4 loads (Jane Doe)",
         "- regression transpose/tiled[n=7]: +7.0 % (+6.6 % to +7.3 %)",
-        "- regression transpose/tiled[n=6]: +6.0 % (+5.6 % to +6.3 %); it issues 1.3 times as many instructions",
+        "- regression transpose/tiled[n=6]: +6.0 % (+5.6 % to +6.3 %)",
         "- regression transpose/tiled[n=5]: +5.0 % (+4.6 % to +5.3 %)",
         "- regression transpose/tiled[n=4]: +4.0 % (+3.6 % to +4.3 %)",
         "- regression transpose/tiled[n=3]: +3.0 % (+2.6 % to +3.3 %)",
         "- and 2 more",
+        "why: transpose/tiled[n=6]: 1.1 × slower: more instructions can account for all of it.",
         "on NVIDIA H200",
         "both binaries were measured in A/B pairs",
         "jane looks after it",
         "perfsvc findings show 7",
         "https://perf.example.org/findings/7.html",
     ]
+
+
+def test_the_cases_of_a_finding_are_grouped_by_reason_below_the_worst_one():
+    slower = [explained(moved(2.4 - n / 10, n=n), ReasonKind.UNCOALESCED) for n in range(6)]
+    other = explained(moved(1.2, "naive"), ReasonKind.SPILLS, line=7)
+    waiting = replace(moved(1.1, "last"), awaits_profile=True)
+    raised = news(raised=(finding(*slower, other, waiting),))
+    reason = "uncoalesced access, transpose/tile.cuh:31"
+    assert title(raised) == f"transpose/tiled[n=0] slower by a factor of 2.4 ({reason}), and 7 more"
+    lines = body(raised, "").splitlines()
+    assert lines[lines.index("- and 3 more") + 1 :][:4] == [
+        "why: transpose/tiled[n=0]: 2.4 × slower: uncoalesced access can account for all of it.",
+        f"- 6 cases: {reason} (1.9 to 2.4 times)",
+        "- transpose/naive[n=64]: register spills, transpose/tile.cuh:7 (1.2 times)",
+        "- transpose/last[n=64]: not yet explained",
+    ]
+
+
+def test_the_line_that_explains_a_finding_is_long_enough_for_the_change():
+    long = explained(moved(2.0), ReasonKind.SPILLS)
+    sentence = f"2.0 × slower: {'x' * 400} Changed: {'y' * 400}"
+    lines = body(news(raised=(finding(replace(long, explanation=replace(long.explanation, sentence=sentence))),)), "")
+    (why,) = [line for line in lines.splitlines() if line.startswith("why: ")]
+    assert len(why) == LONGEST_WHY
 
 
 def test_the_first_line_names_the_night_and_its_run():

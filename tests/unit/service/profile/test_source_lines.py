@@ -89,8 +89,32 @@ def test_an_explanation_has_the_text_of_the_slow_line_and_marks_it_as_changed(ta
         files[number] = {unit.source.name: unit.source.read_bytes()}
     files[1] = {name: text.replace(b"b[x * n + y]", b"b[y * n + x]") for name, text in files[1].items()}
     store = SimpleNamespace(binaries=SimpleNamespace(files=lambda binary, role: files[binary]))
-    line = explain_results(store, *results).reasons[0].after[0]
+    explained = explain_results(store, *results)
+    line = explained.reasons[0].after[0]
     assert (line.text, line.changed) == ("b[x * n + y] = a[y * n + x];", True)
+    where = f"transpose.cu:{line.source.line}"
+    assert f", at {where}" in explained.sentence
+    change = "`b[y * n + x] = a[y * n + x];` → `b[x * n + y] = a[y * n + x];`"
+    assert explained.sentence.endswith(f" Changed: {where} {change}.")
+
+
+@pytest.mark.parametrize(
+    ("source", "change"),
+    [
+        (b"int a;\n", " Changed: bench.py:1 `options=[]` → `options=['-G']`."),
+        (b"int b;\n", " Changed: k.cu:1 `int a;` → `int b;`."),
+    ],
+)
+def test_a_change_of_the_benchmark_file_is_named_if_the_sources_are_equal(source, change):
+    files = {
+        (1, "source"): {"k.cu": b"int a;\n"},
+        (2, "source"): {"k.cu": source},
+        (1, "bench"): {"aa": b"options=[]\n"},
+        (2, "bench"): {"bb": b"options=['-G']\n"},
+    }
+    store = SimpleNamespace(binaries=SimpleNamespace(files=lambda binary, role: files[binary, role]))
+    results = (SimpleNamespace(binary=n, profile=Profile("k", {"duration_s": 1e-4 * n})) for n in (1, 2))
+    assert explain_results(store, *results).sentence.endswith(change)
 
 
 def table(kernel, line):

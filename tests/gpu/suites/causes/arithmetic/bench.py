@@ -1,4 +1,4 @@
-"""Arithmetic on each element: what twice of it costs, too few registers, branches that part warps, and barriers."""
+"""Arithmetic: the cost of twice as many steps, too few registers, parted warps, barriers, and few blocks."""
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def sums(a):
     return sum(drifted(a + k) for k in range(ACCUMULATORS))
 
 
-def variant(name, entry, reference=curbed, options="", block=BLOCK, **params):
+def variant(name, entry, reference=curbed, options="", *, block=BLOCK, grid=None, **params):
     return Variant(
         name,
         source="arithmetic.cu",
@@ -40,7 +40,7 @@ def variant(name, entry, reference=curbed, options="", block=BLOCK, **params):
             "TOGETHER": 0,
             **params,
         },
-        grid=lambda n: ceil_div(n, block),
+        grid=grid or (lambda n: ceil_div(n, block)),
         block=block,
         args=("b", "a", "n"),
         reference=reference,
@@ -59,6 +59,9 @@ benchmark = Benchmark(
     variants=[
         variant("once", "steps"),
         variant("twice", "steps", TIMES=2),
+        variant("once_more", "renamed"),
+        variant("many_blocks", "looped", grid=16 * 132),
+        variant("few_blocks", "looped", grid=32),
         variant("together", "branches", either),
         variant("parted", "branches", either, PARTED=1),
         variant("in_registers", "sums", sums),

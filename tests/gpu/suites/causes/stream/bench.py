@@ -25,6 +25,7 @@ benchmark = Benchmark(
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * n, flops=n),
     variants=[
         variant("coalesced", lambda n: min(ceil_div(n, BLOCK), 8 * 132)),
+        variant("renamed", lambda n: min(ceil_div(n, BLOCK), 8 * 132)),
         variant("strided", lambda n: ceil_div(n, BLOCK * STRIDE)),
         variant(
             "doubled",

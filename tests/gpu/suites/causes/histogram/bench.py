@@ -1,0 +1,45 @@
+"""How often each hexadecimal digit occurs, when few are common: what contended atomics cost, shared and global ones."""
+
+import numpy as np
+
+from perfsvc.suite import Benchmark, Tolerance, Variant, Work, launch, memset, output
+
+KEYS, HOT, BLOCK, GRID = 16, 2, 256, 8 * 132
+
+
+def inputs(rng, n):
+    digits = rng.integers(0, HOT, (n, 8), dtype="uint32")
+    return {"words": (digits << 4 * np.arange(8, dtype="uint32")).sum(axis=1, dtype="uint32")}
+
+
+def reference(words):
+    digits = words[:, None] >> 4 * np.arange(8, dtype="uint32") & 15
+    return np.bincount(digits.ravel(), minlength=KEYS).astype("uint32")
+
+
+def variant(name, entry, copies=1):
+    return Variant(
+        name,
+        source="histogram.cu",
+        params={"KEYS": KEYS, "COPIES": copies},
+        steps=[
+            memset("counts"),
+            launch(entry=entry, grid=GRID, block=BLOCK, args=("counts", "words", "n")),
+        ],
+    )
+
+
+benchmark = Benchmark(
+    axes={"n": (2**20,)},
+    smoke={"n": 10_007},
+    inputs=inputs,
+    outputs={"counts": output("uint32", KEYS)},
+    reference=reference,
+    tolerance=Tolerance(max=0.0, mean=0.0),
+    work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * KEYS),
+    variants=[
+        variant("own_copies", "shared_counts", copies=32),
+        variant("one_copy", "shared_counts"),
+        variant("no_copy", "global_counts"),
+    ],
+)
