@@ -167,9 +167,7 @@ def test_the_cases_of_a_missing_device_return_to_it(perfsvc):
     on_two_devices(perfsvc, "--spread", "each-model", code=0, A=USUAL, B=USUAL)
     first, second, third = ({case for case in stored(perfsvc, run) if case[0] == "B"} for run in (1, 2, 3))
     assert not second
-    assert first & third
-    # Real times decide how many cases even the two devices, but no other case comes before a case that returns.
-    assert first <= third or third <= first
+    assert first & third  # which cases even the two devices depends on real times
 
 
 @pytest.mark.slow

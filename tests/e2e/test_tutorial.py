@@ -49,7 +49,8 @@ def like(line: str) -> re.Pattern[str]:
     words = [re.escape(word) for word in re.sub(r"\d[\d.,]*", "0", without_commits).split()]
     text = r"\s+".join(re.sub(r"0", r"[\\d.,]+", word) for word in words)
     text = text.replace("COMMIT", "[0-9a-f]{9}")
-    return re.compile(r"\s*" + re.sub(r"\b(ns|µs|ms)\b", "[nµm]?s", text))
+    text = re.sub(r"\b(ns|µs|ms)\b", "[nµm]?s", text)
+    return re.compile(r"\s*" + re.sub(r"\b[kMGT]?B/s", "[kMGT]?B/s", text))
 
 
 def write(folder: Path, page: str) -> None:

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from perfsvc.errors import PerfsvcError
 from perfsvc.model import (
     TIME,
-    Case,
     CaseExplanation,
     Explanation,
-    Finding,
     FindingState,
     LaunchPicture,
     MovedSeries,
@@ -44,10 +42,9 @@ class FindingPictures:
 
     def cases(self, view: FindingView) -> tuple[PicturedCase, ...]:
         """Return the explained cases of a finding, the worst first; devices with one explanation share it."""
-        explanations = self._explanations(view.finding)
         shared: dict[tuple[object, ...], list[tuple[MovedSeries, CaseExplanation]]] = {}
         for moved in dict.fromkeys((*view.finding.standing, *view.finding.moved)):
-            why = explanations.get((moved.series.case, moved.series.device))
+            why = moved.explanation
             if why and moved.series.metric == TIME:
                 key = (why.case, why.baseline_run, why.candidate_run, why.device_model, why.profiles, why.reason)
                 shared.setdefault(key, []).append((moved, why))
@@ -63,13 +60,6 @@ class FindingPictures:
             )
             for group in shared.values()
         )
-
-    def _explanations(self, finding: Finding) -> dict[tuple[Case, str], CaseExplanation]:
-        """Return the newest explanation of each case on each device; an answer counts more than none."""
-        runs = {finding.first_run} | {run for moved in finding.moved for run in (moved.first_run, moved.last_run)}
-        every = [why for run in sorted(filter(None, runs)) for why in self._store.profiles.explanations(run)]
-        every.sort(key=lambda why: why.sentence != "")
-        return {(why.case, why.device): why for why in every}
 
     def _picture(self, why: CaseExplanation, profiles: Mapping[int, ProfileResult]) -> LaunchPicture | None:
         """Return the picture of both launches of an explanation; None if a profile is no longer stored."""

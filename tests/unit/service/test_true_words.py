@@ -47,6 +47,7 @@ from perfsvc.report.tables.run import run_table
 from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.service.confirm.confirm import with_causes
 from perfsvc.service.dashboard.build import gather
+from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.notify import words
@@ -179,13 +180,14 @@ def numbers(text):
 
 
 class Sentences(HTMLParser):
-    """The sentences of a page: the text of each row, item, paragraph and heading."""
+    """The sentences of a page: the text of each row, item, paragraph and heading, after the heading that it is under."""
 
-    BLOCKS = frozenset({"tr", "li", "p", "h1", "h2", "h3", "div", "section", "caption", "figcaption"})
+    HEADINGS = frozenset({"h3", "summary"})
+    BLOCKS = HEADINGS | {"tr", "li", "p", "h1", "h2", "div", "section", "caption", "figcaption"}
 
     def __init__(self, html):
         super().__init__()
-        self.found, self._text, self._silent = [], [], False
+        self.found, self._text, self._silent, self._heading = [], [], False, ""
         self.feed(html)
         self._end()
 
@@ -193,11 +195,15 @@ class Sentences(HTMLParser):
         self._silent |= tag in {"script", "style", "svg"}
         if tag in self.BLOCKS:
             self._end()
+        if tag == "section" or (tag == "details" and ("class", "case") in attrs):
+            self._heading = ""
 
     def handle_endtag(self, tag):
         self._silent &= tag not in {"script", "style", "svg"}
         if tag in self.BLOCKS:
-            self._end()
+            text = self._end()
+            if tag in self.HEADINGS and not self._heading:
+                self._heading = text
 
     def handle_data(self, data):
         if not self._silent:
@@ -205,8 +211,9 @@ class Sentences(HTMLParser):
 
     def _end(self):
         if text := " ".join(" ".join(self._text).split()):
-            self.found.append(text)
+            self.found.append(f"{self._heading} {text}".strip())
         self._text = []
+        return text
 
 
 def drawn(renderable):
@@ -249,7 +256,8 @@ def sentences(store, night, run):
             yield from comparison_markdown(*shown).replace("&#91;", "[").replace("&#93;", "]").splitlines()
             for test in ET.fromstring(comparison_junit(compared.judgements)).iter("testcase"):  # noqa: S314 - our own
                 yield f"{test.get('name')} {''.join(test.itertext())}"
-    for path, html in render.pages(gather(store, 100, datetime.now(UTC)), "plotly.js"):
+    site = gather(store, 100, datetime.now(UTC))
+    for path, html in render.pages(site, "plotly.js", FindingPictures(store, site).cases):
         found = Sentences(html).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         yield from (f"{about} {sentence}" for sentence in found)
