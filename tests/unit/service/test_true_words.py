@@ -180,10 +180,10 @@ def numbers(text):
 
 
 class Sentences(HTMLParser):
-    """The sentences of a page: the text of each row, item, paragraph and heading, after the heading that it is under."""
+    """The sentences of a page: each row, item, paragraph and heading, after the heading that it is under."""
 
-    HEADINGS = frozenset({"h3", "summary"})
-    BLOCKS = HEADINGS | {"tr", "li", "p", "h1", "h2", "div", "section", "caption", "figcaption"}
+    HEADINGS = frozenset({"h1", "h3", "summary"})
+    BLOCKS = HEADINGS | {"tr", "li", "p", "h2", "div", "section", "caption", "figcaption"}
 
     def __init__(self, html):
         super().__init__()
@@ -223,9 +223,9 @@ def drawn(renderable):
 
 
 def of_json(value, about=""):
-    """Yield each text in a JSON value, with the case of the object that it is in."""
+    """Yield each text in a JSON value, with the case or cases of the object that it is in."""
     if isinstance(value, dict):
-        case = value.get("case") or (value.get("series") or {}).get("case") or about
+        case = value.get("case") or (value.get("series") or {}).get("case") or " ".join(value.get("cases", ())) or about
         case = case if isinstance(case, str) else f"{case['benchmark']}/{case['variant']}[n={case['point'][0][1]}]"
         for item in value.values():
             yield from of_json(item, case)
