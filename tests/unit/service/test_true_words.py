@@ -223,9 +223,10 @@ def drawn(renderable):
 
 
 def of_json(value, about=""):
-    """Yield each text in a JSON value, with the case or cases of the object that it is in."""
+    """Yield each text in a JSON value, with the case of the object that it is in."""
     if isinstance(value, dict):
-        case = value.get("case") or (value.get("series") or {}).get("case") or " ".join(value.get("cases", ())) or about
+        case = value.get("case") or (value.get("series") or {}).get("case") or about
+        case = value["name"] if value.keys() >= {"name", "sentence"} else case  # a case in a group of explanations
         case = case if isinstance(case, str) else f"{case['benchmark']}/{case['variant']}[n={case['point'][0][1]}]"
         for item in value.values():
             yield from of_json(item, case)
