@@ -33,7 +33,7 @@ class CodeRow:
         kind: ``file`` (a heading), ``gap``, ``filler`` (only the other side has a line here), or ``line``.
         text: the name of the file, or the line.
         number: the number of the line, or the offset of the instruction in hexadecimal digits.
-        share: the share of what is counted as text; empty if it is too small.
+        share: how much of the counted amount belongs to this line: ``61 %``; empty for a small share.
         hot: whether the share is large.
         sign: ``−`` for a changed line of the baseline, ``+`` for a changed line of the candidate; else empty.
     """
