@@ -8,7 +8,7 @@ import hashlib
 from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
-from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
+from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Provenance, Slowdown
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
     AT_ONCE,
@@ -37,6 +37,17 @@ from perfsvc.model.measurements import (
     Status,
 )
 from perfsvc.model.messages import Message, MessageText
+from perfsvc.model.peaks import (
+    L2,
+    MEMORY,
+    PEAK_NAMES,
+    PRECISIONS,
+    Peak,
+    PeakShare,
+    Rates,
+    nearest_peak,
+    peak_of,
+)
 from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
 from perfsvc.model.profiles import (
     CaseExplanation,
@@ -87,7 +98,11 @@ __all__ = [
     "AUXILIARY",
     "ENERGY",
     "FIRST_RUNS",
+    "L2",
     "MAX_ERROR",
+    "MEMORY",
+    "PEAK_NAMES",
+    "PRECISIONS",
     "TIME",
     "UNJUDGED",
     "Absence",
@@ -151,12 +166,14 @@ __all__ = [
     "OverBudget",
     "Package",
     "Peak",
+    "PeakShare",
     "Pin",
     "Profile",
     "ProfileResult",
     "ProfilerRule",
     "Provenance",
     "PythonCode",
+    "Rates",
     "Reason",
     "ReasonKind",
     "ReplayRecord",
@@ -188,6 +205,8 @@ __all__ = [
     "Work",
     "digest",
     "evidence_of",
+    "nearest_peak",
+    "peak_of",
     "scope_options",
 ]
 
