@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-MEMORY, L2 = "memory", "l2"
+MEMORY = "memory"
+L2 = "l2"
 PRECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "fp64": ("fp64", "fp64_tensor"),

@@ -270,7 +270,8 @@ def _draw_lines(axes: "Axes", panel: PlotPanel) -> None:
         lines.append(axes.axvline(panel.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=panel.relative_to))
     if panel.peak:
         unit = units.rate if panel.unit == "B/s" else units.flop_rate
-        text = f"{PEAK_NAMES[panel.peak_name]} peak, {unit(panel.peak)}"
+        name = "peak" if panel.peak_name == MEMORY else f"{PEAK_NAMES[panel.peak_name]} peak"
+        text = f"{name}, {unit(panel.peak)}"
         lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=text))
     if lines:
         axes.legend(
