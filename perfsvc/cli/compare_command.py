@@ -78,14 +78,17 @@ def _show(comparison: "RunComparison", commands: Sequence[str], output_format: F
     from perfsvc.report.tables.comparison import comparison_table
 
     base, new, judgements, over_budget = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
+    environment = comparison.environment
     match output_format:
         case "table":
-            output.show(comparison_table(base, new, judgements, over_budget))
+            output.show(comparison_table(base, new, judgements, over_budget, environment))
             _show_commands(commands)
         case "json":
-            output.show_json(comparison_json(base, new, judgements, over_budget, commands))
+            output.show_json(comparison_json(base, new, judgements, over_budget, commands, environment=environment))
         case "github":
-            text = comparison_formats.comparison_markdown(base, new, judgements, over_budget, commands)
+            text = comparison_formats.comparison_markdown(
+                base, new, judgements, over_budget, commands, environment=environment
+            )
             click.echo(text, nl=False)
         case "junit":
             click.echo(comparison_formats.comparison_junit(judgements), nl=False)

@@ -8,7 +8,18 @@ import hashlib
 from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
-from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
+from perfsvc.model.devices import (
+    PARTS,
+    Conditions,
+    DeviceInfo,
+    Difference,
+    Environment,
+    FullEnvironment,
+    Peak,
+    Provenance,
+    Slowdown,
+    differences,
+)
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
     AT_ONCE,
@@ -88,6 +99,7 @@ __all__ = [
     "ENERGY",
     "FIRST_RUNS",
     "MAX_ERROR",
+    "PARTS",
     "TIME",
     "UNJUDGED",
     "Absence",
@@ -110,6 +122,7 @@ __all__ = [
     "Conditions",
     "Confirmation",
     "DeviceInfo",
+    "Difference",
     "Dim3",
     "Direction",
     "Environment",
@@ -127,6 +140,7 @@ __all__ = [
     "FindingEvent",
     "FindingState",
     "FindingUpdates",
+    "FullEnvironment",
     "HostFinish",
     "HostMetric",
     "HotCode",
@@ -186,6 +200,7 @@ __all__ = [
     "ValuePair",
     "Verdict",
     "Work",
+    "differences",
     "digest",
     "evidence_of",
     "scope_options",

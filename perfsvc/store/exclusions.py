@@ -8,6 +8,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from perfsvc.errors import UsageError
 from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunState
 from perfsvc.store.cases import of_cases, present_cases
+from perfsvc.store.environments import remove_unused_full
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE
@@ -134,6 +135,7 @@ class ExclusionStore:
                 )
             deleted = excluded.forget(connection, run)
             connection.execute(delete(Runs).where(Runs.id == run))
+            remove_unused_full(connection)
             row = {"run_id": run, "case_id": None, "reason": reason, "excluded_by": by, "deleted": True}
             connection.execute(insert(Exclusions).values(**row, excluded_at=datetime.now(UTC)))
             return deleted

@@ -25,12 +25,12 @@ from perfsvc.store.cases import (
     case_of,
     device_id,
     device_ids,
-    environment_id,
     judged,
     lineages_of,
     reason_of_exclusion,
     reasons_of_exclusion,
 )
+from perfsvc.store.environments import environment_id
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack
