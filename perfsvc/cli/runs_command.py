@@ -66,10 +66,9 @@ def environment(run: str, later: str | None, suite: Path, database: str, output_
         numbers = [_chosen(store, name, suite)[0] for name in (run, later) if name is not None]
         recorded = [environment_of_run(store, number) for number in numbers]
     if later is None:
-        shown = {"run": numbers[0], **plain(recorded[0])}
-        table = environment_table(numbers[0], recorded[0])
+        shown, table = {"run": numbers[0], **plain(recorded[0])}, environment_table(numbers[0], recorded[0])
     else:
-        changes = EnvironmentDifferences(*numbers, differences(*recorded))
+        changes = EnvironmentDifferences(numbers[0], numbers[1], differences(recorded[0], recorded[1]))
         shown, table = plain(changes), differences_table(changes)
     if output_format == "json":
         output.show_json(shown)

@@ -9,6 +9,7 @@ from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import (
+    ALWAYS,
     PARTS,
     Conditions,
     DeviceInfo,
@@ -94,6 +95,7 @@ from perfsvc.model.steps import (
 from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
+    "ALWAYS",
     "AT_ONCE",
     "AUXILIARY",
     "ENERGY",

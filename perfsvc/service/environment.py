@@ -61,10 +61,10 @@ def of_findings(store: Store, findings: Iterable[Finding]) -> Mapping[int, Envir
     The first run of the finding is compared with the baseline of the series that moved most. A finding about a missing
     GPU, host or case is left out.
     """
-    pairs = {
-        finding.id: (finding.worst.baseline_run, finding.worst.first_run or finding.first_run)
-        for finding in findings
-        if finding.worst is not None
-    }
+    pairs: dict[int, tuple[int | None, int]] = {}
+    for finding in findings:
+        first = finding.worst and (finding.worst.first_run or finding.first_run)
+        if finding.worst and first:
+            pairs[finding.id] = (finding.worst.baseline_run, first)
     found = environment_differences(store, pairs.values())
     return {number: found[pair] for number, pair in pairs.items() if pair in found}

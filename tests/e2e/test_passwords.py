@@ -101,6 +101,9 @@ def test_a_night_keeps_its_secrets(perfsvc, databases, monkeypatch):
             "CHAT_URL": f"discord://{SECRET}",
             "HOOK_URL": f"jsons://127.0.0.1:1/{SECRET}?verify=no",
             "BEAT_URL": f"http://[{SECRET}]/ping",
+            "NCCL_TOKEN": SECRET,
+            "TORCH_INDEX": f"https://{SECRET}@127.0.0.1/x",
+            "TRITON_STORE": f"postgresql://u:{SECRET}@127.0.0.1/x",
         }
         monkeypatch.setattr("perfsvc.service.notify.notify.PAUSES_S", (0.0,))
         nights = Nights(perfsvc, MORE.format() + HEARTBEAT, page=True)
@@ -115,6 +118,8 @@ def test_a_night_keeps_its_secrets(perfsvc, databases, monkeypatch):
         without_secret(perfsvc("schedule", "print", "--as", "cron"))
         stored = rows_of(plain)
         assert "***" in stored
+        assert "variable.NCCL_TOKEN" in stored
+        without_secret(perfsvc("runs", "environment", "1"))
         assert SECRET not in stored
         for path in perfsvc.folder.rglob("*"):
             assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

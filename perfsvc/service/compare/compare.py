@@ -131,7 +131,7 @@ def compare(
         _compared_run(new, candidate, why_new),
         tuple(judgement for judgement in selected if judgement.series not in over_budget),
         tuple(judgement.series for judgement in selected if judgement.series in over_budget),
-        since_baseline(store, baseline and baseline.run, candidate.id, selected),
+        since_baseline(store, baseline.run if baseline else None, candidate.id, selected),
     )
 
 

@@ -62,9 +62,10 @@ def _recorded(parts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _bounded(value: str) -> str:
+    value = value.encode("utf-8", "backslashreplace").decode()  # a variable may hold bytes that are no UTF-8
     if len(value) <= LONGEST_VALUE:
         return value
-    digest = hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()[:12]
+    digest = hashlib.sha256(value.encode()).hexdigest()[:12]
     return f"{value[:LONGEST_VALUE]}… ({len(value)} characters, SHA-256 {digest}…)"
 
 
