@@ -84,7 +84,9 @@ def rows_of(url):
     """Return all texts in a database."""
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
-        texts = [str(connection.execute(table.select()).fetchall()) for table in Base.metadata.sorted_tables]
+        # As tuples: a row of SQLAlchemy shortens its long values when it is printed.
+        rows = (connection.execute(table.select()).fetchall() for table in Base.metadata.sorted_tables)
+        texts = [str([tuple(row) for row in of_table]) for of_table in rows]
     engine.dispose()
     return "\n".join(texts)
 

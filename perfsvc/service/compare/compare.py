@@ -24,10 +24,9 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import CodeOfPair, compare_code, settled_by_code, sides_of
-from perfsvc.service.environment import since_baseline
 from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
 from perfsvc.suite import Selection
@@ -49,14 +48,12 @@ class RunComparison:
 
     Attributes:
         over_budget: the series that the new run lacks because its budget was used up; they do not count as missing.
-        environment: in what the environments of both runs differ; None if one of them is unknown.
     """
 
     base: ComparedRun | None
     new: ComparedRun
     judgements: tuple[Judgement, ...]
     over_budget: tuple[Series, ...] = ()
-    environment: EnvironmentDifferences | None = None
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code of the command; what is broken or missing in the new run counts as failed."""
@@ -131,7 +128,6 @@ def compare(
         _compared_run(new, candidate, why_new),
         tuple(judgement for judgement in selected if judgement.series not in over_budget),
         tuple(judgement.series for judgement in selected if judgement.series in over_budget),
-        since_baseline(store, baseline.run if baseline else None, candidate.id, selected),
     )
 
 

@@ -353,9 +353,7 @@ def test_a_change_of_a_chosen_part_is_another_environment(story, night):
         night(parts=on)
     judged = night(1.05e-4, parts=off)["tiled", "time"]
     assert (judged.verdict, judged.cause, judged.baseline_run) == (Verdict.REGRESSION, Cause.ENVIRONMENT, 1)
-    update_findings(story.store, 3)
-    (finding,) = story.store.findings.all()
-    assert (finding.cause, finding.root_cause) == (Cause.ENVIRONMENT, "gpu.ecc on → off")
+    assert "another part of the environment changed" in judged.reason
     judged = night(1.05e-4, parts=off)["tiled", "time"]
     assert (judged.verdict, judged.baseline_run, judged.baseline_runs) == (Verdict.UNCHANGED, 3, 1)
 
