@@ -194,10 +194,7 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
             hostile = json.dumps(change_strings(json.loads(zlib.decompress(instructions)), change))
             blob = zlib.compress(hostile.encode())
             connection.execute("UPDATE profiles SET instructions = ? WHERE id = ?", (blob, number))
-        for table in ("environments", "full_environments"):
-            for number, parts in connection.execute(f"SELECT id, parts FROM {table}").fetchall():
-                hostile = json.dumps(change_parts(json.loads(parts), change))
-                connection.execute(f"UPDATE {table} SET parts = ? WHERE id = ?", (hostile, number))
+        replace_parts(connection, change)
         changed += ["cases.name", "cases.point", "runs.packages", "nights.settings"]
         changed += ["environments.parts", "full_environments.parts"]
         changed += ["explanations.reasons", "profiles.instructions"]
@@ -220,6 +217,14 @@ def change_strings(value, change):
     if isinstance(value, list):
         return [change_strings(item, change) for item in value]
     return change(value) if isinstance(value, str) and value else value
+
+
+def replace_parts(connection: sqlite3.Connection, change) -> None:
+    """Replace the names and values of the parts of all environments."""
+    for table in ("environments", "full_environments"):
+        for number, parts in connection.execute(f"SELECT id, parts FROM {table}").fetchall():
+            hostile = json.dumps(change_parts(json.loads(parts), change))
+            connection.execute(f"UPDATE {table} SET parts = ? WHERE id = ?", (hostile, number))
 
 
 def change_parts(value, change):

@@ -52,7 +52,7 @@ def test_other_parts_are_another_segment(story, store):
     measured = {}
     for value in ("on", "off", "on"):
         run = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", value),))).run()
-        (history,) = {series: points for series, points in store.series.histories([run]).items()}.values()
+        (history,) = store.series.histories([run]).values()
         measured[run] = history[0].segment
     first, second, third = measured.values()
     assert first == third != second

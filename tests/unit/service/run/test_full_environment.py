@@ -116,7 +116,7 @@ def test_only_variables_of_the_named_prefixes_are_recorded():
         "NCCL_ALGO": "Ring",
         "OMP_NUM_THREADS": "4",
         "TORCH_LOGS": "",
-        "TRITON_CACHE_DIR": "/tmp/t",
+        "TRITON_CACHE_DIR": "/t",
         "PERFSVC_DB": "x",
         "HOME": "/root",
         "XCUDA_A": "1",
@@ -222,7 +222,7 @@ def test_a_gpu_has_its_settings_and_its_versions(monkeypatch):
         },
         "FAKE-1": {"run.places": "8", "software.toolkit": "nvcc 13.0.88"},
     }
-    assert ALWAYS <= found.devices["GPU-1"].keys()
+    assert found.devices["GPU-1"].keys() >= ALWAYS
 
 
 def test_every_recorded_part_is_documented(monkeypatch):
