@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.model import Environment, FullEnvironment, digest
 from perfsvc.model.codec import decode
-from perfsvc.store.schema.engine import damaged, insert_new
+from perfsvc.store.schema.engine import among, damaged, insert_new
 from perfsvc.store.schema.tables import Environments, FullEnvironments, Runs
 
 ENVIRONMENT: Final = (
@@ -76,7 +76,7 @@ def load_full(connection: Connection, runs: Collection[int]) -> dict[int, FullEn
     query = (
         select(Runs.id, FullEnvironments.parts)
         .join(FullEnvironments, FullEnvironments.id == Runs.full_environment_id)
-        .where(Runs.id.in_(runs))
+        .where(among(connection, Runs.id, runs))
     )
     return {run: _full(text) for run, text in connection.execute(query)}
 
