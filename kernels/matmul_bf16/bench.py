@@ -114,7 +114,9 @@ benchmark = Benchmark(
     # of k / 16 additions, which is 3e-5 at k=4096. An H100 has at most half of this error, and 2.4e-6 in the mean. A
     # missing product would be an error of 1 / sqrt(k), which is 2e-2.
     tolerance=Tolerance(max=6e-5, mean=1e-5),
-    work=lambda m, n, k: Work(read_bytes=2 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
+    work=lambda m, n, k: Work(
+        read_bytes=2 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k, precision="bf16"
+    ),
     relative_to="cublas",
     variants=[
         on_tiles("wmma", params={"TF32": 0}, requires="sm_80", args=("C", "A", "B", "m", "n", "k")),

@@ -111,7 +111,9 @@ benchmark = Benchmark(
     outputs={"C": output("float32", lambda m, n: (m, n))},
     reference=lambda A, B: A @ B.T,
     tolerance=tolerance,
-    work=lambda m, n, k: Work(read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k),
+    work=lambda m, n, k: Work(
+        read_bytes=4 * k * (m + n), written_bytes=4 * m * n, flops=2 * m * n * k, precision="tf32"
+    ),
     relative_to="cublas",
     variants=[
         on_tiles("wmma", params={"TF32": 1}, requires="sm_80", args=("C", "A", "B", "m", "n", "k")),

@@ -244,6 +244,20 @@ def upgrade() -> None:
     op.create_index("ix_nights_host", "nights", ["host"], unique=False)
     op.create_index("ix_nights_run_id", "nights", ["run_id"], unique=False)
     op.create_table(
+        "gpu_peaks",
+        sa.Column("device_id", sa.Integer(), nullable=False),
+        sa.Column("driver", sa.Text(), nullable=False),
+        sa.Column("power_limit_w", sa.Double(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("rate", sa.Double(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("measured_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["device_id"], ["devices.id"], name="fk_gpu_peaks_device_id_devices", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("device_id", "driver", "power_limit_w", "name", name="pk_gpu_peaks"),
+    )
+    op.create_table(
         "peaks",
         sa.Column("run_id", sa.Integer(), nullable=False),
         sa.Column("device_id", sa.Integer(), nullable=False),
@@ -504,6 +518,7 @@ def upgrade() -> None:
         sa.Column("read_bytes", sa.BigInteger(), nullable=False),
         sa.Column("written_bytes", sa.BigInteger(), nullable=False),
         sa.Column("flops", sa.BigInteger(), nullable=False),
+        sa.Column("precision", sa.Text(), server_default="", nullable=False),
         sa.Column("stopped", sa.Text(), nullable=False),
         sa.Column("wall_s", sa.Double(), nullable=False),
         sa.Column("measured_at", sa.DateTime(timezone=True), nullable=False),

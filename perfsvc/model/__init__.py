@@ -16,7 +16,6 @@ from perfsvc.model.devices import (
     Difference,
     Environment,
     FullEnvironment,
-    Peak,
     Provenance,
     Slowdown,
     differences,
@@ -49,6 +48,17 @@ from perfsvc.model.measurements import (
     Status,
 )
 from perfsvc.model.messages import Message, MessageText
+from perfsvc.model.peaks import (
+    L2,
+    MEMORY,
+    PEAK_NAMES,
+    PRECISIONS,
+    Peak,
+    PeakShare,
+    Rates,
+    nearest_peak,
+    peak_of,
+)
 from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
 from perfsvc.model.profiles import (
     CaseExplanation,
@@ -100,8 +110,12 @@ __all__ = [
     "AUXILIARY",
     "ENERGY",
     "FIRST_RUNS",
+    "L2",
     "MAX_ERROR",
+    "MEMORY",
     "PARTS",
+    "PEAK_NAMES",
+    "PRECISIONS",
     "TIME",
     "UNJUDGED",
     "Absence",
@@ -167,12 +181,14 @@ __all__ = [
     "OverBudget",
     "Package",
     "Peak",
+    "PeakShare",
     "Pin",
     "Profile",
     "ProfileResult",
     "ProfilerRule",
     "Provenance",
     "PythonCode",
+    "Rates",
     "Reason",
     "ReasonKind",
     "ReplayRecord",
@@ -205,6 +221,8 @@ __all__ = [
     "differences",
     "digest",
     "evidence_of",
+    "nearest_peak",
+    "peak_of",
     "scope_options",
 ]
 

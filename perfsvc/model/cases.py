@@ -62,11 +62,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one launch as the problem defines it, independent of the implementation."""
+    """The work of one launch as the problem defines it, independent of the implementation.
+
+    Attributes:
+        precision: of the operations: ``fp64``, ``fp32``, ``tf32``, ``bf16``, ``fp16`` or ``fp8``. An author may leave
+            it out; then it is that of the inputs. Empty if the inputs have no floats.
+    """
 
     read_bytes: int = 0
     written_bytes: int = 0
     flops: int = 0
+    precision: str = ""
 
     @property
     def bytes(self) -> int:

@@ -195,19 +195,6 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
-    """The measured peak bandwidth of a device's memory, for a copy (reading and writing) and for reading alone."""
-
-    copy_bytes_per_s: float
-    read_bytes_per_s: float
-
-    @property
-    def best_bytes_per_s(self) -> float:
-        """The higher of both: the limit of the device."""
-        return max(self.copy_bytes_per_s, self.read_bytes_per_s)
-
-
-@dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a run comes from: commit, host, versions, command line.
 

@@ -1,7 +1,8 @@
 """What a page shows of two launches next to each other: their code, stalls, instructions and traffic."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from perfsvc.model.peaks import Rates
 from perfsvc.model.profiles import Explanation, Profile
 
 
@@ -110,6 +111,7 @@ class LaunchPicture:
         stalls: the cycles of a warp between two instructions by what it waited for, the largest difference first.
         instructions: the executed instructions of each class of work, counted once for each warp, the most first.
         traffic: from the threads to DRAM.
+        peaks: the measured peaks of the device of the candidate, as far as they are known.
     """
 
     before: Profile
@@ -119,3 +121,4 @@ class LaunchPicture:
     stalls: tuple[ValuePair, ...] = ()
     instructions: tuple[ValuePair, ...] = ()
     traffic: tuple[Link, ...] = ()
+    peaks: Rates = field(default_factory=dict)

@@ -292,24 +292,29 @@ _ATOMICS = (
 METRICS = (*_TIME, *_THROUGHPUT, *_MEMORY, *_SHARED, *_LAUNCH, *_INSTRUCTIONS, *_ATOMICS, *_STALLS)
 """The metrics that are read from a report as they are."""
 
+_PRECISIONS = {"fp32": "f", "fp64": "d"}
+_TENSOR_PRECISIONS = ("fp64", "tf32", "bf16", "fp16", "fp8")
+_TENSOR_NAMES = {of: "fp64_tensor" if of == "fp64" else of for of in _TENSOR_PRECISIONS}
+"""The name of the tensor cores' peak in each precision; the other units compute in ``fp64`` too."""
+
 OPERATIONS: Mapping[str, str] = {
     "fp32_flops": "operations in single precision",
     "fp64_flops": "operations in double precision",
-    "tensor_flops": "floating-point operations of the tensor cores",
-    "fp32_peak_flops_per_s": "of the device at the launch's clock",
-    "fp64_peak_flops_per_s": "of the device at the launch's clock",
-    "tensor_peak_flops_per_s": "of the device at the launch's clock, in the precision that was used",
+    **{f"{name}_flops": f"operations of the tensor cores in {of.upper()}" for of, name in _TENSOR_NAMES.items()},
+    **{
+        f"{name}_peak_flops_per_s": "of the device at the launch's clock"
+        for name in (*_PRECISIONS, *_TENSOR_NAMES.values())
+    },
     "dram_peak_bytes_per_s": "of the device's memory",
 }
 """The metrics that are computed from several of a report's, and their meanings."""
 
-_PRECISIONS = {"fp32": "f", "fp64": "d"}
 _CLOCK = (
     "smsp__cycles_elapsed.avg.per_second",
     "sm__cycles_elapsed.avg.per_second",
     "gpc__cycles_elapsed.avg.per_second",
 )
-_TENSOR = re.compile(r"(sm__ops_path_tensor_op_\w+_src_(?:bf16|fp16|tf32|fp64|fp8)\w*)\.sum")
+_TENSOR = re.compile(rf"(sm__ops_path_tensor_op_\w+_src_({'|'.join(_TENSOR_PRECISIONS)})\w*)\.sum")
 _BITS_PER_BYTE, _EDGES = 8, 2  # memory transfers data on both edges of its clock
 
 
@@ -329,14 +334,7 @@ def operations(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
     duration, clock = raw("gpu__time_duration.sum"), _first(raw, _CLOCK)
     done = {f"{name}_flops": _product(_per_cycle(raw, code), clock, duration) for name, code in _PRECISIONS.items()}
     peaks = {f"{name}_peak_flops_per_s": _product(_peak(raw, code), clock) for name, code in _PRECISIONS.items()}
-    tensor, tensor_peak = _tensor(raw, names)
-    return {
-        **done,
-        "tensor_flops": tensor,
-        **peaks,
-        "tensor_peak_flops_per_s": tensor_peak,
-        "dram_peak_bytes_per_s": _dram_peak(raw),
-    }
+    return {**done, **peaks, **_tensor(raw, names), "dram_peak_bytes_per_s": _dram_peak(raw)}
 
 
 def _per_cycle(raw: RawMetric, code: str) -> float | None:
@@ -362,12 +360,22 @@ def _peak(raw: RawMetric, code: str) -> float | None:
     return _product(2.0, raw(f"sm__sass_thread_inst_executed_op_{code}fma_pred_on.sum.peak_sustained"))
 
 
-def _tensor(raw: RawMetric, names: Iterable[str]) -> tuple[float | None, float | None]:
-    """Return the operations of the tensor cores in all precisions, and the highest peak of the precisions used."""
-    counted = {match[1]: raw(match[0]) for name in names if (match := _TENSOR.fullmatch(name))}
-    known = {name: value for name, value in counted.items() if value is not None}
-    peaks = [raw(f"{name}.sum.peak_sustained_elapsed.per_second") for name, value in known.items() if value]
-    return (sum(known.values()) if known else None), max((peak for peak in peaks if peak), default=None)
+def _tensor(raw: RawMetric, names: Iterable[str]) -> dict[str, float | None]:
+    """Return the operations of the tensor cores in each precision, and the peak of each precision that was used.
+
+    A precision has several counters, for example one for each type of the sums.
+    """
+    counters: dict[str, dict[str, float]] = {name: {} for name in _TENSOR_NAMES.values()}
+    for match in filter(None, map(_TENSOR.fullmatch, names)):
+        value = raw(match[0])
+        if value is not None:
+            counters[_TENSOR_NAMES[match[2]]][match[1]] = value
+    metrics: dict[str, float | None] = {}
+    for name, counted in counters.items():
+        peaks = [raw(f"{counter}.sum.peak_sustained_elapsed.per_second") for counter, value in counted.items() if value]
+        metrics[f"{name}_flops"] = sum(counted.values()) if counted else None
+        metrics[f"{name}_peak_flops_per_s"] = max((peak for peak in peaks if peak), default=None)
+    return metrics
 
 
 def _dram_peak(raw: RawMetric) -> float | None:

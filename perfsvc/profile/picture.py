@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from perfsvc.build.disassembly import count_classes
-from perfsvc.model import Explanation, HotCode, Instruction, LaunchPicture, Link, Profile, ValuePair
+from perfsvc.model import Explanation, HotCode, Instruction, LaunchPicture, Link, Profile, Rates, ValuePair
 from perfsvc.profile.excerpts import hot_code
 from perfsvc.profile.instructions import carriers
 from perfsvc.profile.metrics import STALLS
@@ -20,7 +21,11 @@ WAVEFRONT_BYTES = 128
 
 
 def picture(
-    before: Profile, after: Profile, explanation: Explanation, sources: tuple[Sources, Sources] = ({}, {})
+    before: Profile,
+    after: Profile,
+    explanation: Explanation,
+    sources: tuple[Sources, Sources] = ({}, {}),
+    peaks: Rates = MappingProxyType({}),
 ) -> LaunchPicture:
     """Return what a page shows of two launches.
 
@@ -29,6 +34,7 @@ def picture(
         after: the candidate.
         explanation: why the candidate takes longer.
         sources: the source files of both launches.
+        peaks: the measured peaks of the device of the candidate, as far as they are known.
     """
     return LaunchPicture(
         before,
@@ -38,6 +44,7 @@ def picture(
         stalls(before, after),
         instruction_mix(before, after),
         traffic(before, after),
+        peaks,
     )
 
 

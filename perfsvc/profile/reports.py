@@ -33,6 +33,7 @@ from perfsvc.model import Profile, ProfilerRule, codec
 from perfsvc.process import programs
 from perfsvc.profile.instructions import read_instructions
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
+from perfsvc.profile.tensor_work import tensor_flops
 from perfsvc.profile.waits import instruction_metrics
 from perfsvc.temporary import temporary_folder
 
@@ -161,13 +162,16 @@ def _profile(path: Path, action: Any, ncu_version: str) -> Profile:
         raise _without_metrics(path)
     raw = _raw_metrics(action, names)
     instructions = read_instructions(action, names)
-    counted = {metric.name: metric.value(raw) for metric in METRICS}
+    counted = {metric.name: metric.value(raw) for metric in METRICS} | operations(raw, names)
+    for name, flops in tensor_flops(instructions).items():
+        if counted[f"{name}_flops"] is None:
+            counted[f"{name}_flops"] = flops
     major, minor = (raw(f"device__attribute_compute_capability_{part}") for part in ("major", "minor"))
     device = "device__attribute_display_name"
     model = action.metric_by_name(device).value() if device in names else ""
     return Profile(
         kernel=action.name(),
-        metrics=counted | operations(raw, names) | instruction_metrics(instructions),
+        metrics=counted | instruction_metrics(instructions),
         rules=tuple(_rules(action)),
         device=model if isinstance(model, str) else "",
         chip="" if major is None or minor is None else f"sm_{major:.0f}{minor:.0f}",

@@ -121,6 +121,7 @@ def _row(
         metrics=tuple(metrics),
         judgement=judgements.get(TIME),
         cache=key[2],
+        peak=record["peak"] or "",
         peak_share=record["peak_share"],
         relative_to=record.get("relative_to") or "",
         relative_speed=record.get("relative_speed"),

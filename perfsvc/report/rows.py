@@ -15,6 +15,7 @@ from perfsvc.model import (
     Judgement,
     OverBudget,
     Peak,
+    Rates,
     Status,
 )
 
@@ -67,7 +68,8 @@ class ResultRow:
         metrics: by name.
         judgement: the verdict on its time; None if it was not judged.
         cache: the state of the L2 cache before each sample.
-        peak_share: its bandwidth over the GPU's better measured peak; None if one of them is unknown.
+        peak: the measured peak that the case comes nearest to, such as ``memory`` or ``fp32``; empty if none is known.
+        peak_share: the rate of the case over this peak; None if it is unknown.
         relative_to: the reference variant; empty if there is none.
         relative_speed: the reference variant's level over the case's level; None if the run lacks one of them.
         noise_within: relative deviation of its samples around their replica's median.
@@ -96,6 +98,7 @@ class ResultRow:
     metrics: tuple[MetricRow, ...] = ()
     judgement: Judgement | None = None
     cache: CacheState = CacheState.COLD
+    peak: str = ""
     peak_share: float | None = None
     relative_to: str = ""
     relative_speed: float | None = None
@@ -114,20 +117,22 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A case whose declared work is more than the GPU's memory can move in the measured time.
+    """A case whose declared work is more than the GPU can do in the measured time.
 
     Attributes:
-        declared_bytes: bytes that a launch reads and writes, according to the benchmark.
-        bytes_per_s: the bandwidth that follows.
-        peak_bytes_per_s: the GPU's better measured peak.
+        peak: the measured peak that the work exceeds: ``memory``, or a precision such as ``fp32``.
+        declared: bytes that a launch reads and writes, or its operations, according to the benchmark.
+        rate: the bytes or operations a second that follow.
+        peak_rate: the measured peak of the GPU.
     """
 
     case: Case
     device: str
     cache: CacheState
-    declared_bytes: int
-    bytes_per_s: float
-    peak_bytes_per_s: float
+    peak: str
+    declared: int
+    rate: float
+    peak_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,8 @@ class RunReport:
         rows: its results, by device.
         title: when and where it ran: start, label, commit, host.
         problems: benchmark files that cannot be used.
-        peaks: the measured peaks of its GPUs, by UUID.
+        peaks: the measured peaks of its GPUs' memory, by UUID.
+        rates: their measured peaks of arithmetic and L2 cache by name, by UUID.
         over_budget: cases that the budget had no time for.
         doubts: declared work that cannot be right.
         confirmations: the suspects that were measured again in A/B pairs.
@@ -153,6 +159,7 @@ class RunReport:
     title: str = ""
     problems: Sequence[SuiteError] = ()
     peaks: Mapping[str, Peak] = field(default_factory=dict)
+    rates: Mapping[str, Rates] = field(default_factory=dict)
     over_budget: Sequence[OverBudget] = ()
     doubts: Sequence[Doubt] = ()
     confirmations: Sequence[Confirmation] = ()
@@ -208,7 +215,8 @@ class RunDetails:
         noise_between_nights: deviation of the baseline's runs beyond what their replicas explain.
         bandwidth_bytes_per_s: the bytes of the work over the level.
         flops_per_s: the operations of the work over the level.
-        peak_share: the bandwidth over the GPU's better measured peak.
+        peak: the measured peak that the case comes nearest to, such as ``memory`` or ``fp32``.
+        peak_share: the rate of the case over this peak.
         relative_to: the reference variant.
         relative_speed: the reference variant's level over the case's level.
         sm_clock_hz: the actual clock, mean of the replicas.
@@ -227,6 +235,7 @@ class RunDetails:
     noise_between_nights: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
+    peak: str = ""
     peak_share: float | None = None
     relative_to: str = ""
     relative_speed: float | None = None

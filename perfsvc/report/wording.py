@@ -22,6 +22,7 @@ from perfsvc.model import (
     Series,
     Verdict,
 )
+from perfsvc.report import peaks
 from perfsvc.report.rows import Key, RunDetails
 from perfsvc.text import cut
 
@@ -174,7 +175,7 @@ def details(known: RunDetails) -> list[tuple[str, str]]:
         "stopped": known.stopped,
         "noise": ", ".join(f"{100 * share:.2g} % {name}" for name, share in noise if share is not None),
         "bandwidth": known.bandwidth_bytes_per_s and units.rate(known.bandwidth_bytes_per_s),
-        "% of peak": known.peak_share and units.share(known.peak_share),
+        "% of peak": peaks.share(known.peak, known.peak_share),
         f"vs {known.relative_to or 'reference'}": known.relative_speed and speed(known.relative_speed),
         "FLOP/s": known.flops_per_s and units.flop_rate(known.flops_per_s),
         "SM clock": known.sm_clock_hz and units.frequency(known.sm_clock_hz),

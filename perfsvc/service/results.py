@@ -27,6 +27,7 @@ def stored_report(store: Store, run: int) -> RunReport:
     confirmations = store.confirmations.of_run(run)
     return replace(
         report,
+        rates=store.devices.gpu_peaks_of(run),
         confirmations=confirmations,
         explanations=store.profiles.explanations(run),
         no_finding=why_no_finding(store, run, confirmations),

@@ -2,16 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
-from perfsvc.model import Case, DeviceInfo, Environment, FullEnvironment, Peak, Status
+from perfsvc.model import MEMORY, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status
 from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.rows import DeviceConditions
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
-from perfsvc.store.schema.tables import Devices, Environments, MeasurementBatches, Measurements, Peaks, Runs
+from perfsvc.store.schema.tables import Devices, Environments, GpuPeaks, MeasurementBatches, Measurements, Peaks, Runs
+
+GpuState = tuple[str, str, float]
+"""A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
 
 
 class DeviceStore:
@@ -106,6 +110,71 @@ class DeviceStore:
                 peaks[uuid][run] = Peak(copied, read)
         return dict(peaks)
 
+    def put_gpu_peak(self, device: DeviceInfo, name: str, rate: float, *, version: int) -> None:
+        """Store a measured peak of a GPU's arithmetic or L2 cache, for its driver and power limit.
+
+        Args:
+            device: a GPU that is in the database.
+            name: the name of the peak, such as ``fp32``.
+            rate: operations a second; bytes a second for ``l2``.
+            version: of the kernels that measured it.
+        """
+        with self._database.writing() as connection:
+            state = {
+                "device_id": device_ids(connection, [device.uuid])[device.uuid],
+                "driver": device.driver,
+                "power_limit_w": device.power_limit_w,
+                "name": name,
+            }
+            connection.execute(delete(GpuPeaks).filter_by(**state))
+            measured = {"rate": rate, "version": version, "measured_at": datetime.now(UTC)}
+            connection.execute(insert(GpuPeaks), [state | measured])
+
+    def gpu_peaks(self, device: DeviceInfo, *, version: int) -> dict[str, float]:
+        """Return the peaks that kernels of a version measured of a GPU with its driver and power limit, by name."""
+        with self._database.reading() as connection:
+            return gpu_peaks(connection, version).get((device.uuid, device.driver, device.power_limit_w), {})
+
+    def gpu_peaks_of(self, run: int) -> dict[str, dict[str, float]]:
+        """Return the measured peaks of arithmetic and L2 cache of a run's devices, by UUID and by name.
+
+        They are those of the driver and the power limit with which the run measured; a device without any is missing.
+        """
+        states = (
+            select(Devices.uuid, Environments.driver, Environments.power_limit_w)
+            .join(Measurements, Measurements.device_id == Devices.id)
+            .join(Environments, Environments.id == Measurements.environment_id)
+            .where(Measurements.run_id == run)
+            .distinct()
+        )
+        with self._database.reading() as connection:
+            peaks = gpu_peaks(connection)
+            every_state = [(uuid, driver, limit_w) for uuid, driver, limit_w in connection.execute(states)]
+        return {state[0]: peaks[state] for state in every_state if state in peaks}
+
+    def newest_peaks(self, device: str) -> dict[str, float]:
+        """Return the newest measured peaks of a device (UUID) by name, that of its memory included.
+
+        Peaks that no run has measured yet are missing.
+        """
+        of_memory = (
+            select(Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
+            .join(Devices, Devices.id == Peaks.device_id)
+            .where(Devices.uuid == device)
+            .order_by(Peaks.run_id.desc())
+            .limit(1)
+        )
+        others = (
+            select(GpuPeaks.name, GpuPeaks.rate)
+            .join(Devices, Devices.id == GpuPeaks.device_id)
+            .where(Devices.uuid == device)
+            .order_by(GpuPeaks.measured_at)
+        )
+        with self._database.reading() as connection:
+            memory = connection.execute(of_memory).first()
+            rates = {row.name: row.rate for row in connection.execute(others)}
+        return rates | ({MEMORY: Peak(*memory).best_bytes_per_s} if memory else {})
+
     def conditions(self, run: int) -> list[DeviceConditions]:
         """Return the conditions of each device during a run, in the order in which the devices were first stored."""
         bad = (Status.WRONG, Status.FAILED)
@@ -149,6 +218,23 @@ class DeviceStore:
                 )
             )
         return conditions
+
+
+def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:
+    """Return the measured peaks of arithmetic and L2 caches by name, of all GPUs.
+
+    Args:
+        connection: a connection of the store.
+        version: of the kernels that measured them; None for any.
+    """
+    columns = Devices.uuid, GpuPeaks.driver, GpuPeaks.power_limit_w, GpuPeaks.name, GpuPeaks.rate
+    query = select(*columns).join(Devices, Devices.id == GpuPeaks.device_id)
+    if version is not None:
+        query = query.where(GpuPeaks.version == version)
+    peaks: dict[GpuState, dict[str, float]] = defaultdict(dict)
+    for uuid, driver, power_limit_w, name, rate in connection.execute(query):
+        peaks[uuid, driver, power_limit_w][name] = rate
+    return dict(peaks)
 
 
 def _items(lists: Iterable[str]) -> tuple[str, ...]:

@@ -4,18 +4,23 @@ Samples are stored as blobs: little-endian float32, compressed with zlib. A floa
 rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import Enum
 from statistics import median
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
+from perfsvc.model import (
+    Batch,
+    CacheState,
+    Case,
+    Measurement,
+    Noise,
+    Slowdown,
+)
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -25,26 +30,21 @@ from perfsvc.store.cases import (
     case_of,
     device_id,
     device_ids,
-    judged,
     lineages_of,
-    reason_of_exclusion,
-    reasons_of_exclusion,
 )
+from perfsvc.store.columns import columns_of
 from perfsvc.store.environments import environment_id
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
-from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
-    Environments,
     MeasurementBatches,
     Measurements,
     Metrics,
     NoiseOfCases,
-    Peaks,
     Runs,
 )
 
@@ -108,11 +108,12 @@ class MeasurementStore:
 
         - ``axes``: a dict; ``metrics``: a dict of named values;
         - ``bandwidth_bytes_per_s`` and ``flops_per_s``: None if the work or the time is unknown;
-        - ``peak_share``: the bandwidth over the better of the device's measured peaks in that run;
+        - ``peak`` and ``peak_share``: the measured peak of the device that the measurement comes nearest to, and its
+          rate over this peak. The memory's peak is that of the run; the others are of the driver and power limit.
         - ``excluded``: why the measurement is excluded from judging; empty if it is judged.
         """
         with self._database.reading() as connection:
-            return _columns(connection, runs)
+            return columns_of(connection, runs)
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
         """For each case, return the number of batches by reason of rejection, in the order of first occurrence.
@@ -208,6 +209,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
         "read_bytes": work.read_bytes,
         "written_bytes": work.written_bytes,
         "flops": work.flops,
+        "precision": work.precision,
         "stopped": measurement.stopped,
         "wall_s": measurement.wall_s,
         "measured_at": datetime.now(UTC),
@@ -346,142 +348,3 @@ def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, st
     ids = (Measurements.case_id, Measurements.device_id, Measurements.cache)
     query = select(*ids, func.count()).where(Measurements.run_id == run, Measurements.sample_count > 0).group_by(*ids)
     return {(case, device, cache): count for case, device, cache, count in connection.execute(query)}
-
-
-# --- columns ----------------------------------------------------------------------------------------------------------
-
-_COLUMNS = {
-    "run": Runs.id,
-    "label": Runs.label,
-    "commit": Runs.git_commit,
-    "dirty": Runs.git_dirty,
-    "branch": Runs.git_branch,
-    "started_at": Runs.started_at,
-    "host": Runs.host,
-    "perfsvc_version": Runs.perfsvc_version,
-    "device": Devices.uuid,
-    "device_kind": Devices.kind,
-    "device_model": Devices.model,
-    "case": Cases.name,
-    "lineage": Cases.lineage_id,
-    "benchmark": Cases.benchmark,
-    "variant": Cases.variant,
-    "point": Cases.point,
-    "version": Cases.version,
-    "cache": Measurements.cache,
-    "replica": Measurements.replica,
-    "status": Measurements.status,
-    "reason": Measurements.reason,
-    "cure": Measurements.cure,
-    "median_s": Measurements.median_s,
-    "low_s": Measurements.low_s,
-    "high_s": Measurements.high_s,
-    "samples": Measurements.sample_count,
-    "max_error": Measurements.max_error,
-    "mean_error": Measurements.mean_error,
-    "read_bytes": Measurements.read_bytes,
-    "written_bytes": Measurements.written_bytes,
-    "flops": Measurements.flops,
-    "stopped": Measurements.stopped,
-    "wall_s": Measurements.wall_s,
-    "measured_at": Measurements.measured_at,
-    "driver": Environments.driver,
-    "toolkit": Environments.toolkit,
-    "power_limit_w": Environments.power_limit_w,
-    "warmup": Measurements.warmup,
-    "note": Measurements.note,
-    "check_s": Measurements.check_s,
-    "sampling_s": Measurements.sampling_s,
-    "busy_s": Measurements.busy_s,
-    "sm_clock_hz": Measurements.sm_clock_hz,
-    "temperature_c": Measurements.temperature_c,
-    "power_w": Measurements.power_w,
-    "slowdowns": Measurements.slowdowns,
-    "rejected_batches": Measurements.rejected_batches,
-    "variant_index": Measurements.variant_index,
-    "relative_to": Measurements.relative_to,
-    "noise_within": NoiseOfCases.noise_within,
-    "noise_between": NoiseOfCases.noise_between,
-    "noise_places": NoiseOfCases.noise_places,
-    "lowest_place_s": NoiseOfCases.lowest_place_s,
-    "highest_place_s": NoiseOfCases.highest_place_s,
-    "copy_bytes_per_s": Peaks.copy_bytes_per_s,
-    "read_bytes_per_s": Peaks.read_bytes_per_s,
-    "verdict": Verdicts.verdict,
-    "verdict_reason": Verdicts.reason,
-    "ratio": Verdicts.ratio,
-    "ratio_low": Verdicts.low,
-    "ratio_high": Verdicts.high,
-    "baseline_run": Verdicts.baseline_run_id,
-    "baseline_runs": Verdicts.baseline_runs,
-    "noise_between_nights": Verdicts.between_nights,
-    "cause": Verdicts.cause,
-}
-_SAME_NOISE = and_(
-    NoiseOfCases.run_id == Measurements.run_id,
-    NoiseOfCases.case_id == Measurements.case_id,
-    NoiseOfCases.device_id == Measurements.device_id,
-    NoiseOfCases.cache == Measurements.cache,
-)
-_SAME_VERDICT = and_(
-    Verdicts.run_id == Measurements.run_id,
-    Verdicts.case_id == Measurements.case_id,
-    Verdicts.device_id == Measurements.device_id,
-    Verdicts.cache == Measurements.cache,
-    Verdicts.metric == TIME,
-    judged(Verdicts.run_id, Verdicts.case_id),
-)
-_SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
-
-
-def _columns(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
-    """Return all columns of the measurements of some runs, or of all runs (None), as lists by column name."""
-    of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
-    query = (
-        select(Measurements.id, *_COLUMNS.values(), Runs.id.label("run"), Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .join(Devices, Devices.id == Measurements.device_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Environments, Environments.id == Measurements.environment_id)
-        .outerjoin(NoiseOfCases, _SAME_NOISE)
-        .outerjoin(Peaks, _SAME_PEAK)
-        .outerjoin(Verdicts, _SAME_VERDICT)
-        .where(*of_runs)
-        .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
-        .order_by(Measurements.cache)
-    )
-    rows = connection.execute(query).all()
-    table = {name: [_plain(row[index]) for row in rows] for index, name in enumerate(_COLUMNS, start=1)}
-    _derive(table)
-    metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
-    values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
-    for measurement, name, value in connection.execute(values):
-        metrics[measurement][name] = value
-    table["metrics"] = [metrics.get(row[0], {}) for row in rows]
-    excluded = reasons_of_exclusion(connection, runs)
-    table["excluded"] = [reason_of_exclusion(excluded, row.run, row.case_id) for row in rows]
-    return table
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
-
-
-def _derive(table: dict[str, list[Any]]) -> None:
-    """Add the derived columns: the axes, the bandwidth, the FLOP/s and the share of the peak. Shorten the points."""
-    cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
-    table["axes"] = [json.loads(point) for point in table["point"]]
-    table["point"] = [case_of(*case).point_text for case in cases]
-    moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
-    table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
-    table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
-    table["peak_share"] = [
-        None if bandwidth is None or copied is None else bandwidth / Peak(copied, read).best_bytes_per_s
-        for bandwidth, copied, read in zip(
-            table["bandwidth_bytes_per_s"], table["copy_bytes_per_s"], table["read_bytes_per_s"], strict=True
-        )
-    ]
-
-
-def _per_second(amounts: Sequence[int], times_s: Sequence[float | None]) -> list[float | None]:
-    return [amount / time if amount and time else None for amount, time in zip(amounts, times_s, strict=True)]

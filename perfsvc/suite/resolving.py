@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfsvc.model import (
+    PRECISIONS,
     Arg,
     Array,
     Buffer,
@@ -51,6 +52,15 @@ from perfsvc.suite.signatures import array_dtypes, differs
 from perfsvc.suite.steps import buffers_of, compiled_steps, steps_of
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
+_PRECISION_OF: Mapping[str, str] = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8",
+    "float8_e5m2": "fp8",
+}
+"""The precision of operations on arrays of a dtype, unless the author says that they are rounded."""
 _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 
 
@@ -115,8 +125,22 @@ class BenchmarkPoint:
         work = evaluate(self.file.benchmark.work, dict(self.point), "work", line)
         if not isinstance(work, Work):
             raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
-        counts = (integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops"))
-        return Work(*counts)
+        if work.precision and work.precision not in PRECISIONS:
+            raise Problem(f"precision is {work.precision!r}", line, f"name one of {', '.join(PRECISIONS)}")
+        read_bytes, written_bytes, flops = (
+            integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops")
+        )
+        return Work(read_bytes, written_bytes, flops, work.precision or self._precision)
+
+    @property
+    def _precision(self) -> str:
+        """The fastest precision in which the inputs can be computed with; that of the outputs if there are no inputs.
+
+        Empty if none of these arrays has floats.
+        """
+        arrays = self.inputs.values() or [buffer.array for buffer in self.buffers.values()]
+        precisions = {_PRECISION_OF.get(array.dtype, "") for array in arrays}
+        return max(precisions & PRECISIONS.keys(), key=list(PRECISIONS).index, default="")
 
     @cached_property
     def tolerance(self) -> Tolerance:

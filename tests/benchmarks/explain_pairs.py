@@ -59,8 +59,8 @@ class Pair:
     Attributes:
         reasons: the expected reasons: the first must be found first; of two, both must be among the first two; without
             any, the two are the same and no reason may be found.
-        line: a part of the first source line expected for the first reason, in the variant that has the reason; None if
-            the reason concerns the whole launch.
+        line: a part of the first source line expected for the first reason that instructions carry, in the variant that
+            has the reason; None if the reasons concern the whole launch.
     """
 
     benchmark: str
@@ -83,6 +83,7 @@ PAIRS = (
     Pair("transpose", "padded", "unpadded", (R.BANK_CONFLICTS,), "= tile[threadIdx.x][row]"),
     Pair("transpose", "padded", "naive", (R.UNCOALESCED,), "b[x * n + y] = a[y * n + x]"),
     Pair("stream", "coalesced", "strided", (R.UNCOALESCED,), "b[i] = 3.0f * a[i]"),
+    Pair("stream", "doubled", "strided", (R.UNCOALESCED,), "b[i] = 3.0f * a[i]"),
     Pair("stream", "coalesced", "doubled", (R.TRAFFIC,), "0.0f * none[i]"),
     Pair("arithmetic", "in_registers", "spilled", (R.SPILLS,), "sum[k] = 0.99f * sum[k] + 0.01f"),
     Pair("chase", "full", "half", (R.OCCUPANCY,)),
@@ -93,7 +94,7 @@ PAIRS = (
     Pair("arithmetic", "together", "parted", (R.DIVERGENCE,), "for (int step = 0; step < steps; ++step)"),
     Pair("arithmetic", "by_itself", "in_step", (R.BARRIERS,), "__syncthreads()"),
     Pair("histogram", "own_copies", "one_copy", (R.ATOMICS,), "atomicAdd(&mine[digit(word, place)"),
-    Pair("histogram", "own_copies", "no_copy", (R.ATOMICS,), "atomicAdd(&counts[digit(word, place)], 1)"),
+    Pair("histogram", "own_copies", "no_copy", (R.ATOMICS,), "atomicAdd(&weights[digit(word, place)]"),
     Pair("variance", "single", "double", (R.FP64,), "TYPE value = a[i + k]"),
     Pair("waves", "series", "special", (R.SPECIAL,), "__sinf(x)"),
     Pair("series", "unrolled", "rolled", (R.UNROLLING,), "for (int term = 0; term < TERMS; ++term)"),
@@ -122,11 +123,9 @@ class Found:
 
     @property
     def line(self) -> HotLine | None:
-        """The first line of the first reason, in the variant that has more of what is counted there."""
-        if not self.explanation.reasons:
-            return None
-        reason = self.explanation.reasons[0]
-        return next(iter(reason.after or reason.before), None)
+        """The first line of the first reason that has lines, in the variant that has more of what is counted there."""
+        lines = (reason.after or reason.before for reason in self.explanation.reasons if reason.follows is None)
+        return next((first for first, *_ in filter(None, lines)), None)
 
 
 class Silent:
@@ -294,7 +293,7 @@ def is_right(pair: Pair, found: Found) -> bool:
 
 
 def has_right_line(pair: Pair, found: Found) -> bool:
-    """Return whether the expected line is the first line of the first reason."""
+    """Return whether the expected line is the first line that is found."""
     return found.line is not None and (pair.line or "") in (found.line.text or "")
 
 

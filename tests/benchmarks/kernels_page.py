@@ -23,6 +23,7 @@ from typing import Any
 
 from perfsvc import units
 from perfsvc.model import UNJUDGED
+from perfsvc.report import peaks
 from perfsvc.report.export.frames import parse_point
 from perfsvc.report.tables.run import RIDGE
 from perfsvc.report.wording import DASH, metric_value, or_dash, spread
@@ -123,7 +124,7 @@ def every_column(row: Row) -> dict[str, str]:
         "spread": spread(row["median_s"], row["low_s"], row["high_s"]),
         "bandwidth": or_dash(row["bandwidth_bytes_per_s"], units.rate),
         "FLOP/s": or_dash(row["flops_per_s"], units.flop_rate),
-        "of measured peak": or_dash(row["peak_share"], units.share),
+        "of measured peak": peaks.share(row.get("peak") or "", row.get("peak_share")),
         "of reference variant": or_dash(row.get("relative_speed"), units.share),
         "max error": or_dash(row["max_error"], units.error),
         "mean error": or_dash(row["mean_error"], units.error),
@@ -175,7 +176,7 @@ def few_columns(row: Row) -> dict[str, str]:
         "at": row["point"].replace(",", ", "),
         "median": or_dash(row["median_s"], units.seconds),
         "rate": rate,
-        "of measured peak": "" if computes else or_dash(row["peak_share"], units.share),
+        "of measured peak": peaks.share(row.get("peak") or "", row.get("peak_share")),
         "of reference variant": or_dash(row.get("relative_speed"), units.share),
         "max error": or_dash(row["max_error"], units.error),
         **metrics(row),

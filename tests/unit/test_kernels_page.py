@@ -102,14 +102,15 @@ def test_an_axis_that_is_not_numeric_has_a_row_for_each_value(pages, rows):
 
 
 def test_a_case_bound_by_memory_shows_its_share_of_the_peak(pages, rows):
-    page, _ = pages(rows[0] | {"peak_share": 0.93})
+    page, _ = pages(rows[0] | {"peak": "memory", "peak_share": 0.93})
     assert "| rate | of measured peak | of reference variant |" in page
     assert "| 548 MB/s | 93 % | 6 % |" in page
 
 
 def test_a_case_bound_by_arithmetic_shows_its_rate_in_flops(pages, rows):
-    page, measured = pages(*(row | {"flops": 2 * 4096**3, "flops_per_s": 5e13} for row in rows))
-    assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 100 % | 0 |" in page
+    computing = {"flops": 2 * 4096**3, "flops_per_s": 5e13, "peak": "fp32", "peak_share": 0.75}
+    page, measured = pages(*(row | computing for row in rows))
+    assert "| `copy` | n=4096 | 6.914 ms | 50.0 TFLOP/s | 75 % FP32 | 100 % | 0 |" in page
     assert "19.4 GB/s | 50.0 TFLOP/s" in measured
 
 

@@ -63,7 +63,10 @@ def run_json(report: RunReport) -> dict[str, Any]:
         "run": report.run,
         "environment": plain(report.environment),
         "results": [plain(row) for row in report.rows],
-        "peaks": [{"device": device, **plain(peak)} for device, peak in report.peaks.items()],
+        "peaks": [
+            {"device": device, **(plain(report.peaks.get(device)) or {}), **plain(report.rates.get(device, {}))}
+            for device in dict.fromkeys((*report.peaks, *report.rates))
+        ],
         "over_budget": [
             {**_case(case.case), "device": case.device, "cache": plain(case.cache), "reason": case.reason}
             for case in report.over_budget

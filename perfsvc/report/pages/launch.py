@@ -198,15 +198,16 @@ class DrawnRoofline:
 
     drawing: str = ""
     legend: tuple[tuple[str, str, Markup, str, str], ...] = ()
+    note: str = ""
     why_not: str = ""
 
 
 def drawn_roofline(picture: LaunchPicture) -> DrawnRoofline:
     """Return the roofline of both launches."""
     try:
-        launches = roofline.roofline(picture.before, picture.after)
+        launches = roofline.roofline(picture.before, picture.after, picture.peaks)
     except ReportError as error:
         return DrawnRoofline(why_not=f"{error.what}; {error.cure}")
     if not launches.points:
         return DrawnRoofline(why_not="no floating-point operation was counted")
-    return DrawnRoofline(page_roofline.drawn(launches), tuple(page_roofline.legend(launches.points)))
+    return DrawnRoofline(page_roofline.drawn(launches), tuple(page_roofline.legend(launches.points)), launches.note)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from perfsvc import units
 from perfsvc.model import AUXILIARY, CacheState, Cause, Status, Verdict
-from perfsvc.report import wording
+from perfsvc.report import peaks, wording
 from perfsvc.report.export.frames import details
 from perfsvc.report.pages.render import template
 from perfsvc.report.tables.run import CPU_NOTE
@@ -29,6 +29,7 @@ def page(summary: pd.DataFrame) -> str:
     rendered: str = template("report.html.j2").render(
         parts=[_part(rows) for _, rows in groups],
         wording=wording,
+        peaks=peaks,
         units=units,
         cpu_note=CPU_NOTE,
     )
@@ -73,7 +74,7 @@ def _line(record: dict[Any, Any], cache: str) -> dict[str, Any]:
     own = {name: value for name, value in case_details.metrics.items() if name not in AUXILIARY}
     auxiliary = {name: value for name, value in case_details.metrics.items() if name in AUXILIARY}
     without_columns = replace(
-        case_details, metrics=auxiliary, bandwidth_bytes_per_s=None, peak_share=None, relative_speed=None
+        case_details, metrics=auxiliary, bandwidth_bytes_per_s=None, peak="", peak_share=None, relative_speed=None
     )
     values = ABSENT | {str(name): None if pd.isna(value) else value for name, value in record.items()}
     verdict, cause = values["verdict"], values["cause"]

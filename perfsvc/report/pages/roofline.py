@@ -84,13 +84,14 @@ def _axes(x: _Scale, y: _Scale) -> Iterator[Markup]:
 
 def _roofs(launches: Roofline, x: _Scale, y: _Scale) -> Iterator[Markup]:
     """Yield the slope of DRAM's bandwidth and the ceilings, with their names."""
-    bandwidth, peaks = launches.bandwidth, sorted(launches.ceilings.items(), key=lambda item: item[1])
-    lowest, highest = peaks[0][1], peaks[-1][1]
+    bandwidth, peaks = launches.bandwidth, sorted(launches.ceilings.values())
+    lowest, highest = peaks[0], peaks[-1]
     start = max(x.low, y.low / bandwidth)
     yield _LINE.format("roof", x(start), y(start * bandwidth), x(highest / bandwidth), y(highest))
-    for name, peak in peaks:
+    for peak in peaks:
         yield _LINE.format("roof", x(peak / bandwidth), y(peak), x.last, y(peak))
-        yield _text(x.last - 2, y(peak) - 4, f"{name} {units.flop_rate(peak)}", "end")
+    for peak, text in launches.labels:
+        yield _text(x.last - 2, y(peak) - 4, text, "end")
     ends = [(x(at), y(at * bandwidth)) for at in (start, lowest / bandwidth)]
     angle = degrees(atan2(ends[1][1] - ends[0][1], ends[1][0] - ends[0][0]))
     middle = sqrt(start * lowest / bandwidth)

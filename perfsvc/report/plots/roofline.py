@@ -1,19 +1,21 @@
 """The roofline of two launches: the operations of each for a byte of DRAM, under the ceilings of the device.
 
 Source: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
-architectures", Communications of the ACM 52 (4), 2009. Work and ceilings are Nsight Compute's.
+architectures", Communications of the ACM 52 (4), 2009. The work is Nsight Compute's. The ceilings are the measured
+peaks of the GPU; one that was not measured is what Nsight Compute computes from the clock.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees, sqrt
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from perfsvc import units
 from perfsvc.errors import ReportError
 from perfsvc.files import write_output
-from perfsvc.model import Profile
+from perfsvc.model import L2, MEMORY, PEAK_NAMES, Profile, Rates
 from perfsvc.report.plots.figure import BLUE, FAINT, FONT, GRID, HEADING, INK, ORANGE, SMALL, picture
 from perfsvc.text import label
 
@@ -21,12 +23,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PRECISIONS: Mapping[str, tuple[str, str]] = {
-    "fp32": ("float32", "o"),
-    "fp64": ("float64", "s"),
-    "tensor": ("tensor cores", "^"),
-}
-"""Name in the picture and mark, by the prefix of the metrics that count the operations."""
+MARKS: Mapping[str, str] = {"fp32": "o", "fp64": "s"}
+"""The mark of a point, by the precision of its operations."""
+TENSOR_MARK = "^"
+"""The mark of operations of the tensor cores, in any precision."""
+ALWAYS = ("fp32", "fp64")
+"""The precisions whose ceilings are drawn even if no launch used them."""
+COMPUTING = tuple(name for name in PEAK_NAMES if name not in {MEMORY, L2})
+"""The names of the peaks of arithmetic, which are the prefixes of the metrics that count the operations."""
+CLOSE = 1.4
+"""The names of ceilings that differ by less than this factor would overlap, so they are written as one text."""
 ROOM = 4.0
 """The factor by which the axes reach beyond what they show."""
 WIDTH, HEIGHT = 8.0, 5.0
@@ -50,29 +56,68 @@ class Roofline:
     Attributes:
         bandwidth: of DRAM, in bytes a second.
         ceilings: operations a second, by name.
+        computed: the names of the ceilings, ``DRAM`` included, that were not measured on the GPU.
         points: of both launches; a launch without floating-point operations has none.
     """
 
     bandwidth: float
     ceilings: Mapping[str, float]
     points: tuple[LaunchPoint, ...]
+    computed: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """Where the ceilings come from; empty if all were measured."""
+        if not self.computed:
+            return ""
+        if len(self.computed) > len(self.ceilings):
+            return "the ceilings are computed from the clock, not measured"
+        return f"computed from the clock, not measured: {', '.join(self.computed)}"
+
+    @property
+    def labels(self) -> list[tuple[float, str]]:
+        """The texts at the ceilings: a rate at which each stands, and the names and rates of one ceiling or several."""
+        groups: list[list[tuple[str, float]]] = []
+        for name, peak in sorted(self.ceilings.items(), key=lambda ceiling: ceiling[1]):
+            if groups and peak < CLOSE * groups[-1][0][1]:
+                groups[-1].append((name, peak))
+            else:
+                groups.append([(name, peak)])
+        return [
+            (group[-1][1], ", ".join(f"{name} {units.flop_rate(peak)}" for name, peak in group)) for group in groups
+        ]
 
 
-def roofline(before: Profile, after: Profile) -> Roofline:
+def roofline(before: Profile, after: Profile, peaks: Rates = MappingProxyType({})) -> Roofline:
     """Return the roofline with the points of both launches, under the peaks of the device of ``after``.
+
+    Args:
+        before: the first launch.
+        after: the second launch.
+        peaks: the measured peaks of the device, as far as they are known.
 
     Raises:
         ReportError: the profile ``after`` does not contain the device's peaks.
     """
-    bandwidth = after.metrics.get("dram_peak_bytes_per_s")
-    peaks = {name: after.metrics.get(f"{kind}_peak_flops_per_s") for kind, (name, _) in PRECISIONS.items()}
-    ceilings = {name: peak for name, peak in peaks.items() if peak}
+    bandwidth = peaks.get(MEMORY) or after.metrics.get("dram_peak_bytes_per_s")
+    used = [name for name in COMPUTING if any(profile.metrics.get(f"{name}_flops") for profile in (before, after))]
+    computed = {
+        name: after.metrics.get(f"{name}_peak_flops_per_s") or before.metrics.get(f"{name}_peak_flops_per_s")
+        for name in dict.fromkeys((*ALWAYS, *used))
+    }
+    ceilings = {PEAK_NAMES[name]: rate for name, other in computed.items() if (rate := peaks.get(name) or other)}
     if not bandwidth or not ceilings:
         raise ReportError(
             f"the profile of {after.kernel} does not contain the peaks of its device",
             cure="profile it with the section that has them: ncu --section SpeedOfLight_RooflineChart",
         )
-    return Roofline(bandwidth, ceilings, (*_points(before, after=False), *_points(after, after=True)))
+    not_measured = [PEAK_NAMES[name] for name in computed if name not in peaks and PEAK_NAMES[name] in ceilings]
+    return Roofline(
+        bandwidth,
+        ceilings,
+        (*_points(before, after=False), *_points(after, after=True)),
+        (*([] if MEMORY in peaks else ["DRAM"]), *not_measured),
+    )
 
 
 def _points(profile: Profile, *, after: bool) -> Sequence[LaunchPoint]:
@@ -80,11 +125,17 @@ def _points(profile: Profile, *, after: bool) -> Sequence[LaunchPoint]:
     names = ("duration_s", "dram_read_bytes", "dram_write_bytes")
     duration_s, read_bytes, written_bytes = (profile.metrics.get(name) for name in names)
     moved_bytes = (read_bytes or 0.0) + (written_bytes or 0.0)
-    operations = {name_and_mark: profile.metrics.get(f"{kind}_flops") for kind, name_and_mark in PRECISIONS.items()}
+    operations = {name: profile.metrics.get(f"{name}_flops") for name in COMPUTING}
     side = "after" if after else "before"
     return [
-        LaunchPoint(f"{side}: {profile.kernel}, {name}", flops / moved_bytes, flops / duration_s, after, mark)
-        for (name, mark), flops in operations.items()
+        LaunchPoint(
+            f"{side}: {profile.kernel}, {PEAK_NAMES[name]}",
+            flops / moved_bytes,
+            flops / duration_s,
+            after,
+            MARKS.get(name, TENSOR_MARK),
+        )
+        for name, flops in operations.items()
         if flops and moved_bytes and duration_s
     ]
 
@@ -153,9 +204,10 @@ def _draw_ceilings(axes: "Axes", launches: Roofline) -> None:
     left, right = min([*intensities, *ridges]) / ROOM, max([*intensities, *ridges]) * ROOM
     top = max(launches.ceilings.values())
     axes.plot([left, max(ridges)], [left * launches.bandwidth, top], color=INK, linewidth=1.4)
-    for name, peak in launches.ceilings.items():
+    for peak in launches.ceilings.values():
         axes.plot([peak / launches.bandwidth, right], [peak, peak], color=INK, linewidth=1.4)
-        _label(axes, f"{name} {units.flop_rate(peak)}", (right, peak), (-4, 4), ha="right", va="bottom")
+    for peak, text in launches.labels:
+        _label(axes, text, (right, peak), (-4, 4), ha="right", va="bottom")
     lowest = min([left * launches.bandwidth, *(point.flops_per_s for point in launches.points)])
     axes.set(xlim=(left, right), ylim=(lowest / 2, top * ROOM))
 
@@ -178,6 +230,8 @@ def _draw_points(axes: "Axes", launches: Roofline) -> None:
         axes.plot(
             [point.flops_per_byte], [point.flops_per_s], point.mark, color=colour, markersize=8, zorder=3, label=name
         )
+    if launches.note:
+        _label(axes, launches.note, (0, 1), (8, -8), ha="left", va="top", xycoords="axes fraction")
     if launches.points:
         axes.legend(loc="lower right", fontsize=SMALL, frameon=False)
     else:

@@ -1,6 +1,6 @@
 """Bar charts of a run: a panel for each benchmark and point, a bar for each variant, the numbers beside the bars."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, log10
 from pathlib import Path
@@ -10,8 +10,8 @@ import pandas as pd
 
 from perfsvc import units
 from perfsvc.files import write_output
-from perfsvc.model import CacheState, Status
-from perfsvc.report import wording
+from perfsvc.model import L2, MEMORY, PEAK_NAMES, CacheState, Status
+from perfsvc.report import peaks, wording
 from perfsvc.report.plots.figure import (
     BLUE,
     FAINT,
@@ -53,12 +53,13 @@ HEADROOM = 1.02
 
 @dataclass(frozen=True, slots=True)
 class VariantRate:
-    """A variant at a point: its rate, its relative speed and its share of the measured peak; None for the unknown."""
+    """A variant at a point: its rate, its relative speed and its share of the nearest peak; None for the unknown."""
 
     variant: str
     status: Status
     rate: float | None
     relative_speed: float | None
+    peak: str
     peak_share: float | None
 
 
@@ -72,7 +73,9 @@ class PlotPanel:
         variants: in the suite's order.
         relative_to: the reference variant; empty if there is none.
         relative_rate: the rate of the reference variant; None if it was not measured.
-        peak: the measured peak of the GPU's memory; None if it is unknown or far above all bars.
+        peak: the measured peak of the GPU in this unit that a variant comes nearest to; None if it is far above all
+            bars, or if none is known.
+        peak_name: the name of this peak, such as ``memory`` or ``bf16``.
     """
 
     benchmark: str
@@ -83,6 +86,7 @@ class PlotPanel:
     relative_to: str = ""
     relative_rate: float | None = None
     peak: float | None = None
+    peak_name: str = ""
 
     @property
     def top(self) -> float:
@@ -124,13 +128,16 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
             Status(row["status"]),
             row[rate],
             row.get("relative_speed"),
-            None if arithmetic else row["peak_share"],
+            row["peak"] or "",
+            row["peak_share"],
         )
         for row in rows
     )
     first = rows[0]
     # The reference may be a variant of another panel: its rate follows from any variant's relative speed.
     reference_rates = [row.rate / row.relative_speed for row in variants if row.rate and row.relative_speed]
+    of_unit = [row for row in variants if row.peak and (row.peak not in {MEMORY, L2}) == arithmetic]
+    nearest = max(of_unit, key=lambda row: row.peak_share or 0.0, default=None)
     return PlotPanel(
         benchmark=first["benchmark"],
         point=first["point"],
@@ -139,15 +146,15 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
         variants=variants,
         relative_to=first.get("relative_to") or "",
         relative_rate=reference_rates[0] if reference_rates else None,
-        peak=None if arithmetic else _peak(first, variants),
+        peak=_peak(nearest) if nearest else None,
+        peak_name=nearest.peak if nearest else "",
     )
 
 
-def _peak(record: Mapping[Any, Any], variants: Sequence[VariantRate]) -> float | None:
-    """Return the GPU's measured peak in bytes a second; None if it is unknown or far above all bars."""
-    if record["copy_bytes_per_s"] is None or not any((row.peak_share or 0) > PEAK_IN_SIGHT for row in variants):
-        return None
-    return float(max(record["copy_bytes_per_s"], record["read_bytes_per_s"]))
+def _peak(nearest: VariantRate) -> float | None:
+    """Return the peak that a variant comes nearest to; None if it is far above the variant's bar."""
+    share = nearest.peak_share or 0.0
+    return nearest.rate / share if nearest.rate and share > PEAK_IN_SIGHT else None
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
@@ -262,8 +269,9 @@ def _draw_lines(axes: "Axes", panel: PlotPanel) -> None:
     if panel.relative_rate:
         lines.append(axes.axvline(panel.relative_rate, color=ORANGE, linewidth=1.4, zorder=3, label=panel.relative_to))
     if panel.peak:
-        peak = f"peak, {units.rate(panel.peak)}"
-        lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=peak))
+        unit = units.rate if panel.unit == "B/s" else units.flop_rate
+        text = f"{PEAK_NAMES[panel.peak_name]} peak, {unit(panel.peak)}"
+        lines.append(axes.axvline(panel.peak, color=INK, linewidth=1.2, linestyle=(0, (3, 2)), zorder=3, label=text))
     if lines:
         axes.legend(
             handles=lines,
@@ -331,8 +339,7 @@ def _columns(panel: PlotPanel) -> dict[str, list[str]]:
     """
     columns = {"": [_rate(variant, panel) for variant in panel.variants]}
     if any(variant.peak_share is not None for variant in panel.variants):
-        shares = (variant.peak_share for variant in panel.variants)
-        columns["% of peak"] = ["" if share is None else units.share(share) for share in shares]
+        columns["% of peak"] = [peaks.share(variant.peak, variant.peak_share) for variant in panel.variants]
     if any(variant.relative_speed is not None for variant in panel.variants):
         speeds = (variant.relative_speed for variant in panel.variants)
         columns[f"vs {panel.relative_to}"] = ["" if speed is None else wording.speed(speed) for speed in speeds]

@@ -9,8 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import AUXILIARY, Judgement, OverBudget, Peak, Status
-from perfsvc.report import wording
+from perfsvc.model import (
+    AUXILIARY,
+    MEMORY,
+    PEAK_NAMES,
+    PRECISIONS,
+    Judgement,
+    OverBudget,
+    Peak,
+    Rates,
+    Status,
+)
+from perfsvc.report import peaks, wording
 from perfsvc.report.rows import Doubt, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.confirmations import confirmations_table
 from perfsvc.report.tables.layout import EXCLUDED, Responsive, grid, mark
@@ -54,7 +64,8 @@ def run_table(report: RunReport) -> RenderableType:
     if report.title:
         parts.append(Text.assemble((f"run {report.run}", "bold"), (f"  {report.title}", "dim")))
     for device in dict.fromkeys(row.device for row in report.rows):
-        parts += _device([row for row in report.rows if row.device == device], report.peaks.get(device))
+        rows = [row for row in report.rows if row.device == device]
+        parts += _device(rows, report.peaks.get(device), report.rates.get(device, {}))
     parts += [Text.assemble(mark(Status.FAILED), " ", cut(str(problem))) for problem in report.problems]
     parts += [*_over_budget(report.over_budget), _summary(report)]
     if report.confirmations:
@@ -65,21 +76,30 @@ def run_table(report: RunReport) -> RenderableType:
 
 
 def doubt_text(doubt: Doubt) -> str:
-    """Return a warning that a GPU cannot move the declared bytes of a case in its measured time, and the cure."""
+    """Return a warning that a GPU cannot do the declared work of a case in its measured time, and the cure."""
+    what, rate, cure = (
+        ("bytes", units.rate, "declare in work= what the problem has to read and write, each byte once")
+        if doubt.peak == MEMORY
+        else (
+            "operations",
+            units.flop_rate,
+            "declare in work= what the problem has to compute, and a precision that differs from the inputs: tf32, ...",
+        )
+    )
     return (
-        f"{doubt.case.id} declares {doubt.declared_bytes} bytes a launch, in its time {units.rate(doubt.bytes_per_s)}: "
-        f"more than the measured peak of {doubt.device}, {units.rate(doubt.peak_bytes_per_s)}\n"
-        "  cure: declare in work= what the problem has to read and write, each byte once"
+        f"{doubt.case.id} declares {doubt.declared} {what} a launch, in its time {rate(doubt.rate)}: more than the "
+        f"measured {PEAK_NAMES[doubt.peak]} peak of {doubt.device}, {rate(doubt.peak_rate)}\n"
+        f"  cure: {cure}"
     )
 
 
-def _device(rows: Sequence[ResultRow], peak: Peak | None) -> list[RenderableType]:
+def _device(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[RenderableType]:
     """Return the heading, the table of results and the notes of one device."""
     first = rows[0]
     heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
-    if peak:
-        copied, read = units.rate(peak.copy_bytes_per_s), units.rate(peak.read_bytes_per_s)
-        heading.append(f"\nmeasured peak: copies {copied}, reads {read}", "dim")
+    measured = _peaks(rows, peak, rates)
+    if measured:
+        heading.append(f"\nmeasured peak: {', '.join(measured)}", "dim")
     table = Responsive(
         *(_results(rows, columns) for columns in LAYOUTS),
         *(_results(rows, columns, room=CASE_ROOM) for columns in LAYOUTS[2:]),
@@ -87,6 +107,16 @@ def _device(rows: Sequence[ResultRow], peak: Peak | None) -> list[RenderableType
     )
     notes = _notes(rows)
     return [heading, table, Text(), *notes, *([Text()] if notes else [])]
+
+
+def _peaks(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[str]:
+    """Return the measured peaks of a device: those of its memory, and each other one that a row is compared with."""
+    near = {row.peak for row in rows}
+    names = [name for name in rates if name in near or any(name in PRECISIONS.get(of, ()) for of in near)]
+    others = [peaks.rate(name, rates[name]) for name in names]
+    if peak is None:
+        return others
+    return [f"copies {units.rate(peak.copy_bytes_per_s)}", f"reads {units.rate(peak.read_bytes_per_s)}", *others]
 
 
 def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = inf, stacked: bool = False) -> Table:
@@ -181,7 +211,7 @@ def _cell(row: ResultRow, column: str) -> Text:
     values = {
         "median": (row.median_s, units.seconds),
         "bandwidth": (row.bandwidth_bytes_per_s, units.rate),
-        "% of peak": (row.peak_share, units.share),
+        "% of peak": (row.peak_share, lambda share: peaks.share(row.peak, share)),
         "FLOP/s": (row.flops_per_s, units.flop_rate),
         "max error": (row.max_error, units.error),
     }

@@ -1,1 +1,21 @@
-"""The measured peaks of a GPU: how fast it computes, and how fast its memory and its L2 cache deliver."""
+"""The measured peaks of a GPU: how fast it computes, and how fast its memory and its L2 cache deliver.
+
+A run measures them like cases, before its own cases: the memory in every run, since its rate shows the health of a GPU;
+the others once for each driver and power limit. Results are shown as shares of the nearest peak, and a case that
+declares more work than a peak allows is doubted.
+"""
+
+from perfsvc.measure.protocol.messages import Sampling
+from perfsvc.model import DeviceInfo
+from perfsvc.service.peaks import kernels, memory
+from perfsvc.suite import CaseSpec
+
+
+def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
+    """Return the cases that measure the peaks of a device; none for the CPU device."""
+    return (*memory.specs(device), *kernels.specs(device))
+
+
+def sampling(spec: CaseSpec) -> Sampling:
+    """Return how a case of ``specs`` is sampled."""
+    return memory.SAMPLING if spec.case.variant in memory.VARIANTS else kernels.SAMPLING

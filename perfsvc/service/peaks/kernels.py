@@ -35,8 +35,6 @@ that the GPU sustains, so sampling lasts several times as long."""
 L2_SHARE = 3
 """The buffer takes at most a third of the L2 cache: the cache of an H100 has two halves, and both keep a copy of what
 all multiprocessors read."""
-UNKNOWN_L2_BYTES = 4 << 20
-"""The assumed size of the L2 cache if a device does not report it, as the fake device does not."""
 L2_ROUNDS = 6144
 """Rounds of a launch, which then takes some 6 ms on an H100."""
 L2_TILE_BYTES = 1024 * 16
@@ -97,8 +95,12 @@ _NO_FP8 = {"sm_80", "sm_86", "sm_87", "sm_88", "sm_100", "sm_103", "sm_110"}
 
 
 def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
-    """Return the cases that measure the peaks of a GPU's arithmetic and L2 cache; none for the CPU device."""
-    if device.kind == "cpu":
+    """Return the cases that measure the peaks of a GPU's arithmetic and L2 cache.
+
+    There are none for the CPU device, and for a device that does not report the size of its L2 cache, as the fake
+    device does not.
+    """
+    if device.kind == "cpu" or not device.l2_bytes:
         return ()
     kernels = arithmetic(device.target)
     return (*(_compute(name, kernel, kernels, device) for name, kernel in kernels.items()), _l2(device))
@@ -135,7 +137,7 @@ def _compute(name: str, kernel: Arithmetic, kernels: Mapping[str, Arithmetic], d
 
 def _l2(device: DeviceInfo) -> CaseSpec:
     """Return the case that reads a buffer that stays in the L2 cache."""
-    most = max((device.l2_bytes or UNKNOWN_L2_BYTES) // L2_SHARE // L2_TILE_BYTES, 1)
+    most = max(device.l2_bytes // L2_SHARE // L2_TILE_BYTES, 1)
     tiles = 1 << (most.bit_length() - 1)  # a power of two
     blocks = 2 * max(device.multiprocessors, 1)
     args = (

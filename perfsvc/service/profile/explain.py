@@ -4,12 +4,12 @@ A side is a report of Nsight Compute, or a case of a run. Stored profiles of cas
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from perfsvc.device.find import find
 from perfsvc.files import write_output
-from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult
+from perfsvc.model import DeviceInfo, Explanation, Profile, ProfileResult, Rates
 from perfsvc.profile.explain import explain
 from perfsvc.profile.picture import picture
 from perfsvc.profile.reports import read_isolated
@@ -76,12 +76,14 @@ class ExplainedProfiles:
 
     Attributes:
         sources: the source files of both binaries by name, as far as they are known.
+        peaks: the measured peaks of the device of the second profile, as far as they are known.
     """
 
     before: Profile
     after: Profile
     explanation: Explanation
     sources: tuple[Sources, Sources] = ({}, {})
+    peaks: Rates = field(default_factory=dict)
 
 
 def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfiles:
@@ -102,7 +104,8 @@ def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfile
         sides = _run_case(store, request, request.before), _run_case(store, request, request.after)
         first, last = _stored_pair(store, *sides) or _made_pair(store, request, sides, progress)
         sources = sources_of(store, first, last)
-        return ExplainedProfiles(profile_of(first), profile_of(last), explain_results(store, first, last), sources)
+        explanation, peaks = explain_results(store, first, last), store.devices.newest_peaks(last.device)
+        return ExplainedProfiles(profile_of(first), profile_of(last), explanation, sources, peaks)
 
 
 def require_drawable(destination: Path) -> None:
@@ -132,9 +135,10 @@ def draw(explained: ExplainedProfiles, destination: Path) -> None:
     """
     before, after = explained.before, explained.after
     if destination.suffix.lower() == PAGE:
-        write_output(destination, explanation_page(picture(before, after, explained.explanation, explained.sources)))
+        drawn = picture(before, after, explained.explanation, explained.sources, explained.peaks)
+        write_output(destination, explanation_page(drawn))
     else:
-        roofline.write(roofline.roofline(before, after), after.device, destination)
+        roofline.write(roofline.roofline(before, after, explained.peaks), after.device, destination)
 
 
 def _explained(before: Profile, after: Profile) -> ExplainedProfiles:

@@ -20,8 +20,8 @@ from perfsvc.measure.protocol.shared_arrays import Recipe
 from perfsvc.model import Call, DeviceInfo, Environment, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
+from perfsvc.service import peaks
 from perfsvc.service.progress import Progress
-from perfsvc.service.run import peaks
 from perfsvc.service.run.full_environment import full_environment
 from perfsvc.service.run.prepare import (
     Binaries,
@@ -263,16 +263,13 @@ def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorde
     """Return the tasks that measure the peaks that are still unknown; report a peak kernel that cannot be built."""
     tasks = []
     for target in targets:
-        if target.device.uuid in recorder.peaks.peaks:
-            continue
-        for spec in target.peaks:
+        for spec in recorder.peaks.unknown(target.device.uuid):
             match modules_of(target, spec, binaries):
                 case CaseError() as error:
-                    recorder.peaks.fail(target.device.uuid, error.what)
-                    break
+                    recorder.peaks.fail(target.device.uuid, spec.case.variant, error.what)
                 case modules:
                     recipe = Recipe(spec.arrays, partial(share, {}, {}))
-                    tasks.append(task(target.device, spec, modules, peaks.SAMPLING, recipe))
+                    tasks.append(task(target.device, spec, modules, peaks.sampling(spec), recipe))
     return tuple(tasks)
 
 

@@ -15,11 +15,11 @@ from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
 from perfsvc.model import DeviceInfo, ReplayRecord, Unit, digest
+from perfsvc.service import peaks
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
-from perfsvc.service.run import peaks
 from perfsvc.suite import CaseSpec, Selection, Suite, unmet
 
 Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
@@ -85,7 +85,7 @@ class Target:
     """A device with the cases that it measures and the compiler for it.
 
     Attributes:
-        peaks: perfsvc's own cases, which measure the peak of the device.
+        peaks: perfsvc's own cases, which measure the peaks of the device.
         helper_kernels: the unit with the device's helper kernels; None if the device needs none.
     """
 

@@ -17,8 +17,8 @@ from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
 from perfsvc.model import Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
 from perfsvc.report.rows import Doubt
-from perfsvc.service.run import peaks
-from perfsvc.service.run.peaks import PeakCollector
+from perfsvc.service.peaks.collector import PeakCollector
+from perfsvc.service.peaks.doubts import doubt, note
 from perfsvc.service.run.prepare import Target
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.store import CaseCode, CaseKey, MeasurementEntry, RunState, Store
@@ -58,11 +58,11 @@ class Recorder:
         self._binaries: dict[CaseKey, int] = {}
         self.opened = opened
         self.measurements = list(opened.measurements)
-        self.peaks = PeakCollector(tuple(target.device for target in targets), report, opened.peaks)
         self.over_budget: list[OverBudget] = []
         self.doubts: dict[CaseKey, Doubt] = {}
         for target in targets:
             store.devices.put(target.device)
+        self.peaks = PeakCollector(store, opened.run, [target.device for target in targets], report, opened.peaks)
 
     @contextlib.contextmanager
     def recording(self, stopping: Stopping) -> Iterator[None]:
@@ -102,12 +102,7 @@ class Recorder:
 
     def put(self, measurements: Iterable[Measurement]) -> None:
         """Store measurements in one transaction; measurements of peak cases are stored as the peak of their device."""
-        entries = []
-        for measurement in measurements:
-            if self.peaks.take(measurement):
-                self._store.devices.put_peaks(self.run, self.peaks.peaks)
-            else:
-                entries.append(self._entry(measurement))
+        entries = [self._entry(measurement) for measurement in measurements if not self.peaks.take(measurement)]
         if entries:
             self._store.measurements.put(self.run, entries)
             self.measurements += [entry.measurement for entry in entries]
@@ -128,13 +123,13 @@ class Recorder:
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:
-        """Return a measurement; if its declared work exceeds the measured peak, store a doubt and add a note."""
+        """Return a measurement; if its declared work exceeds a measured peak, store a doubt and add a note."""
         device = self._targets[measurement.device].device
-        doubt = estimate and peaks.doubt(spec, device, estimate.median_s, self.peaks.peaks.get(device.uuid))
-        if not doubt:
+        doubted = estimate and doubt(spec, device, estimate.median_s, self.peaks.rates(device.uuid))
+        if not doubted:
             return measurement
-        self.doubts[device.uuid, measurement.case, measurement.cache] = doubt
-        return replace(measurement, note="; ".join(filter(None, [measurement.note, peaks.NOTE])))
+        self.doubts[device.uuid, measurement.case, measurement.cache] = doubted
+        return replace(measurement, note="; ".join(filter(None, [measurement.note, note(doubted)])))
 
 
 def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:

@@ -276,6 +276,7 @@ class Measurements(Base):
     read_bytes: Mapped[Big]
     written_bytes: Mapped[Big]
     flops: Mapped[Big]
+    precision: Mapped[Free] = mapped_column(server_default="")
     stopped: Mapped[Free]
     wall_s: Mapped[float]
     measured_at: Mapped[datetime]
@@ -357,6 +358,24 @@ class Peaks(Base):
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     copy_bytes_per_s: Mapped[float]
     read_bytes_per_s: Mapped[float]
+
+
+class GpuPeaks(Base):
+    """A measured peak of a GPU's arithmetic or L2 cache, which its driver and its power limit may change.
+
+    ``rate`` is operations a second, or bytes a second for the L2 cache. ``version`` is that of the kernels that
+    measured it.
+    """
+
+    __tablename__ = "gpu_peaks"
+
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    driver: Mapped[Free] = mapped_column(primary_key=True)
+    power_limit_w: Mapped[float] = mapped_column(primary_key=True)
+    name: Mapped[Free] = mapped_column(primary_key=True)
+    rate: Mapped[float]
+    version: Mapped[int]
+    measured_at: Mapped[datetime]
 
 
 class OverBudgetCases(Base):

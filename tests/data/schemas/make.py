@@ -127,6 +127,7 @@ def fill(store: Store) -> None:
     put(store, second, renamed, 0.5, None, variant_index=2, relative_to="copy")
     store.measurements.put_noise(second, {("GPU-1", SHARED, CacheState.COLD): Noise(0.25, 0.125, 0.0625, 0.5, 0.75)})
     store.devices.put_peaks(second, {"GPU-1": Peak(2.0e12, 2.5e12)})
+    store.devices.put_gpu_peak(replace(GPU, driver="580.1", power_limit_w=700.0), "tf32", 4.0e14, version=1)
     store.runs.put_over_budget(second, [("GPU-1", NAIVE, CacheState.COLD)])
     store.runs.end(second, RunState.INTERRUPTED)
     unchanged = Judgement(
@@ -253,7 +254,7 @@ def put(
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1")))
     store.measurements.put(
-        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3), estimate, binary, **of_a_ladder)]
+        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3, "tf32"), estimate, binary, **of_a_ladder)]
     )
 
 

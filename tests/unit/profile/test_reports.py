@@ -8,9 +8,10 @@ import pytest
 
 from perfsvc.errors import MissingPackageError, ReportError
 from perfsvc.installation import install_command
-from perfsvc.model import Profile
+from perfsvc.model import Instruction, Profile
 from perfsvc.profile.metrics import METRICS, OPERATIONS, STALLS, operations
 from perfsvc.profile.reports import read
+from perfsvc.profile.tensor_work import tensor_flops
 from perfsvc.profile.waits import MEANINGS
 
 LENGTH = struct.Struct("<I")
@@ -49,7 +50,8 @@ def test_a_profile_has_exactly_the_metrics_of_the_table(profile):
 
 
 def test_the_full_set_counts_every_metric_but_the_peak_of_unused_tensor_cores(profile):
-    assert [name for name, value in profile.metrics.items() if value is None] == ["tensor_peak_flops_per_s"]
+    unused = [f"{name}_peak_flops_per_s" for name in ("fp64_tensor", "tf32", "bf16", "fp16", "fp8")]
+    assert sorted(name for name, value in profile.metrics.items() if value is None) == sorted(unused)
 
 
 @pytest.mark.parametrize(
@@ -185,13 +187,52 @@ def test_operations_equal_those_of_the_roofline_chart():
     metrics = operations(RAW.get, RAW)
     assert metrics["fp32_flops"] == (1 + 2 + 2 * 4) * 100 * 2
     assert metrics["fp32_peak_flops_per_s"] == 2 * 8 * 100
-    assert (metrics["tensor_flops"], metrics["tensor_peak_flops_per_s"]) == (500, 1000)
+    assert (metrics["fp16_flops"], metrics["fp16_peak_flops_per_s"]) == (500, 1000)
+    assert metrics["bf16_flops"] is None
     assert metrics["dram_peak_bytes_per_s"] == 3000 * 2 * 16 / 8
     assert metrics["fp64_flops"] is None
     assert set(metrics) == set(OPERATIONS)
 
 
+@pytest.mark.parametrize(
+    ("opcodes", "flops"),
+    [
+        (["HMMA.16816.F32.BF16"], {"bf16": 2 * 16 * 8 * 16 * 10}),
+        (["HMMA.16816.F32", "HMMA.16816.F16"], {"fp16": 2 * (2 * 16 * 8 * 16 * 10)}),
+        (["HMMA.1688.F32.TF32", "HMMA.1684.F32.TF32"], {"tf32": 2 * 16 * 8 * (8 + 4) * 10}),
+        (["DMMA.884", "DMMA.16x8x16"], {"fp64_tensor": 2 * (8 * 8 * 4 + 16 * 8 * 16) * 10}),
+        (["HGMMA.64x256x16.F32"], {"fp16": 2 * 64 * 256 * 16 * 10 / 4}),
+        (["HGMMA.64x256x8.F32.TF32"], {"tf32": 2 * 64 * 256 * 8 * 10 / 4}),
+        (["QGMMA.64x256x32.F32.E4M3.E4M3"], {"fp8": 2 * 64 * 256 * 32 * 10 / 4}),
+        (["QMMA.16832.F32.E4M3.E5M2"], {"fp8": 2 * 16 * 8 * 32 * 10}),
+        (["FFMA", "HFMA2.MMA", "IMMA.16816.S8.S8"], {}),
+    ],
+)
+def test_the_operations_of_tensor_cores_follow_from_the_shapes_of_their_instructions(opcodes, flops):
+    instructions = [
+        Instruction(16 * index, f"@P0 {opcode} R0, R4, R8, R0", {"instructions": 10.0})
+        for index, opcode in enumerate(opcodes)
+    ]
+    none = dict.fromkeys(("fp64_tensor", "tf32", "bf16", "fp16", "fp8"), 0.0)
+    assert tensor_flops(instructions) == none | flops
+
+
+@pytest.mark.parametrize("opcode", ["UTCHMMA", "HMMA.SP.16832.F32.BF16", "HMMA.999.F32"])
+def test_nothing_is_claimed_of_tensor_cores_whose_instructions_are_not_known(opcode):
+    known = Instruction(0, "HMMA.16816.F32 R0, R4, R8, R0", {"instructions": 10.0})
+    assert tensor_flops([known, Instruction(16, f"{opcode} R0, R4, R8, R0", {"instructions": 10.0})]) == {}
+    assert tensor_flops([Instruction(0, "HMMA.16816.F32 R0, R4, R8, R0", {"waited_samples": 1.0})]) == {}
+
+
+def test_a_product_on_tensor_cores_has_the_operations_of_its_problem(ncu_report):
+    n = 1024
+    tensor, scalar = (read(ncu_report(f"pairs/product-{name}")).metrics for name in ("tensor", "fma"))
+    assert tensor["bf16_flops"] == 2 * n**3
+    assert scalar["bf16_flops"] == 0
+    assert scalar["fp32_flops"] == pytest.approx(2 * n**3, rel=0.01)
+
+
 def test_operations_are_none_if_a_part_of_them_is():
     metrics = operations({**RAW, "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum.per_cycle_elapsed": None}.get, ())
     assert metrics["fp32_flops"] is None
-    assert metrics["tensor_flops"] is None
+    assert metrics["fp16_flops"] is None

@@ -18,7 +18,6 @@ PEAKS = {
     "dram_peak_bytes_per_s": 3e12,
     "fp32_peak_flops_per_s": 60e12,
     "fp64_peak_flops_per_s": 30e12,
-    "tensor_peak_flops_per_s": None,
 }
 BEFORE = Profile(
     "scale",
@@ -29,6 +28,7 @@ BEFORE = Profile(
         "dram_write_bytes": 1e9,
         "fp32_flops": 6e9,
         "fp64_flops": 0.0,
+        "tf32_flops": None,
     },
     device="NVIDIA H100 <PCIe>",
     chip="sm_90",
@@ -108,7 +108,7 @@ def test_json_has_every_metric_of_both_and_null_for_uncounted_metrics():
     assert result["reasons"][1]["follows"] == "register spills"
     assert result["reasons"][0]["evidence"][3] == {"metric": "spill_requests", "before": None, "after": 3e6}
     assert result["after"]["metrics"]["duration_s"] == 2e-3
-    assert result["before"]["metrics"]["tensor_peak_flops_per_s"] is None
+    assert result["before"]["metrics"]["tf32_flops"] is None
 
 
 CARRIED = replace(
@@ -157,10 +157,10 @@ def test_json_has_the_lines_of_a_reason():
 def test_a_roofline_point_has_operations_per_byte_and_per_second():
     found = roofline.roofline(BEFORE, AFTER)
     assert found.bandwidth == 3e12
-    assert found.ceilings == {"float32": 60e12, "float64": 30e12}
+    assert found.ceilings == {"FP32": 60e12, "FP64": 30e12}
     assert [(point.name, point.flops_per_byte, point.flops_per_s) for point in found.points] == [
-        ("before: scale, float32", 2.0, 6e12),
-        ("after: scale, float32", 2.0, 3e12),
+        ("before: scale, FP32", 2.0, 6e12),
+        ("after: scale, FP32", 2.0, 3e12),
     ]
 
 
@@ -173,7 +173,27 @@ def test_a_launch_without_operations_has_no_point():
 def test_without_ceilings_there_is_no_roofline(missing):
     without = replace(AFTER, metrics={**AFTER.metrics, **dict.fromkeys(missing)})
     with pytest.raises(ReportError, match="SpeedOfLight_RooflineChart"):
-        roofline.roofline(BEFORE, without)
+        roofline.roofline(without, without)
+
+
+def test_measured_peaks_are_the_ceilings_and_the_others_are_named():
+    peaks = {"memory": 2.9e12, "l2": 8e12, "fp32": 58e12, "tf32": 450e12, "bf16": 900e12}
+    multiplying = replace(AFTER, metrics={**AFTER.metrics, "tf32_flops": 8e11})
+    found = roofline.roofline(BEFORE, multiplying, peaks)
+    assert (found.bandwidth, found.ceilings) == (2.9e12, {"FP32": 58e12, "FP64": 30e12, "TF32": 450e12})
+    assert found.note == "computed from the clock, not measured: FP64"
+    assert [(point.name, point.mark) for point in found.points][-1] == ("after: scale, TF32", "^")
+    assert roofline.roofline(BEFORE, AFTER, peaks | {"fp64": 29e12}).note == ""
+    assert roofline.roofline(BEFORE, AFTER).note == "the ceilings are computed from the clock, not measured"
+    assert roofline.roofline(BEFORE, multiplying).ceilings == {"FP32": 60e12, "FP64": 30e12}  # no peak of TF32 is known
+
+
+def test_close_ceilings_have_one_text():
+    peaks = {"fp32": 66e12, "fp64": 33e12, "fp64_tensor": 67e12, "bf16": 915e12}
+    work = dict.fromkeys(("fp64_tensor_flops", "bf16_flops"), 1e9)
+    found = roofline.roofline(BEFORE, replace(AFTER, metrics={**AFTER.metrics, **work}), peaks)
+    texts = ["FP64 33.0 TFLOP/s", "FP32 66.0 TFLOP/s, FP64 tensor 67.0 TFLOP/s", "BF16 915 TFLOP/s"]
+    assert [text for _, text in found.labels] == texts
 
 
 def texts_of(figure):
@@ -185,8 +205,8 @@ def texts_of(figure):
 
 def test_the_picture_names_its_ceilings_and_its_points():
     texts = texts_of(roofline._draw(roofline.roofline(BEFORE, AFTER), "H100"))
-    assert {"DRAM 3.00 TB/s", "float32 60.0 TFLOP/s", "float64 30.0 TFLOP/s"} <= texts
-    assert {"before: scale, float32: 6.00 TFLOP/s", "after: scale, float32: 3.00 TFLOP/s"} <= texts
+    assert {"DRAM 3.00 TB/s", "FP32 60.0 TFLOP/s", "FP64 30.0 TFLOP/s"} <= texts
+    assert {"before: scale, FP32: 6.00 TFLOP/s", "after: scale, FP32: 3.00 TFLOP/s"} <= texts
 
 
 def test_everything_drawn_lies_within_the_axes():

@@ -64,6 +64,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "highest_place_s": [1.1e-5] * 4,
         "copy_bytes_per_s": [4e12] * 4,
         "read_bytes_per_s": [3e12] * 4,
+        "peak": ["memory", "memory", None, None],
         "peak_share": [0.75, 0.5, None, None],
     } | changed
 

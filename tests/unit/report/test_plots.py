@@ -42,6 +42,7 @@ def row(variant, variant_index, median_s, **changed):
         "samples": 10,
         "bandwidth_bytes_per_s": 6e6 / median_s if median_s else None,
         "flops_per_s": None,
+        "peak": "memory" if median_s else None,
         "peak_share": 6e6 / median_s / READ if median_s else None,
         "copy_bytes_per_s": COPIED,
         "read_bytes_per_s": READ,
@@ -57,13 +58,14 @@ def test_a_panel_has_its_variants_in_order_with_rates_and_shares():
     (panel,) = panels_of(row("copy", 2, 2.5e-6), row("tiled", 1, 5e-6), row("naive", 0, 2e-5), row("cupy", 3, None))
     assert (panel.benchmark, panel.point, panel.cache, panel.unit) == ("transpose", "n=2", "", "B/s")
     assert panel.variants == (
-        VariantRate("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), pytest.approx(0.1)),
-        VariantRate("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), pytest.approx(0.4)),
-        VariantRate("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), pytest.approx(0.8)),
-        VariantRate("cupy", Status.SKIPPED, None, None, None),
+        VariantRate("naive", Status.OK, pytest.approx(3e11), pytest.approx(0.125), "memory", pytest.approx(0.1)),
+        VariantRate("tiled", Status.OK, pytest.approx(1.2e12), pytest.approx(0.5), "memory", pytest.approx(0.4)),
+        VariantRate("copy", Status.OK, pytest.approx(2.4e12), pytest.approx(1.0), "memory", pytest.approx(0.8)),
+        VariantRate("cupy", Status.SKIPPED, None, None, "", None),
     )
     assert (panel.relative_to, panel.relative_rate) == ("copy", pytest.approx(2.4e12))
-    assert (panel.peak, panel.top) == (READ, READ)
+    assert (panel.peak, panel.peak_name) == (pytest.approx(READ), "memory")
+    assert panel.top == panel.peak
 
 
 def test_an_unselected_reference_variant_still_has_its_line():
@@ -77,7 +79,7 @@ def test_an_unselected_reference_variant_still_has_its_line():
 
 def test_without_reference_and_peak_there_are_no_lines():
     (panel,) = panels_of(
-        row("naive", 0, 2e-5, relative_to="", peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
+        row("naive", 0, 2e-5, relative_to="", peak=None, peak_share=None, copy_bytes_per_s=None, read_bytes_per_s=None)
     )
     assert (panel.relative_to, panel.relative_rate, panel.peak) == ("", None, None)
     assert panel.variants[0].relative_speed is None
@@ -90,14 +92,15 @@ def test_a_peak_far_above_all_bars_is_not_drawn():
     assert panel.variants[0].peak_share == 0.25
 
 
-def test_arithmetic_cases_are_drawn_in_flops_without_a_peak():
-    (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=1e14), row("copy", 1, None, flops_per_s=None))
-    assert (panel.unit, panel.variants[0].rate, panel.peak, panel.variants[0].peak_share) == (
-        "FLOP/s",
-        pytest.approx(1e14),
-        None,
-        None,
+def test_arithmetic_cases_are_drawn_in_flops_with_the_peak_of_their_precision():
+    of_fp32 = {"flops_per_s": 1e14, "peak": "fp32", "peak_share": 0.5}
+    (panel,) = panels_of(row("naive", 0, 2.5e-6, **of_fp32), row("copy", 1, None, flops_per_s=None))
+    assert (panel.unit, panel.variants[0].rate, panel.peak, panel.peak_name) == (
+        *("FLOP/s", pytest.approx(1e14), pytest.approx(2e14), "fp32"),
     )
+    assert (panel.variants[0].peak, panel.variants[0].peak_share) == ("fp32", 0.5)
+    (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=1e14))  # it is limited by memory, in another unit
+    assert (panel.unit, panel.peak, panel.variants[0].peak) == ("FLOP/s", None, "memory")
     (panel,) = panels_of(row("naive", 0, 2.5e-6, flops_per_s=2e13))
     assert panel.unit == "B/s"
 
@@ -122,12 +125,14 @@ MATMUL = PlotPanel(
     cache="",
     unit="FLOP/s",
     variants=(
-        VariantRate("naive", Status.OK, 6.54e12, 0.13, None),
-        VariantRate("global_accumulation-ITEMS16", Status.WRONG, None, None, None),
-        VariantRate("cublas", Status.OK, 51.1e12, 1.0, None),
+        VariantRate("naive", Status.OK, 6.54e12, 0.13, "fp32", 0.1),
+        VariantRate("global_accumulation-ITEMS16", Status.WRONG, None, None, "", None),
+        VariantRate("cublas", Status.OK, 51.1e12, 1.0, "fp32", 0.77),
     ),
     relative_to="cublas",
     relative_rate=51.1e12,
+    peak=66.4e12,
+    peak_name="fp32",
 )
 COPY = PlotPanel(
     benchmark="constant_memory",
@@ -135,16 +140,17 @@ COPY = PlotPanel(
     cache="warm",
     unit="B/s",
     variants=(
-        VariantRate("one_thread", Status.OK, 4.4e7, 0.0001, 0.0001),
-        VariantRate("$x_1$", Status.OK, 2.75e12, 0.97, 0.93),
-        VariantRate("cupy", Status.SKIPPED, None, None, None),
-        VariantRate("copy", Status.OK, 2.83e12, 1.0, 0.95),
+        VariantRate("one_thread", Status.OK, 4.4e7, 0.0001, "memory", 0.0001),
+        VariantRate("$x_1$", Status.OK, 2.75e12, 0.97, "memory", 0.93),
+        VariantRate("cupy", Status.SKIPPED, None, None, "", None),
+        VariantRate("copy", Status.OK, 2.83e12, 1.0, "memory", 0.95),
     ),
     relative_to="copy",
     relative_rate=2.83e12,
     peak=2.97e12,
+    peak_name="memory",
 )
-TINY = PlotPanel("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, None),))
+TINY = PlotPanel("v", "", "", "B/s", (VariantRate("v", Status.OK, 12.0, None, "", None),))
 TITLES = ("NVIDIA H100 80GB HBM3", "run 7  ·  nightly  ·  2026-11-21")
 
 

@@ -71,6 +71,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
         "replica": [0, 1, 2],
         "median_s": list(MEDIANS),
         "bandwidth_bytes_per_s": [6e7 / median for median in MEDIANS],
+        "peak": ["memory"] * 3,
         "peak_share": [6e7 / median / 4e12 for median in MEDIANS],
     }
     return {name: [value] * 3 for name, value in same.items()} | own | changed

@@ -19,7 +19,9 @@ from perfsvc.report.wording import cache_words, some
 H200 = "NVIDIA H200"
 CASE = Case("transpose", "tiled-TILE32-PAD1", (("n", 8192),))
 OTHER = replace(CASE, variant="naive")
-ROW = ResultRow(CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, peak_share=0.648)
+ROW = ResultRow(
+    CASE, "GPU-1", H200, "cuda", Status.OK, median_s=2e-4, bandwidth_bytes_per_s=2.6e12, peak="memory", peak_share=0.648
+)
 PEAK = Peak(copy_bytes_per_s=4.01e12, read_bytes_per_s=3.9e12)
 
 
@@ -45,8 +47,20 @@ def test_the_peak_is_in_the_heading_and_each_share_in_its_row() -> None:
 
 
 def test_without_a_peak_there_is_no_column_for_it() -> None:
-    text = show(RunReport(1, [replace(ROW, peak_share=None)]))
+    text = show(RunReport(1, [replace(ROW, peak="", peak_share=None)]))
     assert "peak" not in text
+
+
+def test_a_share_of_another_peak_names_it_and_the_heading_has_it() -> None:
+    rates = {"GPU-1": {"l2": 7.95e12, "fp64": 33.4e12, "fp64_tensor": 66.8e12, "bf16": 915e12}}
+    row = replace(ROW, peak="bf16", peak_share=0.79)
+    text = show(RunReport(1, [row], peaks={"GPU-1": PEAK}, rates=rates))
+    assert "measured peak: copies 4.01 TB/s, reads 3.90 TB/s, BF16 915 TFLOP/s\n" in text
+    assert " 79 % BF16 " in text
+    double = show(RunReport(1, [replace(ROW, peak="fp64", peak_share=0.5)], rates=rates))
+    assert "measured peak: FP64 33.4 TFLOP/s, FP64 tensor 66.8 TFLOP/s\n" in double
+    assert " 50 % FP64 " in double
+    assert run_json(RunReport(1, [row], rates=rates))["peaks"] == [{"device": "GPU-1", **rates["GPU-1"]}]
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -75,7 +89,7 @@ def test_a_share_is_a_whole_number_of_per_cent(fraction: float, written: str) ->
 def test_each_row_has_its_relative_speed_or_nothing() -> None:
     rows = [
         replace(ROW, relative_to="copy", relative_speed=0.964),
-        replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak_share=None),
+        replace(ROW, case=OTHER, relative_to="copy", relative_speed=None, peak="", peak_share=None),
     ]
     lines = show(RunReport(1, rows)).splitlines()
     (heading,) = [line for line in lines if "vs copy" in line]
@@ -158,14 +172,14 @@ def test_devices_are_named_if_several_have_cases_over_budget() -> None:
 
 
 def test_json_has_the_peaks_the_cases_over_budget_and_the_doubts() -> None:
-    doubt = Doubt(CASE, "GPU-1", CacheState.WARM, 1000, 9e12, 4e12)
+    doubt = Doubt(CASE, "GPU-1", CacheState.WARM, "memory", 1000, 9e12, 4e12)
     found = run_json(RunReport(1, [ROW], peaks={"GPU-1": PEAK}, over_budget=[unmeasured(OTHER)], doubts=[doubt]))
     found = json.loads(json.dumps(found, allow_nan=False))
     assert found["peaks"] == [{"device": "GPU-1", "copy_bytes_per_s": 4.01e12, "read_bytes_per_s": 3.9e12}]
     (over_budget,) = found["over_budget"]
     assert (over_budget["case"], over_budget["cache"], over_budget["reason"]) == (OTHER.id, "cold", "no time")
     (doubted,) = found["doubts"]
-    assert (doubted["case"], doubted["cache"], doubted["declared_bytes"]) == (CASE.id, "warm", 1000)
+    assert (doubted["case"], doubted["cache"], doubted["declared"]) == (CASE.id, "warm", 1000)
     assert (found["results"][0]["cache"], found["results"][0]["peak_share"]) == ("cold", 0.648)
 
 
@@ -179,6 +193,7 @@ def test_the_newest_run_of_a_history_shows_all_details_with_units() -> None:
         noise_within=0.0041,
         noise_between=0.0012,
         bandwidth_bytes_per_s=2.6e12,
+        peak="memory",
         peak_share=0.648,
         sm_clock_hz=1.98e9,
         temperature_c=54.4,

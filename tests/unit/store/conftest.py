@@ -319,7 +319,7 @@ class Story:
         entry = MeasurementEntry(
             Measurement(**{**known, "samples_s": tuple(samples) if good else (), **given}),
             self.environment,
-            Work(read_bytes=4000, written_bytes=2000, flops=10),
+            Work(read_bytes=4000, written_bytes=2000, flops=10, precision="fp32"),
             Estimate(median(samples), min(samples), max(samples), len(samples)) if good else None,
             binary,
         )

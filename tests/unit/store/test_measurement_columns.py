@@ -72,6 +72,33 @@ def test_a_measurement_is_one_row_with_everything_about_it(story):
     assert type(row["status"]) is type(row["cache"]) is str
 
 
+def test_a_row_has_the_nearest_peak_of_its_driver_and_power_limit(story):
+    gpu = replace(story.gpu, driver="580.1", power_limit_w=700.0, l2_bytes=20_000)
+    story = replace(story, gpu=gpu)
+    run = story.begin()
+    for cache in CacheState:
+        story.put(run, story.tiled, samples=(2.0,), cache=cache)  # 3000 B/s and 5 FLOP/s
+    devices = story.store.devices
+    devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
+    devices.put_gpu_peak(replace(gpu, driver="590.0"), "fp32", 5.0, version=1)
+    devices.put_gpu_peak(replace(gpu, power_limit_w=350.0), "fp32", 5.0, version=1)
+
+    def nearest():
+        columns = story.store.measurements.columns()
+        return list(zip(columns["peak"], columns["peak_share"], strict=True))
+
+    assert nearest() == [("memory", 0.5), (None, None)]  # the warm case is in the L2 cache, whose peak is unknown
+    devices.put_gpu_peak(gpu, "l2", 12_000.0, version=1)
+    devices.put_gpu_peak(gpu, "fp32", 25.0, version=1)
+    assert nearest() == [("memory", 0.5), ("l2", 0.25)]
+    devices.put_gpu_peak(gpu, "fp32", 6.25, version=2)  # measured again
+    assert nearest() == [("fp32", 0.8), ("fp32", 0.8)]
+    assert devices.gpu_peaks_of(run) == {"GPU-1": {"fp32": 6.25, "l2": 12_000.0}}
+    assert devices.gpu_peaks(gpu, version=2) == {"fp32": 6.25}
+    assert devices.newest_peaks("GPU-1")["memory"] == 6000.0
+    assert devices.newest_peaks("GPU-9") == {}
+
+
 def test_an_untimed_measurement_has_no_bandwidth(story):
     run = story.begin()
     story.put(run, story.tiled, status=Status.FAILED, reason="does not compile")

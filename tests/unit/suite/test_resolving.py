@@ -107,7 +107,7 @@ def test_steps_are_resolved_in_order(spec):
 
 
 def test_work_tolerance_cache_and_requirements_are_those_of_the_point(spec):
-    assert spec.work == Work(read_bytes=512, written_bytes=256, flops=128)
+    assert spec.work == Work(read_bytes=512, written_bytes=256, flops=128, precision="fp32")
     assert spec.tolerance == Tolerance(max=1e-6 * 64, mean=1e-7 * 64)
     assert spec.cache is CacheState.WARM
     assert spec.requires == ("cuda", "sm_90", "n % 2 == 0")
@@ -156,6 +156,33 @@ def test_a_function_with_a_source_is_given_its_binary(tmp_path):
     assert short.steps == (Call("work", 0),)
     assert [unit.source.name for unit in long.units] == ["other.cu", "k.cu"]
     assert (long.steps[0], long.steps[2]) == (Call("bring", timed=False), Call("work", 1))
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "declared", "precision"),
+    [
+        (("float64",), "", "fp64"),
+        (("float32", "float64"), "", "fp32"),
+        (("float16", "float32"), "", "fp16"),
+        (("uint16", "int32"), "", ""),
+        (("uint16",), "bf16", "bf16"),
+        (("float32",), "tf32", "tf32"),
+    ],
+)
+def test_the_precision_of_work_is_declared_or_that_of_the_fastest_input(tmp_path, dtypes, declared, precision):
+    arrays = ", ".join(f'"x{number}": rng.random(n).astype("{dtype}")' for number, dtype in enumerate(dtypes))
+    text = TEMPLATE.replace('{{"x": rng.random(n)}}', f"{{{{{arrays}}}}}").replace(
+        "reference=lambda x: x.sum()", f'work=Work(flops=2, precision="{declared}"), reference=lambda x0: x0.sum()'
+    )
+    suite = written(tmp_path, 'grid=1, block=1, args=("y", "x0")', text)
+    (spec,) = suite.resolve(Selection(), "full")[0]
+    assert spec.work == Work(flops=2, precision=precision)
+
+
+def test_a_precision_that_no_gpu_has_is_a_problem(tmp_path):
+    text = TEMPLATE.replace("reference=", 'work=Work(flops=2, precision="fp31"), reference=')
+    (problem,) = written(tmp_path, 'grid=1, block=1, args=("y", "x")', text).problems
+    assert (problem.what, problem.cure) == ("precision is 'fp31'", "name one of fp64, fp32, tf32, bf16, fp16, fp8")
 
 
 def test_the_benchmark_file_is_named_by_an_absolute_path(spec):

@@ -1,4 +1,4 @@
-"""How often each hexadecimal digit occurs, when few are common: what contended atomics cost, shared and global ones."""
+"""The weight of each hexadecimal digit, when few are common: what contended atomics cost, shared and global ones."""
 
 import numpy as np
 
@@ -13,8 +13,10 @@ def inputs(rng, n):
 
 
 def reference(words):
-    digits = words[:, None] >> 4 * np.arange(8, dtype="uint32") & 15
-    return np.bincount(digits.ravel(), minlength=KEYS).astype("uint32")
+    places = np.arange(8, dtype="uint32")
+    digits = words[:, None] >> 4 * places & 15
+    weights = np.broadcast_to(places + 2, digits.shape)
+    return np.bincount(digits.ravel(), weights.ravel(), minlength=KEYS).astype("uint32")
 
 
 def variant(name, entry, copies=1):
@@ -23,8 +25,8 @@ def variant(name, entry, copies=1):
         source="histogram.cu",
         params={"KEYS": KEYS, "COPIES": copies},
         steps=[
-            memset("counts"),
-            launch(entry=entry, grid=GRID, block=BLOCK, args=("counts", "words", "n")),
+            memset("weights"),
+            launch(entry=entry, grid=GRID, block=BLOCK, args=("weights", "words", "n")),
         ],
     )
 
@@ -33,13 +35,13 @@ benchmark = Benchmark(
     axes={"n": (2**20,)},
     smoke={"n": 10_007},
     inputs=inputs,
-    outputs={"counts": output("uint32", KEYS)},
+    outputs={"weights": output("uint32", KEYS)},
     reference=reference,
     tolerance=Tolerance(max=0.0, mean=0.0),
     work=lambda n: Work(read_bytes=4 * n, written_bytes=4 * KEYS),
     variants=[
-        variant("own_copies", "shared_counts", copies=32),
-        variant("one_copy", "shared_counts"),
-        variant("no_copy", "global_counts"),
+        variant("own_copies", "shared_weights", copies=32),
+        variant("one_copy", "shared_weights"),
+        variant("no_copy", "global_weights"),
     ],
 )

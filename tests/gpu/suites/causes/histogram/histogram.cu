@@ -1,10 +1,13 @@
-// How often each hexadecimal digit occurs: counted in shared memory, or straight in global memory.
+// The weight of each hexadecimal digit, the sum over its places: added in shared memory, or straight in global memory.
 //
-// COPIES: copies of the counts that a block keeps in shared memory; with 32, each lane of a warp has a copy of its own.
+// A place weighs at least 2, because a GPU adds ones of many threads at once.
+// COPIES: copies of the sums that a block keeps in shared memory; with 32, each lane of a warp has a copy of its own.
 
 __device__ int digit(unsigned word, int place) { return word >> 4 * place & 15; }
 
-extern "C" __global__ void shared_counts(unsigned *counts, const unsigned *words, int n) {
+__device__ unsigned weight(int place) { return place + 2; }
+
+extern "C" __global__ void shared_weights(unsigned *weights, const unsigned *words, int n) {
     __shared__ unsigned mine[KEYS * COPIES];
     for (int at = threadIdx.x; at < KEYS * COPIES; at += blockDim.x) {
         mine[at] = 0;
@@ -13,7 +16,7 @@ extern "C" __global__ void shared_counts(unsigned *counts, const unsigned *words
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         const unsigned word = words[i];
         for (int place = 0; place < 8; ++place) {
-            atomicAdd(&mine[digit(word, place) * COPIES + threadIdx.x % COPIES], 1);
+            atomicAdd(&mine[digit(word, place) * COPIES + threadIdx.x % COPIES], weight(place));
         }
     }
     __syncthreads();
@@ -23,16 +26,16 @@ extern "C" __global__ void shared_counts(unsigned *counts, const unsigned *words
             sum += mine[key * COPIES + (copy + key) % COPIES];  // neighbours read different banks
         }
         if (sum) {
-            atomicAdd(&counts[key], sum);
+            atomicAdd(&weights[key], sum);
         }
     }
 }
 
-extern "C" __global__ void global_counts(unsigned *counts, const unsigned *words, int n) {
+extern "C" __global__ void global_weights(unsigned *weights, const unsigned *words, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
         const unsigned word = words[i];
         for (int place = 0; place < 8; ++place) {
-            atomicAdd(&counts[digit(word, place)], 1);
+            atomicAdd(&weights[digit(word, place)], weight(place));
         }
     }
 }

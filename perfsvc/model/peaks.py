@@ -1,0 +1,81 @@
+"""The measured peaks of a GPU: the highest rates at which its memory, its L2 cache and its arithmetic were seen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+MEMORY, L2 = "memory", "l2"
+PRECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "fp64": ("fp64", "fp64_tensor"),
+        "fp32": ("fp32",),
+        "tf32": ("tf32",),
+        "bf16": ("bf16",),
+        "fp16": ("fp16",),
+        "fp8": ("fp8",),
+    }
+)
+"""The peaks that limit operations in a precision, the slowest precision first. The GPU may use any unit that computes
+in the precision, so the highest of its peaks is the limit."""
+
+PEAK_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        MEMORY: "memory",
+        L2: "L2",
+        "fp64": "FP64",
+        "fp64_tensor": "FP64 tensor",
+        "fp32": "FP32",
+        "tf32": "TF32",
+        "bf16": "BF16",
+        "fp16": "FP16",
+        "fp8": "FP8",
+    }
+)
+"""What people call a peak, by its name."""
+
+Rates = Mapping[str, float]
+"""The measured peaks of a GPU by name: bytes a second for ``memory`` and ``l2``, else operations a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The measured peak bandwidth of a device's memory, for a copy (reading and writing) and for reading alone."""
+
+    copy_bytes_per_s: float
+    read_bytes_per_s: float
+
+    @property
+    def best_bytes_per_s(self) -> float:
+        """The higher of both: the limit of the device."""
+        return max(self.copy_bytes_per_s, self.read_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakShare:
+    """How near a case comes to a measured peak: the name of the peak, and the case's rate over the peak."""
+
+    peak: str
+    share: float
+
+
+def peak_of(precision: str, rates: Rates) -> float | None:
+    """Return the highest measured rate in a precision, in operations a second; None if none is known."""
+    return max((rates[name] for name in PRECISIONS.get(precision, ()) if name in rates), default=None)
+
+
+def nearest_peak(
+    bytes_per_s: float | None, flops_per_s: float | None, precision: str, rates: Rates, *, in_l2: bool
+) -> PeakShare | None:
+    """Return the share of the measured peak that a case comes nearest to; None if no peak of the case is known.
+
+    Args:
+        bytes_per_s: the bandwidth of the case; None if unknown.
+        flops_per_s: its operations a second; None if unknown.
+        precision: of the operations, a key of ``PRECISIONS``; empty if unknown.
+        rates: the measured peaks of the GPU.
+        in_l2: whether the arrays of the case stay in the L2 cache between samples.
+    """
+    bandwidth = L2 if in_l2 else MEMORY
+    limits = ((bandwidth, bytes_per_s, rates.get(bandwidth)), (precision, flops_per_s, peak_of(precision, rates)))
+    shares = [PeakShare(name, rate / peak) for name, rate, peak in limits if rate and peak]
+    return max(shares, key=lambda near: near.share, default=None)

@@ -1,0 +1,180 @@
+"""All columns of measurements, for analysts: what the tables hold, and what follows from it."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import Connection, and_, select
+
+from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, nearest_peak
+from perfsvc.store.cases import case_of, judged, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.devices import GpuState, gpu_peaks
+from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    Measurements,
+    Metrics,
+    NoiseOfCases,
+    Peaks,
+    Runs,
+)
+
+_COLUMNS = {
+    "run": Runs.id,
+    "label": Runs.label,
+    "commit": Runs.git_commit,
+    "dirty": Runs.git_dirty,
+    "branch": Runs.git_branch,
+    "started_at": Runs.started_at,
+    "host": Runs.host,
+    "perfsvc_version": Runs.perfsvc_version,
+    "device": Devices.uuid,
+    "device_kind": Devices.kind,
+    "device_model": Devices.model,
+    "case": Cases.name,
+    "lineage": Cases.lineage_id,
+    "benchmark": Cases.benchmark,
+    "variant": Cases.variant,
+    "point": Cases.point,
+    "version": Cases.version,
+    "cache": Measurements.cache,
+    "replica": Measurements.replica,
+    "status": Measurements.status,
+    "reason": Measurements.reason,
+    "cure": Measurements.cure,
+    "median_s": Measurements.median_s,
+    "low_s": Measurements.low_s,
+    "high_s": Measurements.high_s,
+    "samples": Measurements.sample_count,
+    "max_error": Measurements.max_error,
+    "mean_error": Measurements.mean_error,
+    "read_bytes": Measurements.read_bytes,
+    "written_bytes": Measurements.written_bytes,
+    "flops": Measurements.flops,
+    "precision": Measurements.precision,
+    "stopped": Measurements.stopped,
+    "wall_s": Measurements.wall_s,
+    "measured_at": Measurements.measured_at,
+    "driver": Environments.driver,
+    "toolkit": Environments.toolkit,
+    "power_limit_w": Environments.power_limit_w,
+    "warmup": Measurements.warmup,
+    "note": Measurements.note,
+    "check_s": Measurements.check_s,
+    "sampling_s": Measurements.sampling_s,
+    "busy_s": Measurements.busy_s,
+    "sm_clock_hz": Measurements.sm_clock_hz,
+    "temperature_c": Measurements.temperature_c,
+    "power_w": Measurements.power_w,
+    "slowdowns": Measurements.slowdowns,
+    "rejected_batches": Measurements.rejected_batches,
+    "variant_index": Measurements.variant_index,
+    "relative_to": Measurements.relative_to,
+    "noise_within": NoiseOfCases.noise_within,
+    "noise_between": NoiseOfCases.noise_between,
+    "noise_places": NoiseOfCases.noise_places,
+    "lowest_place_s": NoiseOfCases.lowest_place_s,
+    "highest_place_s": NoiseOfCases.highest_place_s,
+    "copy_bytes_per_s": Peaks.copy_bytes_per_s,
+    "read_bytes_per_s": Peaks.read_bytes_per_s,
+    "verdict": Verdicts.verdict,
+    "verdict_reason": Verdicts.reason,
+    "ratio": Verdicts.ratio,
+    "ratio_low": Verdicts.low,
+    "ratio_high": Verdicts.high,
+    "baseline_run": Verdicts.baseline_run_id,
+    "baseline_runs": Verdicts.baseline_runs,
+    "noise_between_nights": Verdicts.between_nights,
+    "cause": Verdicts.cause,
+}
+_SAME_NOISE = and_(
+    NoiseOfCases.run_id == Measurements.run_id,
+    NoiseOfCases.case_id == Measurements.case_id,
+    NoiseOfCases.device_id == Measurements.device_id,
+    NoiseOfCases.cache == Measurements.cache,
+)
+_SAME_VERDICT = and_(
+    Verdicts.run_id == Measurements.run_id,
+    Verdicts.case_id == Measurements.case_id,
+    Verdicts.device_id == Measurements.device_id,
+    Verdicts.cache == Measurements.cache,
+    Verdicts.metric == TIME,
+    judged(Verdicts.run_id, Verdicts.case_id),
+)
+_OF_PEAKS = (
+    *("device", "driver", "power_limit_w", "cache", "precision"),
+    *("bandwidth_bytes_per_s", "flops_per_s", "copy_bytes_per_s", "read_bytes_per_s"),
+)
+"""The columns that decide which measured peak a measurement comes nearest to."""
+L2_SHARE = 0.5
+"""The arrays of a warm case are in the L2 cache if they fill at most half of it: the caches of recent GPUs have two
+halves, and what both need is in both."""
+_SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
+
+
+def columns_of(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
+    """Return all columns of the measurements of some runs, or of all runs (None), as lists by column name."""
+    of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
+    query = (
+        select(Measurements.id, *_COLUMNS.values(), Runs.id.label("run"), Measurements.case_id, Devices.l2_bytes)
+        .join(Runs, Runs.id == Measurements.run_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .outerjoin(NoiseOfCases, _SAME_NOISE)
+        .outerjoin(Peaks, _SAME_PEAK)
+        .outerjoin(Verdicts, _SAME_VERDICT)
+        .where(*of_runs)
+        .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
+        .order_by(Measurements.cache)
+    )
+    rows = connection.execute(query).all()
+    table = {name: [_plain(row[index]) for row in rows] for index, name in enumerate(_COLUMNS, start=1)}
+    _derive(table, [row.l2_bytes for row in rows], gpu_peaks(connection))
+    metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
+    values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
+    for measurement, name, value in connection.execute(values):
+        metrics[measurement][name] = value
+    table["metrics"] = [metrics.get(row[0], {}) for row in rows]
+    excluded = reasons_of_exclusion(connection, runs)
+    table["excluded"] = [reason_of_exclusion(excluded, row.run, row.case_id) for row in rows]
+    return table
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping[GpuState, Rates]) -> None:
+    """Add the derived columns: the axes, the bandwidth, the FLOP/s and the nearest peak. Shorten the points.
+
+    Args:
+        table: the columns.
+        l2_bytes: the size of the L2 cache of each row's device.
+        peaks: the measured peaks of arithmetic and L2 caches.
+    """
+    cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
+    table["axes"] = [json.loads(point) for point in table["point"]]
+    table["point"] = [case_of(*case).point_text for case in cases]
+    moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
+    table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
+    table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
+    nearest = []
+    for index, nbytes in enumerate(moved):
+        row = {name: table[name][index] for name in _OF_PEAKS}
+        rates = dict(peaks.get((row["device"], row["driver"], row["power_limit_w"]), {}))
+        if row["copy_bytes_per_s"] is not None:
+            rates[MEMORY] = Peak(row["copy_bytes_per_s"], row["read_bytes_per_s"]).best_bytes_per_s
+        in_l2 = row["cache"] == CacheState.WARM and nbytes <= L2_SHARE * l2_bytes[index]
+        bandwidth, flops = row["bandwidth_bytes_per_s"], row["flops_per_s"]
+        nearest.append(nearest_peak(bandwidth, flops, row["precision"], rates, in_l2=in_l2))
+    table["peak"] = [near.peak if near else None for near in nearest]
+    table["peak_share"] = [near.share if near else None for near in nearest]
+
+
+def _per_second(amounts: Sequence[int], times_s: Sequence[float | None]) -> list[float | None]:
+    return [amount / time if amount and time else None for amount, time in zip(amounts, times_s, strict=True)]

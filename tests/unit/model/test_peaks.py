@@ -1,0 +1,36 @@
+"""Which measured peak a case comes nearest to."""
+
+import pytest
+
+from perfsvc.model import PeakShare, nearest_peak, peak_of
+
+RATES = {"memory": 3e12, "l2": 8e12, "fp32": 60e12, "fp64": 30e12, "fp64_tensor": 60e12, "bf16": 900e12}
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "flops_per_s", "precision", "in_l2", "nearest"),
+    [
+        (1.5e12, 6e12, "fp32", False, PeakShare("memory", 0.5)),
+        (1.5e12, 45e12, "fp32", False, PeakShare("fp32", 0.75)),
+        (6e12, 6e12, "fp32", True, PeakShare("l2", 0.75)),
+        (1.5e12, 450e12, "bf16", False, PeakShare("memory", 0.5)),
+        (1.5e12, 450e12, "fp8", False, PeakShare("memory", 0.5)),  # its peak is not known
+        (None, 15e12, "fp64", False, PeakShare("fp64", 0.25)),
+        (1.5e12, None, "", False, PeakShare("memory", 0.5)),
+        (None, None, "fp32", False, None),
+    ],
+)
+def test_the_nearest_peak_is_the_one_of_which_a_case_has_the_largest_share(
+    bytes_per_s, flops_per_s, precision, in_l2, nearest
+):
+    assert nearest_peak(bytes_per_s, flops_per_s, precision, RATES, in_l2=in_l2) == nearest
+
+
+def test_double_precision_is_limited_by_the_faster_of_its_units():
+    assert peak_of("fp64", RATES) == 60e12
+    assert peak_of("fp64", {"fp64": 30e12}) == 30e12
+    assert peak_of("", RATES) is None
+
+
+def test_without_the_peak_of_the_l2_cache_a_case_in_it_has_no_share_of_the_memory():
+    assert nearest_peak(6e12, None, "", {"memory": 3e12}, in_l2=True) is None
