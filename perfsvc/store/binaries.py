@@ -19,9 +19,9 @@ from perfsvc.keys import CHANGED, Keys, Signed
 from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
-from perfsvc.store.environments import ENVIRONMENT, environment_of
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
 from perfsvc.store.schema.engine import Database, among, damaged, insert_new
+from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from perfsvc.model import MEMORY, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status
 from perfsvc.store.cases import device_ids, judged, namesakes_of
-from perfsvc.store.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.rows import DeviceConditions
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.tables import Devices, Environments, GpuPeaks, MeasurementBatches, Measurements, Peaks, Runs
 
 GpuState = tuple[str, str, float]

@@ -8,12 +8,12 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from perfsvc.errors import UsageError
 from perfsvc.model import Case, Exclusion, FindingState, FindingUpdates, RunState
 from perfsvc.store.cases import of_cases, present_cases
-from perfsvc.store.environments import remove_unused_full
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE
 from perfsvc.store.runs import load_exclusions, unknown
 from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.environments import remove_unused_full
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import Cases, Measurements, Runs
 

@@ -33,11 +33,11 @@ from perfsvc.store.cases import (
     lineages_of,
 )
 from perfsvc.store.columns import columns_of
-from perfsvc.store.environments import environment_id
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,
