@@ -27,8 +27,8 @@ MARKS: Mapping[str, str] = {"fp32": "o", "fp64": "s"}
 """The mark of a point, by the precision of its operations."""
 TENSOR_MARK = "^"
 """The mark of operations of the tensor cores, in any precision."""
-ALWAYS = ("fp32", "fp64")
-"""The precisions whose ceilings are drawn even if no launch used them."""
+ALWAYS = "fp32"
+"""The precision whose ceiling is drawn even if no launch used it."""
 COMPUTING = tuple(name for name in PEAK_NAMES if name not in {MEMORY, L2})
 """The names of the peaks of arithmetic, which are the prefixes of the metrics that count the operations."""
 CLOSE = 1.4
@@ -103,7 +103,7 @@ def roofline(before: Profile, after: Profile, peaks: Rates = MappingProxyType({}
     used = [name for name in COMPUTING if any(profile.metrics.get(f"{name}_flops") for profile in (before, after))]
     computed = {
         name: after.metrics.get(f"{name}_peak_flops_per_s") or before.metrics.get(f"{name}_peak_flops_per_s")
-        for name in dict.fromkeys((*ALWAYS, *used))
+        for name in dict.fromkeys((ALWAYS, *used))
     }
     ceilings = {PEAK_NAMES[name]: rate for name, other in computed.items() if (rate := peaks.get(name) or other)}
     if not bandwidth or not ceilings:
