@@ -83,10 +83,18 @@ def upgrade() -> None:
         sa.Column("toolkit", sa.Text(), nullable=False),
         sa.Column("power_limit_w", sa.Double(), nullable=False),
         sa.Column("places", sa.Integer(), nullable=False),
+        sa.Column("parts", sa.Text(), nullable=False),
+        sa.Column("parts_digest", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_environments"),
-        sa.UniqueConstraint(
-            "driver", "toolkit", "power_limit_w", "places", name="uq_environments_driver_toolkit_power_limit_w_places"
-        ),
+        sa.UniqueConstraint("driver", "toolkit", "power_limit_w", "places", "parts_digest", name="uq_environments"),
+    )
+    op.create_table(
+        "full_environments",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("parts", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_full_environments"),
+        sa.UniqueConstraint("digest", name="uq_full_environments_digest"),
     )
     op.create_table(
         "facts",
@@ -131,9 +139,17 @@ def upgrade() -> None:
         sa.Column("packages", sa.JSON(), nullable=False),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("replicas", sa.Integer(), nullable=False),
+        sa.Column("full_environment_id", sa.Integer(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["full_environment_id"],
+            ["full_environments.id"],
+            name="fk_runs_full_environment_id_full_environments",
+            ondelete="SET NULL",
+        ),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_runs_full_environment_id", "runs", ["full_environment_id"], unique=False)
     op.create_index("ix_runs_git_commit", "runs", ["git_commit"], unique=False)
     op.create_index("ix_runs_label", "runs", ["label"], unique=False)
     op.create_index("ix_runs_scope", "runs", ["scope"], unique=False)

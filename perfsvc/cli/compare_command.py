@@ -10,6 +10,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
+    from perfsvc.report.rows import EnvironmentDifferences
     from perfsvc.service.compare.compare import RunComparison
 
 Format = Literal["table", "json", "github", "junit"]
@@ -52,6 +53,7 @@ def command(
     series is missing and the exit code is 4. With --select, --exclude and --device, other series are not compared.
     """
     from perfsvc.service.compare.compare import compare, how_to_confirm
+    from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
@@ -67,12 +69,26 @@ def command(
             devices=devices,
         )
         commands = how_to_confirm(store, comparison.judgements)
-    _show(comparison, commands, output_format)
+        base_run = comparison.base.run if comparison.base else None
+        environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
+    _show(comparison, commands, environment, output_format)
     sys.exit(comparison.exit_code(strict=strict))
 
 
-def _show(comparison: "RunComparison", commands: Sequence[str], output_format: Format) -> None:
-    """Print a comparison in the chosen format, with the commands that measure unconfirmed changes again."""
+def _show(
+    comparison: "RunComparison",
+    commands: Sequence[str],
+    environment: "EnvironmentDifferences | None",
+    output_format: Format,
+) -> None:
+    """Print a comparison in the chosen format.
+
+    Args:
+        comparison: the verdicts.
+        commands: the commands that measure unconfirmed changes again.
+        environment: in what the environments of both runs differ; None if that is unknown.
+        output_format: the format.
+    """
     from perfsvc.report.export import comparison_formats
     from perfsvc.report.export.objects import comparison_json
     from perfsvc.report.tables.comparison import comparison_table
@@ -80,12 +96,14 @@ def _show(comparison: "RunComparison", commands: Sequence[str], output_format: F
     base, new, judgements, over_budget = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
     match output_format:
         case "table":
-            output.show(comparison_table(base, new, judgements, over_budget))
+            output.show(comparison_table(base, new, judgements, over_budget, environment))
             _show_commands(commands)
         case "json":
-            output.show_json(comparison_json(base, new, judgements, over_budget, commands))
+            output.show_json(comparison_json(base, new, judgements, over_budget, commands, environment=environment))
         case "github":
-            text = comparison_formats.comparison_markdown(base, new, judgements, over_budget, commands)
+            text = comparison_formats.comparison_markdown(
+                base, new, judgements, over_budget, commands, environment=environment
+            )
             click.echo(text, nl=False)
         case "junit":
             click.echo(comparison_formats.comparison_junit(judgements), nl=False)

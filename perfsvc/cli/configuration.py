@@ -155,6 +155,12 @@ def against() -> str:
     return "@baseline" if configuration.is_empty else configuration.loaded.settings.baseline.against
 
 
+def segment_parts() -> tuple[str, ...]:
+    """Return the globs of the parts of the environment whose change starts a new segment of all series."""
+    configuration = current()
+    return () if configuration.is_empty else configuration.loaded.settings.segments.parts
+
+
 def profile_budget() -> float:
     """Return the seconds after which a run profiles no further regression."""
     return current().loaded.settings.profile.budget

@@ -91,14 +91,16 @@ def show(number: int, database: str, output_format: str) -> None:
     """Show finding ID: its root cause, its cases, and its history."""
     from perfsvc.report.export.objects import finding_json
     from perfsvc.report.tables.findings import finding_table
+    from perfsvc.service.environment import of_findings
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         finding, events = store.findings.get(number), store.findings.events(finding=number)
+        environment = of_findings(store, [finding]).get(number)
     if output_format == "json":
-        output.show_json(finding_json(finding, events))
+        output.show_json(finding_json(finding, events, environment))
     else:
-        output.show(finding_table(finding, events))
+        output.show(finding_table(finding, events, environment))
 
 
 @command.command("ack")

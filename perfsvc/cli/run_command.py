@@ -194,5 +194,6 @@ def _request(chosen: RunOptions) -> "RunRequest":
         profile_budget_s=configuration.profile_budget() if chosen["profile"] else math.inf,
         threshold=configuration.thresholds(chosen["threshold"]),
         against=configuration.against(),
+        segment_parts=configuration.segment_parts(),
         command_line=configuration.typed(),
     )

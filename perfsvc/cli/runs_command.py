@@ -43,6 +43,39 @@ def list_(last: int, database: str, output_format: str) -> None:
         output.show(runs_table(rows))
 
 
+@command.command("environment", short_help="Show where RUN was measured, or what changed until run LATER.")
+@any_run
+@click.argument("later", required=False, metavar="[LATER]")
+@options.suite
+@options.database
+@options.formats
+def environment(run: str, later: str | None, suite: Path, database: str, output_format: str) -> None:
+    """Show the full environment of RUN: settings of its GPUs, its host and its software.
+
+    With LATER, show only in what the environments of both runs differ. RUN and LATER are each a run's number, a label,
+    latest, latest~1, or a git revision of the suite's repository.
+    """
+    from perfsvc.model import differences
+    from perfsvc.report.environment import differences_table, environment_table
+    from perfsvc.report.export.objects import plain
+    from perfsvc.report.rows import EnvironmentDifferences
+    from perfsvc.service.environment import environment_of_run
+    from perfsvc.store import Store
+
+    with Store.open(database, create=False) as store:
+        numbers = [_chosen(store, name, suite)[0] for name in (run, later) if name is not None]
+        recorded = [environment_of_run(store, number) for number in numbers]
+    if later is None:
+        shown, table = {"run": numbers[0], **plain(recorded[0])}, environment_table(numbers[0], recorded[0])
+    else:
+        changes = EnvironmentDifferences(numbers[0], numbers[1], differences(recorded[0], recorded[1]))
+        shown, table = plain(changes), differences_table(changes)
+    if output_format == "json":
+        output.show_json(shown)
+    else:
+        output.show(table)
+
+
 @command.command("exclude", short_help="Keep RUN, or CASEs of it, out of judging.")
 @any_run
 @cases

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perfsvc import units
+from perfsvc.model import PARTS
 from perfsvc.text import url_without_password, without_password
 
 PREFIX = "PERFSVC_"
@@ -150,6 +152,17 @@ def _variable(name: str) -> str:
     return name
 
 
+def _part(glob: str) -> str:
+    """Return a glob of parts of the environment unchanged; raise ``ValueError`` if it can match none."""
+    group, dot, _ = glob.partition(".")
+    names = [name for name in PARTS if name.startswith(f"{group}.")]
+    open_ended = f"{group}.*" in PARTS
+    if (dot and open_ended) or any(fnmatchcase(name, glob) for name in PARTS if not name.endswith("*")):
+        return glob
+    known = ", ".join(names) or "gpu.ecc, host.kernel, package.NAME or variable.NAME (perfsvc runs environment latest)"
+    raise ValueError(f"{glob!r} matches no part of the environment; write {known}")
+
+
 def _run(value: object) -> object:
     """Return the name of a run as text, also for a number; raise ``ValueError`` for ``latest``."""
     if isinstance(value, str) and value.startswith("latest"):
@@ -177,6 +190,7 @@ Globs = Annotated[tuple[Glob, ...], BeforeValidator(_tuple)]
 Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeValidator(_tuple), Field(min_length=1)]
 Architectures = Annotated[tuple[Annotated[str, AfterValidator(_architecture)], ...], BeforeValidator(_tuple)]
 Run = Annotated[str, BeforeValidator(_run), Field(min_length=1)]
+Parts = Annotated[tuple[Annotated[str, AfterValidator(_part)], ...], BeforeValidator(_words)]
 Page = Annotated[str, AfterValidator(_page)]
 Variable = Annotated[str, AfterValidator(_variable)]
 About = Literal["new", "resolved", "failed"]
@@ -256,6 +270,15 @@ class BaselineSettings(SettingsTable):
     against: Run = BASELINE
     """@baseline: each series has a baseline of its own. The number, the label or the git revision of a run: all series
     are compared with this run. A baseline that you chose with `perfsvc baseline set` takes precedence."""
+
+
+class SegmentSettings(SettingsTable):
+    """Which changes of the environment begin a new baseline for every case."""
+
+    parts: Parts = Field(default=(), examples=[["gpu.ecc", "variable.NCCL_*"]])
+    """Patterns of further parts of the environment (`perfsvc runs environment latest` lists them) whose change begins a
+    new baseline. The driver, the CUDA toolkit, the power limit and the number of places always do. A change of this
+    setting itself begins a new baseline too."""
 
 
 class CheckSettings(SettingsTable):
@@ -404,6 +427,7 @@ class Settings(BaseSettings):
     """A rule: the smallest change that matters, for some cases and metrics; one table for each rule. If several rules
     match, the last one decides. Without a rule the threshold is 1% on a GPU and 50% on the CPU device."""
     baseline: BaselineSettings = BaselineSettings()
+    segments: SegmentSettings = SegmentSettings()
     check: CheckSettings = CheckSettings()
     confirm: ConfirmSettings = ConfirmSettings()
     profile: ProfileSettings = ProfileSettings()

@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from perfsvc.model import Conditions, Slowdown
@@ -44,6 +45,14 @@ and equal to NVML's violation status; the other counters came with driver 570.""
 
 _POWER: Final = "NVML_FI_DEV_POWER_INSTANT"
 _ECC: Final = "NVML_FI_DEV_ECC_DBE_VOL_TOTAL"
+
+_COMPUTE_MODES: Final[Mapping[int, str]] = {
+    0: "default",
+    1: "exclusive thread",
+    2: "prohibited",
+    3: "exclusive process",
+}
+"""NVML's numbers of compute modes."""
 
 _TEMPORARY_ERRORS: Final = (
     "NVML_SUCCESS",  # pynvml raises it for an empty list
@@ -111,6 +120,55 @@ def installed_gpus() -> list[InstalledGpu]:
         return installed
 
     return _ask(gpus, otherwise=[])
+
+
+def settings_of_gpu(uuid: str) -> dict[str, str]:
+    """Return the settings of a GPU, or of the GPU of a MIG instance, by name (``perfsvc.model.PARTS``).
+
+    A setting that NVML does not report is absent. NVML does not report whether clocks are locked (``nvidia-smi -lgc``).
+    """
+    with contextlib.closing(_Nvml()) as nvml:
+        handles = nvml.ask("GPU", lambda library: _handles(library, uuid))
+        if handles is None:
+            return {}
+        _, gpu = handles
+        answers = {name: nvml.ask(name, partial(question, gpu)) for name, question in _SETTINGS.items()}
+    return {name: answer for name, answer in answers.items() if answer}
+
+
+def _on_or_off(mode: int) -> str:
+    return "on" if mode else "off"
+
+
+def _application_clock(which: str, gpu: Any, nvml: Any) -> str:
+    return f"{nvml.nvmlDeviceGetApplicationsClock(gpu, getattr(nvml, which))} MHz"
+
+
+def _active_nvlinks(gpu: Any, nvml: Any) -> str:
+    """Return the number of active NVLink connections; raises NVML's error if the GPU has none at all."""
+    active = int(bool(nvml.nvmlDeviceGetNvLinkState(gpu, 0)))
+    for link in range(1, nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            active += bool(nvml.nvmlDeviceGetNvLinkState(gpu, link))
+        except nvml.NVMLError:  # the GPU has fewer connections
+            break
+    return str(active)
+
+
+_SETTINGS: Final[Mapping[str, Callable[[Any, Any], str]]] = {
+    "gpu.application_memory_clock": partial(_application_clock, "NVML_CLOCK_MEM"),
+    "gpu.application_sm_clock": partial(_application_clock, "NVML_CLOCK_SM"),
+    "gpu.compute_mode": lambda gpu, nvml: _COMPUTE_MODES.get(nvml.nvmlDeviceGetComputeMode(gpu), ""),
+    "gpu.ecc": lambda gpu, nvml: _on_or_off(nvml.nvmlDeviceGetEccMode(gpu)[0]),
+    "gpu.mig": lambda gpu, nvml: _on_or_off(nvml.nvmlDeviceGetMigMode(gpu)[0]),
+    "gpu.nvlinks": _active_nvlinks,
+    # The present generation would change whenever the GPU saves power.
+    "gpu.pcie_generation": lambda gpu, nvml: str(nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu)),
+    "gpu.pcie_width": lambda gpu, nvml: str(nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu)),
+    "gpu.persistence": lambda gpu, nvml: _on_or_off(nvml.nvmlDeviceGetPersistenceMode(gpu)),
+    "gpu.vbios": lambda gpu, nvml: str(nvml.nvmlDeviceGetVbiosVersion(gpu)),
+}
+"""How NVML is asked for each setting, with its handle of the whole GPU."""
 
 
 def available_readings(uuid: str) -> dict[str, bool]:

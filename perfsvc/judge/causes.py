@@ -48,7 +48,7 @@ class SameOnBothSides:
         code: the instructions and all that a launch passes to them; of Python functions the source and the packages.
         source: what the code was compiled from, and how it is launched.
         toolkit: the compiler and its version.
-        device: the driver, the power limit and the number of places of the arrays.
+        device: the driver, the power limit, the number of places of the arrays, and the parts that the settings chose.
         launch: which options of launches differ, if nothing else does: ``block 128 → 256``; else empty.
         packages: which Python packages differ, ``triton 3.4.0 → 3.5.0``; empty if none does.
     """
@@ -100,8 +100,8 @@ def with_causes(
     """Return all judgements; add the cause to each judgement of a series that moved, and the evidence to its reason.
 
     - If both sides have the same code, the cause is the environment or noise. It is the environment if most series of
-      the device moved together, if the driver, the power limit or the number of places of the arrays changed, or if the
-      clock changed and the cycles did not.
+      the device moved together, if the driver, the power limit, the number of places of the arrays or a part that the
+      settings chose changed, or if the clock changed and the cycles did not.
     - If the code differs although its source is equal, and the compiler or the Python packages differ, the cause is the
       toolchain.
     - In all other cases the cause is unconfirmed until both sides are measured again. If the code differs, a lower
@@ -198,7 +198,8 @@ def _cause(sides: SameOnBothSides | None, *, together: bool, clock: str) -> tupl
         if together:
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and most cases on this GPU changed in the same direction"
         if not sides.device:
-            return Cause.ENVIRONMENT, f"{SAME_CODE}, and the driver, the power limit or the places of arrays changed"
+            parts = "the driver, the power limit, the places of arrays or another part of the environment"
+            return Cause.ENVIRONMENT, f"{SAME_CODE}, and {parts} changed"
         if clock:
             return Cause.ENVIRONMENT, f"{SAME_CODE}, and {clock}"
         return Cause.NOISE, SAME_CODE

@@ -8,7 +8,18 @@ import hashlib
 from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
 from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
 from perfsvc.model.confirmations import Confirmation
-from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Provenance, Slowdown
+from perfsvc.model.devices import (
+    ALWAYS,
+    PARTS,
+    Conditions,
+    DeviceInfo,
+    Difference,
+    Environment,
+    FullEnvironment,
+    Provenance,
+    Slowdown,
+    differences,
+)
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
 from perfsvc.model.findings import (
     AT_ONCE,
@@ -94,6 +105,7 @@ from perfsvc.model.steps import (
 from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
+    "ALWAYS",
     "AT_ONCE",
     "AUXILIARY",
     "ENERGY",
@@ -101,6 +113,7 @@ __all__ = [
     "L2",
     "MAX_ERROR",
     "MEMORY",
+    "PARTS",
     "PEAK_NAMES",
     "PRECISIONS",
     "TIME",
@@ -125,6 +138,7 @@ __all__ = [
     "Conditions",
     "Confirmation",
     "DeviceInfo",
+    "Difference",
     "Dim3",
     "Direction",
     "Environment",
@@ -142,6 +156,7 @@ __all__ = [
     "FindingEvent",
     "FindingState",
     "FindingUpdates",
+    "FullEnvironment",
     "HostFinish",
     "HostMetric",
     "HotCode",
@@ -203,6 +218,7 @@ __all__ = [
     "ValuePair",
     "Verdict",
     "Work",
+    "differences",
     "digest",
     "evidence_of",
     "nearest_peak",

@@ -1,9 +1,10 @@
 """Where cases are timed: devices, their environments and conditions, and where a run comes from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Literal
 
 
@@ -50,12 +51,15 @@ class Environment:
     Attributes:
         places: at how many places of its arrays a case is measured (``--places``). A case without room is measured at
             one place in any environment.
+        parts: names and values of further parts, which the setting ``segments.parts`` chose from the full environment;
+            sorted by name.
     """
 
     driver: str = ""
     toolkit: str = ""
     power_limit_w: float = 0.0
     places: int = 1
+    parts: tuple[tuple[str, str], ...] = ()
 
     def changes_to(self, new: "Environment") -> tuple[str, ...]:
         """Return what differs in a new environment, such as ``driver 575.57 → 580.95``."""
@@ -64,10 +68,105 @@ class Environment:
             ("toolkit", self.toolkit, new.toolkit),
             ("power limit", f"{self.power_limit_w:g} W", f"{new.power_limit_w:g} W"),
             ("places of arrays", str(self.places), str(new.places)),
+            *((each.name, each.before, each.after) for each in _differing(dict(self.parts), dict(new.parts))),
         )
         return tuple(
             f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in parts if before != after
         )
+
+
+PARTS: Mapping[str, str] = {
+    "gpu.application_memory_clock": "the memory clock that programs get (`nvidia-smi -ac`)",
+    "gpu.application_sm_clock": "the clock of the multiprocessors that programs get (`nvidia-smi -ac`)",
+    "gpu.compute_mode": "`default`, `exclusive process` or `prohibited`",
+    "gpu.ecc": "whether the memory corrects errors: `on` or `off`",
+    "gpu.mig": "whether the GPU is divided into instances: `on` or `off`",
+    "gpu.nvlinks": "the number of active NVLink connections",
+    "gpu.pcie_generation": "the fastest PCIe generation that the GPU and its slot support",
+    "gpu.pcie_width": "the number of PCIe lanes",
+    "gpu.persistence": "whether the driver stays loaded without programs: `on` or `off`",
+    "gpu.power_limit": "the power limit",
+    "gpu.vbios": "the version of the GPU's firmware",
+    "host.cpu": "the model of the processor",
+    "host.cpu_limit": "how many processors' time the container or cgroup may use",
+    "host.cpus": "the number of processors that perfsvc may use",
+    "host.governor": "how the processor chooses its clock, such as `performance`",
+    "host.kernel": "the version of the Linux kernel",
+    "host.memory_limit": "how much memory the container or cgroup may use",
+    "host.name": "the name of the host",
+    "host.numa_nodes": "the number of NUMA nodes",
+    "run.places": "at how many places of its arrays a case is measured",
+    "software.driver": "the version of the GPU's driver",
+    "software.perfsvc": "the version of perfsvc",
+    "software.python": "the version of Python",
+    "software.toolkit": "the version of the compiler",
+    "package.*": "the version of a Python package",
+    "variable.*": "the value of an environment variable",
+}
+"""The names of the parts of a full environment, and what they are."""
+ALWAYS = frozenset({"gpu.power_limit", "run.places", "software.driver", "software.toolkit"})
+"""The parts that every ``Environment`` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullEnvironment:
+    """Everything that perfsvc records about the GPUs, the host and the software of a run, as texts by name (``PARTS``).
+
+    A part that the system does not report is absent.
+
+    Attributes:
+        common: the parts that all devices of the run share.
+        devices: the further parts of each device, by UUID.
+    """
+
+    common: Mapping[str, str] = field(default_factory=dict)
+    devices: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def chosen(self, device: str, patterns: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """Return the names and values of a device's parts that match one of some globs, sorted, without ``ALWAYS``."""
+        parts = {**self.common, **self.devices.get(device, {})}
+        globs = tuple(patterns)
+        names = (name for name in sorted(parts.keys() - ALWAYS) if any(fnmatchcase(name, glob) for glob in globs))
+        return tuple((name, parts[name]) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A part in which two full environments differ; ``before`` or ``after`` is None if the part is absent there.
+
+    Attributes:
+        devices: the UUIDs of the devices that changed so; empty for a part that all devices share.
+    """
+
+    name: str
+    before: str | None
+    after: str | None
+    devices: tuple[str, ...] = ()
+
+
+def differences(before: FullEnvironment, after: FullEnvironment) -> tuple[Difference, ...]:
+    """Return the parts in which two full environments differ, sorted by name.
+
+    Only devices that both have are compared. If each has one device and the devices differ, these two are compared.
+    """
+    pairs = [(uuid, uuid) for uuid in after.devices if uuid in before.devices]
+    if not pairs and len(before.devices) == len(after.devices) == 1:
+        pairs = list(zip(before.devices, after.devices, strict=True))
+    changed: dict[tuple[str, str | None, str | None], list[str]] = {}
+    for old, new in pairs:
+        for each in _differing(before.devices[old], after.devices[new]):
+            changed.setdefault((each.name, each.before, each.after), []).append(new)
+    of_devices = [Difference(*change, devices=tuple(sorted(uuids))) for change, uuids in changed.items()]
+    return tuple(sorted([*_differing(before.common, after.common), *of_devices], key=lambda each: each.name))
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+    """Return the parts that differ, sorted by name."""
+    return [
+        Difference(name, before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from perfsvc.model import (
     Case,
     CaseExplanation,
     Confirmation,
+    Difference,
+    FullEnvironment,
     Judgement,
     OverBudget,
     Peak,
@@ -149,6 +151,7 @@ class RunReport:
         confirmations: the suspects that were measured again in A/B pairs.
         explanations: why confirmed regressions are slower.
         no_finding: why a confirmed change raised no finding; empty if none is confirmed, or if it raised one.
+        environment: the full environment of the run; None if it recorded none.
     """
 
     run: int
@@ -162,6 +165,7 @@ class RunReport:
     confirmations: Sequence[Confirmation] = ()
     explanations: Sequence[CaseExplanation] = ()
     no_finding: str = ""
+    environment: FullEnvironment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,15 @@ class ComparedRun:
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
         commit = f"{self.commit[:9]}{' with uncommitted changes' if self.dirty else ''}".lstrip()
         return ", ".join(filter(None, [name, label, commit])) + (f" ({self.why})" if self.why else "")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentDifferences:
+    """In what the full environment of the run ``after`` differs from that of the run ``before``."""
+
+    before: int
+    after: int
+    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ def stored_report(store: Store, run: int) -> RunReport:
         confirmations=confirmations,
         explanations=store.profiles.explanations(run),
         no_finding=why_no_finding(store, run, confirmations),
+        environment=store.devices.full_environments([run]).get(run),
     )
 
 

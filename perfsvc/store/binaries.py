@@ -14,13 +14,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, exists, select, update
 from sqlalchemy.orm import aliased
 
-from perfsvc.errors import DatabaseError, NotMeasuredError, UntrustedError, UsageError
+from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
-from perfsvc.model import Environment, PythonCode, ReplayRecord, digest
+from perfsvc.model import PythonCode, ReplayRecord, digest
 from perfsvc.model.codec import decode, encode
 from perfsvc.store.cases import lineage_of, lineages_of, namesakes_of, of_cases, present_cases
 from perfsvc.store.rows import BinaryRow, CaseBinary, CaseCode, CaseKey
-from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.engine import Database, among, damaged, insert_new
+from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
     Artifacts,
     Binaries,
@@ -274,13 +275,6 @@ def _put_signed(
     return int(row.id)
 
 
-def damaged(what: str) -> DatabaseError:
-    """Return the error for stored content that cannot be read."""
-    return DatabaseError(
-        f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
-    )
-
-
 def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
     """Store a binary whose record has this text, unless it is stored and signed by this user, and return its id."""
     record = code.record
@@ -329,10 +323,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
         of_cases(
             Measurements,
             Measurements.binary_id,
-            Environments.driver,
-            Environments.toolkit,
-            Environments.power_limit_w,
-            Environments.places,
+            *ENVIRONMENT,
             PythonCodes.record.label("python"),
             PythonCodes.signatures,
         )
@@ -345,7 +336,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
     return {
         (row.uuid, cases[row.case_id], row.cache): CaseBinary(
             row.binary_id,
-            Environment(row.driver, row.toolkit, row.power_limit_w, row.places),
+            environment_of(row),
             _python_code(row.python)
             if row.python is not None and keys.trusts(Signed.PYTHON, row.python, row.signatures)
             else None,

@@ -1,4 +1,4 @@
-"""The ids of cases, devices and environments, and the names of cases.
+"""The ids of cases and devices, and the names of cases.
 
 A case is stored under its name together with all its former names; names that share a history form a lineage. So the
 order of measuring does not matter: a former name that is measured later, from an old commit, is already in the lineage.
@@ -34,14 +34,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
-from perfsvc.model import CacheState, Case, Environment, Series
-from perfsvc.store.schema.engine import POSTGRESQL, among, insert_new, new_id
+from perfsvc.model import CacheState, Case, Series
+from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
     Base,
     Cases,
     Devices,
-    Environments,
     Lineages,
     Measurements,
     OverBudgetCases,
@@ -209,22 +208,6 @@ def device_id(connection: Connection, uuid: str) -> int:
 def device_ids(connection: Connection, uuids: Iterable[str]) -> dict[str, int]:
     """Return the ids of stored devices; raises ``DatabaseError`` if one was never stored."""
     return {uuid: device_id(connection, uuid) for uuid in set(uuids)}
-
-
-def environment_id(connection: Connection, environment: Environment) -> int:
-    """Return the id of an environment; store it if it is new."""
-    row = {
-        "driver": environment.driver,
-        "toolkit": environment.toolkit,
-        "power_limit_w": environment.power_limit_w,
-        "places": environment.places,
-    }
-    query = select(Environments.id).filter_by(**row)
-    stored = connection.scalar(query)
-    if stored is None:
-        insert_new(connection, Environments, row)
-        stored = connection.execute(query).scalar_one()
-    return stored
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

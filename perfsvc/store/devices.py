@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from perfsvc.model import MEMORY, Case, DeviceInfo, Environment, Peak, Status
+from perfsvc.model import MEMORY, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status
 from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.rows import DeviceConditions
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
+from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.tables import Devices, Environments, GpuPeaks, MeasurementBatches, Measurements, Peaks, Runs
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
-_ENVIRONMENT = (Environments.driver, Environments.toolkit, Environments.power_limit_w, Environments.places)
 
 
 class DeviceStore:
@@ -42,8 +42,8 @@ class DeviceStore:
     def environments(self) -> dict[int, Environment]:
         """Return every stored environment by its id. The ``segment`` of a series in a run is such an id."""
         with self._database.reading() as connection:
-            rows = connection.execute(select(Environments.id, *_ENVIRONMENT))
-            return {row.id: Environment(row.driver, row.toolkit, row.power_limit_w, row.places) for row in rows}
+            rows = connection.execute(select(Environments.id, *ENVIRONMENT))
+            return {row.id: environment_of(row) for row in rows}
 
     def environment_before(self, run: int, device: str, cases: Iterable[Case]) -> tuple[int, Environment] | None:
         """Return the newest earlier run that measured any of the cases on a device, and its environment.
@@ -53,7 +53,7 @@ class DeviceStore:
         with self._database.reading() as connection:
             ids = {number for names in namesakes_of(connection, cases).values() for number in names}
             row = connection.execute(
-                select(Measurements.run_id, *_ENVIRONMENT)
+                select(Measurements.run_id, *ENVIRONMENT)
                 .join(Environments, Environments.id == Measurements.environment_id)
                 .join(Devices, Devices.id == Measurements.device_id)
                 .join(Runs, Runs.id == Measurements.run_id)
@@ -63,7 +63,17 @@ class DeviceStore:
                 .order_by(Measurements.run_id.desc())
                 .limit(1)
             ).first()
-        return (row.run_id, Environment(row.driver, row.toolkit, row.power_limit_w, row.places)) if row else None
+        return (row.run_id, environment_of(row)) if row else None
+
+    def put_full_environment(self, run: int, full: FullEnvironment) -> None:
+        """Store the full environment of a run; it replaces the one that the run had."""
+        with self._database.writing() as connection:
+            put_full(connection, run, full)
+
+    def full_environments(self, runs: Collection[int]) -> dict[int, FullEnvironment]:
+        """Return the full environments of runs by number; a run that recorded none is left out."""
+        with self._database.reading() as connection:
+            return load_full(connection, runs)
 
     def put_peaks(self, run: int, peaks: Mapping[str, Peak]) -> None:
         """Store the measured peaks of a run's devices by UUID; they replace the run's earlier peaks."""

@@ -13,6 +13,7 @@ from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE
 from perfsvc.store.runs import load_exclusions, unknown
 from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.environments import remove_unused_full
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import Cases, Measurements, Runs
 
@@ -134,6 +135,7 @@ class ExclusionStore:
                 )
             deleted = excluded.forget(connection, run)
             connection.execute(delete(Runs).where(Runs.id == run))
+            remove_unused_full(connection)
             row = {"run_id": run, "case_id": None, "reason": reason, "excluded_by": by, "deleted": True}
             connection.execute(insert(Exclusions).values(**row, excluded_at=datetime.now(UTC)))
             return deleted

@@ -30,7 +30,6 @@ from perfsvc.store.cases import (
     case_of,
     device_id,
     device_ids,
-    environment_id,
     lineages_of,
 )
 from perfsvc.store.columns import columns_of
@@ -38,6 +37,7 @@ from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,

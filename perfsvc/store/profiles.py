@@ -13,11 +13,11 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import CaseExplanation, Instruction, Profile, ProfileResult, ProfilerRule, Reason, codec, digest
-from perfsvc.store.binaries import damaged, put_artifact
+from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.engine import Database, among, damaged, new_id
 from perfsvc.store.schema.tables import Artifacts, Cases, Devices
 
 REPORT = "report"

@@ -13,7 +13,6 @@ from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, n
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
-from perfsvc.store.binaries import damaged
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -31,7 +30,7 @@ from perfsvc.store.cases import (
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.column_types import unpack
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import Database, among, damaged
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)

@@ -19,6 +19,7 @@ from perfsvc.model import (
     ChangeKind,
     Direction,
     FindingState,
+    FullEnvironment,
     Judgement,
     Measurement,
     Provenance,
@@ -80,6 +81,8 @@ OURS = {
     "stages": {"name"},
     "expectations": {"kind"},
     "cases": {"name", "point"},
+    "environments": {"parts", "parts_digest"},
+    "full_environments": {"digest", "parts"},
     "explanations": {"reasons"},
 }
 """Columns whose texts perfsvc makes of nothing that a stranger wrote, or of other columns."""
@@ -120,6 +123,8 @@ def third(store: Store, make) -> None:
         host="box", started=started, suite="kernels", command_line="perfsvc nightly", settings={}
     )
     run = store.runs.begin(replace(origin, packages={"triton": "3"}), night=night)
+    parts = {"host.kernel": "6.2", "variable.CUDA_Y": "3"}
+    store.devices.put_full_environment(run, FullEnvironment(parts, {"GPU-1": {"gpu.ecc": "off"}}))
     other, wrong, skipped = (replace(make.NAIVE, variant=name) for name in ("other", "wrong", "skipped"))
     for case, status in ((make.NAIVE, Status.FAILED), (wrong, Status.WRONG), (skipped, Status.SKIPPED)):
         make.put(store, run, Measurement(case, "GPU-1", 0, status, reason="an illegal access", cure="mend"), None, None)
@@ -189,7 +194,9 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
             hostile = json.dumps(change_strings(json.loads(zlib.decompress(instructions)), change))
             blob = zlib.compress(hostile.encode())
             connection.execute("UPDATE profiles SET instructions = ? WHERE id = ?", (blob, number))
+        replace_parts(connection, change)
         changed += ["cases.name", "cases.point", "runs.packages", "nights.settings"]
+        changed += ["environments.parts", "full_environments.parts"]
         changed += ["explanations.reasons", "profiles.instructions"]
     return changed
 
@@ -210,6 +217,24 @@ def change_strings(value, change):
     if isinstance(value, list):
         return [change_strings(item, change) for item in value]
     return change(value) if isinstance(value, str) and value else value
+
+
+def replace_parts(connection: sqlite3.Connection, change) -> None:
+    """Replace the names and values of the parts of all environments."""
+    for table in ("environments", "full_environments"):
+        for number, parts in connection.execute(f"SELECT id, parts FROM {table}").fetchall():
+            hostile = json.dumps(change_parts(json.loads(parts), change))
+            connection.execute(f"UPDATE {table} SET parts = ? WHERE id = ?", (hostile, number))
+
+
+def change_parts(value, change):
+    """Return the parts of an environment with each name and each value changed."""
+    if isinstance(value, dict):
+        return {
+            key if key in {"common", "devices"} else change(key): change_parts(item, change)
+            for key, item in value.items()
+        }
+    return change(value)
 
 
 def change_point(change) -> str:

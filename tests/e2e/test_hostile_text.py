@@ -37,6 +37,8 @@ pytestmark = pytest.mark.slow
 TABLES = (
     ("runs",),
     ("runs", "history"),
+    ("runs", "environment", "3"),
+    ("runs", "environment", "1", "3"),
     ("report", "--all"),
     ("findings", "--all"),
     ("findings", "show", "1"),

@@ -84,7 +84,9 @@ def rows_of(url):
     """Return all texts in a database."""
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
-        texts = [str(connection.execute(table.select()).fetchall()) for table in Base.metadata.sorted_tables]
+        # As tuples: a row of SQLAlchemy shortens its long values when it is printed.
+        rows = (connection.execute(table.select()).fetchall() for table in Base.metadata.sorted_tables)
+        texts = [str([tuple(row) for row in of_table]) for of_table in rows]
     engine.dispose()
     return "\n".join(texts)
 
@@ -101,6 +103,9 @@ def test_a_night_keeps_its_secrets(perfsvc, databases, monkeypatch):
             "CHAT_URL": f"discord://{SECRET}",
             "HOOK_URL": f"jsons://127.0.0.1:1/{SECRET}?verify=no",
             "BEAT_URL": f"http://[{SECRET}]/ping",
+            "NCCL_TOKEN": SECRET,
+            "TORCH_INDEX": f"https://{SECRET}@127.0.0.1/x",
+            "TRITON_STORE": f"postgresql://u:{SECRET}@127.0.0.1/x",
         }
         monkeypatch.setattr("perfsvc.service.notify.notify.PAUSES_S", (0.0,))
         nights = Nights(perfsvc, MORE.format() + HEARTBEAT, page=True)
@@ -115,6 +120,8 @@ def test_a_night_keeps_its_secrets(perfsvc, databases, monkeypatch):
         without_secret(perfsvc("schedule", "print", "--as", "cron"))
         stored = rows_of(plain)
         assert "***" in stored
+        assert "variable.NCCL_TOKEN" in stored
+        without_secret(perfsvc("runs", "environment", "1"))
         assert SECRET not in stored
         for path in perfsvc.folder.rglob("*"):
             assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path

@@ -8,8 +8,9 @@ from xml.etree import ElementTree as ET
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
+from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.export.markup import fail, junit_xml
-from perfsvc.report.rows import ComparedRun
+from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.text import cell, code, prose
 
 FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
@@ -33,6 +34,8 @@ def comparison_markdown(
     judgements: Sequence[Judgement],
     over_budget: Sequence[Series] = (),
     commands: Sequence[str] = (),
+    *,
+    environment: EnvironmentDifferences | None = None,
 ) -> str:
     """Return a comparison as Markdown for a pull request: changed series first, all other series folded away.
 
@@ -42,12 +45,16 @@ def comparison_markdown(
         judgements: the verdict on each series, the most urgent first.
         over_budget: the series that the new run did not measure because its budget was used up.
         commands: the commands that measure unconfirmed changes again.
+        environment: in what the environments of both runs differ; None if that is unknown.
     """
     every_judgement = _named(judgements)
     first = [named for named in every_judgement if wording.outcome(named[1]) in FIRST]
     folded = [named for named in every_judgement if wording.outcome(named[1]) not in FIRST]
     against = prose(base.description) if base else "the baseline of each series"
     parts = [f"### {prose(wording.counts(judgements))}", f"{prose(new.description)}, against {against}"]
+    if environment and environment.differences:
+        lines = (f"- {prose(line)}" for line in difference_lines(environment))
+        parts += [f"<details><summary>{heading(environment)}</summary>", "\n".join(lines), "</details>"]
     if first:
         parts.append("\n".join(_table(first)))
     if reasons := "\n".join(_reasons(judgements)):

@@ -35,7 +35,7 @@ from perfsvc.model import (
 from perfsvc.report import wording
 from perfsvc.report.checks import StaticCheck, relative_path
 from perfsvc.report.explanations import explanation_groups
-from perfsvc.report.rows import ComparedRun, Doubt, MetricRow, ResultRow, RunReport
+from perfsvc.report.rows import ComparedRun, Doubt, EnvironmentDifferences, MetricRow, ResultRow, RunReport
 
 
 def plain(value: Any) -> Any:
@@ -61,6 +61,7 @@ def run_json(report: RunReport) -> dict[str, Any]:
     """Return a run as JSON: a result for each case, cache state and device, and everything else about the run."""
     return {
         "run": report.run,
+        "environment": plain(report.environment),
         "results": [plain(row) for row in report.rows],
         "peaks": [
             {"device": device, **(plain(report.peaks.get(device)) or {}), **plain(report.rates.get(device, {}))}
@@ -84,10 +85,13 @@ def comparison_json(
     judgements: Sequence[Judgement],
     over_budget: Sequence[Series] = (),
     commands: Sequence[str] = (),
+    *,
+    environment: EnvironmentDifferences | None = None,
 ) -> dict[str, Any]:
     """Return a comparison of runs as JSON; ``base`` is null if each series is compared with its own baseline.
 
-    ``commands`` are the commands that measure unconfirmed changes again.
+    ``commands`` are the commands that measure unconfirmed changes again. ``environment`` is in what the environments
+    differ; null if that is unknown.
     """
     return {
         "base": base and base.run,
@@ -98,12 +102,15 @@ def comparison_json(
         "verdicts": [plain(judgement) for judgement in judgements],
         "over_budget": [_series(series) for series in over_budget],
         "confirm": list(commands),
+        "environment": plain(environment),
     }
 
 
-def finding_json(finding: Finding, events: Sequence[FindingEvent]) -> dict[str, Any]:
-    """Return a finding with its history."""
-    return {**_finding(finding), "events": [plain(event) for event in events]}
+def finding_json(
+    finding: Finding, events: Sequence[FindingEvent], environment: EnvironmentDifferences | None = None
+) -> dict[str, Any]:
+    """Return a finding with its history, and in what the environment changed when it began."""
+    return {**_finding(finding), "events": [plain(event) for event in events], "environment": plain(environment)}
 
 
 def confirmation_json(confirmation: Confirmation) -> dict[str, Any]:

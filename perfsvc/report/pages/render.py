@@ -9,6 +9,7 @@ from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
+from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
 from perfsvc.report.pages import launch, views
 from perfsvc.report.pages import site as paths
@@ -87,6 +88,7 @@ def pages(
         "paths": paths,
         "wording": wording,
         "group_lines": group_lines,
+        "difference_lines": difference_lines,
         "commit": views.commit,
         "run_facts": views.run_facts,
         "newest_level": views.newest_level,

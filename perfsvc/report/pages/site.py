@@ -21,6 +21,7 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
+from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
 LONGEST_NAME = 60
@@ -94,11 +95,16 @@ class DevicePanel:
 
 @dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding with its events, oldest first; ``news`` is tonight's last event, None without one."""
+    """A finding with its events, oldest first; ``news`` is tonight's last event, None without one.
+
+    Attributes:
+        environment: in what the environment changed when the finding began; None if that is unknown.
+    """
 
     finding: Finding
     news: EventKind | None = None
     events: tuple[FindingEvent, ...] = ()
+    environment: EnvironmentDifferences | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,7 @@ class Site:
         stages: the stages of the newest night that are over.
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
+        environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
     """
 
     made: datetime
@@ -147,6 +154,7 @@ class Site:
     stages: tuple[StageRow, ...] = ()
     night: int | None = None
     idle: int | None = None
+    environment: EnvironmentDifferences | None = None
 
 
 def series_page(series: Series) -> str:

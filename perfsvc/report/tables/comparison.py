@@ -1,6 +1,6 @@
 """The table of a comparison of two runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -8,7 +8,9 @@ from rich.text import Text
 
 from perfsvc.model import Judgement, Series
 from perfsvc.report import wording
-from perfsvc.report.rows import ComparedRun
+from perfsvc.report.environment import difference_lines
+from perfsvc.report.environment import heading as environment_heading
+from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.report.tables.layout import Responsive, grid
 
 LAYOUTS = (
@@ -24,15 +26,22 @@ LIMIT = "--select, --exclude and --device limit what is compared"
 
 
 def comparison_table(
-    base: ComparedRun | None, new: ComparedRun, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()
+    base: ComparedRun | None,
+    new: ComparedRun,
+    judgements: Sequence[Judgement],
+    over_budget: Sequence[Series] = (),
+    environment: EnvironmentDifferences | None = None,
 ) -> RenderableType:
     """Return the table of verdicts, then the reason of each verdict other than unchanged, then the counts.
+
+    What differs in the environments of both runs stands above the table.
 
     Args:
         base: the run compared with; None if each series has its own baseline.
         new: the run that is judged.
         judgements: the verdict on each series, the most urgent first.
         over_budget: the series that the new run did not measure because its budget was used up.
+        environment: in what the environments of both runs differ; None if that is unknown.
     """
     against = base.description if base else "the baseline of each series"
     heading = Text(f"{new.description}\nagainst {against}", "bold")
@@ -41,7 +50,14 @@ def comparison_table(
     missing = wording.missing_sentence(new.run, judgements, over_budget)
     absent = [Text(missing, "yellow"), Text(LIMIT, "dim"), Text()] if missing else []
     blank = [Text()] if reasons else []
-    return Group(heading, table, Text(), *reasons, *blank, *absent, Text(wording.counts(judgements)))
+    differing = [Text(), *_differing(environment), Text()] if environment and environment.differences else []
+    return Group(heading, *differing, table, Text(), *reasons, *blank, *absent, Text(wording.counts(judgements)))
+
+
+def _differing(changes: EnvironmentDifferences) -> Iterator[Text]:
+    """Yield in what the environments of two runs differ."""
+    yield Text(environment_heading(changes), "yellow")
+    yield from (Text(f"  {line}") for line in difference_lines(changes))
 
 
 def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Table:

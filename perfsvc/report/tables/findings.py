@@ -10,7 +10,9 @@ from rich.text import Text
 from perfsvc import units
 from perfsvc.model import ChangeKind, Finding, FindingEvent, FindingState, MovedSeries
 from perfsvc.report import wording
+from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.explanations import explanation_groups, group_lines
+from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.tables.layout import Responsive, grid
 from perfsvc.report.wording import moment, or_dash
 
@@ -43,14 +45,20 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
     return Group(*parts, Text(units.count(len(findings), "finding")))
 
 
-def finding_table(finding: Finding, events: Sequence[FindingEvent]) -> RenderableType:
-    """Return a finding with all its series and its history."""
+def finding_table(
+    finding: Finding, events: Sequence[FindingEvent], environment: EnvironmentDifferences | None = None
+) -> RenderableType:
+    """Return a finding with all its series, its history, and in what the environment changed when it began."""
     history = [Text(), Text("history", "bold"), _history(events)] if events else []
     series = [_series(finding, finding.moved)] if finding.moved else []
     sentences = list(_why(finding))
     why = [Text(), Text("why", "bold"), *sentences] if sentences else []
     cures = [Text(), *(Text(f"  {line}") for line in wording.missing_cures(finding))]
-    return Group(_heading(finding), *series, *why, *(cures[1:] and cures), *history)
+    differing: list[Text] = []
+    if environment and environment.differences:
+        lines = (Text(f"  {line}") for line in difference_lines(environment))
+        differing = [Text(), Text(heading(environment), "bold"), *lines]
+    return Group(_heading(finding), *series, *why, *differing, *(cures[1:] and cures), *history)
 
 
 def _why(finding: Finding) -> Iterator[Text]:

@@ -17,9 +17,11 @@ from perfsvc.installation import install_command
 from perfsvc.model import MAX_ERROR, Finding, FindingEvent, Judgement, Series
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunPoint, SeriesView, Site
+from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.store import (
     DeviceConditions,
     NightRow,
@@ -101,6 +103,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
+        environment=_environment(store, rows, tonight),
     )
 
 
@@ -151,6 +154,7 @@ def _findings(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
+    changed = of_findings(store, findings)
     views = []
     for finding in findings:
         of_finding = events[finding.id]
@@ -162,8 +166,22 @@ def _findings(
             ),
             None,
         )
-        views.append(FindingView(finding, news, tuple(of_finding)))
+        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id)))
     return tuple(views)
+
+
+def _environment(store: Store, rows: Sequence[RunRow], tonight: RunRow | None) -> EnvironmentDifferences | None:
+    """Return in what the environment of tonight's run differs from that of the run before.
+
+    The run before is the newest earlier run of the host that selected the same cases and had no uncommitted changes.
+    """
+    if tonight is None:
+        return None
+    for row in rows:
+        before, now = row.provenance, tonight.provenance
+        if row.id < tonight.id and (before.host, before.scope) == (now.host, now.scope) and not before.dirty:
+            return environment_differences(store, [(row.id, tonight.id)]).get((row.id, tonight.id))
+    return None
 
 
 def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple[DevicePanel, ...]:

@@ -16,7 +16,6 @@ from perfsvc.model import (
     ChangeKind,
     Confirmation,
     Direction,
-    Environment,
     FindingUpdates,
     Judgement,
     RootCause,
@@ -248,7 +247,9 @@ class RootCauses:
                 toolkit = _changed("", old.environment.toolkit, new.environment.toolkit)
                 changed = changed_packages(old.python, new.python) or toolkit
             return changed or f"the code of run {self._run}"
-        changes = _changed_environment(old.environment, new.environment) if old and new else ()
+        changes: tuple[str, ...] = ()
+        if old and new:  # a new toolkit is a cause of its own
+            changes = replace(old.environment, toolkit=new.environment.toolkit).changes_to(new.environment)
         return ", ".join(changes) or f"GPU {suspect.series.device}"
 
     def _known_of(self, suspect: Suspect) -> str:
@@ -346,16 +347,6 @@ class RootCauses:
 
 def _case_of(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
-
-
-def _changed_environment(before: Environment, after: Environment) -> Iterator[str]:
-    """Yield a text for each value but the toolkit that changed: ``driver 580.1 → 590.1``."""
-    changes = (
-        _changed("driver ", before.driver, after.driver),
-        _changed("power limit ", f"{before.power_limit_w:g} W", f"{after.power_limit_w:g} W"),
-        _changed("places of arrays ", str(before.places), str(after.places)),
-    )
-    yield from filter(None, changes)
 
 
 def _changed(name: str, before: str, after: str) -> str:

@@ -60,6 +60,7 @@ def run_request(settings: Settings, command_line: str) -> RunRequest:
         profile_budget_s=settings.profile.budget,
         threshold=thresholds(settings),
         against=settings.baseline.against,
+        segment_parts=settings.segments.parts,
         command_line=command_line,
     )
 

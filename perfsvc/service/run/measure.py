@@ -22,6 +22,7 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
 from perfsvc.service.progress import Progress
+from perfsvc.service.run.full_environment import full_environment
 from perfsvc.service.run.prepare import (
     Binaries,
     ResolvedRun,
@@ -65,7 +66,7 @@ def measure(
     Raises:
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
     """
-    environments = {target.device.uuid: environment(resolved.request, target) for target in resolved.targets}
+    environments = record_environments(store, opened.run, resolved)
     report_new_environments(store, opened.run, resolved.targets, environments, progress.report)
     recorder = Recorder(store, opened, resolved.targets, environments, progress.report)
     with recorder.recording(stopping):
@@ -192,8 +193,23 @@ def report_new_environments(
             )
 
 
+def record_environments(store: Store, run: int, resolved: ResolvedRun) -> dict[str, Environment]:
+    """Store the full environment of a run, and return the environment in which each device measures, by UUID.
+
+    The full environment of a resumed run is the one in which it was resumed.
+    """
+    request, targets = resolved.request, resolved.targets
+    known = {target.device.uuid: environment(request, target) for target in targets}
+    full = full_environment(targets, known)
+    store.devices.put_full_environment(run, full)
+    return {uuid: replace(known[uuid], parts=full.chosen(uuid, request.segment_parts)) for uuid in known}
+
+
 def environment(request: RunRequest, target: Target) -> Environment:
-    """Return the environment in which a device measures: times of one environment form one segment of a series."""
+    """Return the environment in which a device measures, without the parts that the settings add.
+
+    The times of one environment form one segment of a series.
+    """
     device = target.device
     return Environment(device.driver, target.toolchain.version, device.power_limit_w, sampling(request, device).places)
 

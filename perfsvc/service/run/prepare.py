@@ -45,6 +45,8 @@ class RunRequest:
         profile_budget_s: seconds after which no further regression is profiled.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
         against: the run that series without a pin are compared with, or ``@baseline``.
+        segment_parts: globs of the parts of the full environment whose change starts a new segment, in addition to
+            driver, toolkit, power limit and places.
     """
 
     database: str
@@ -69,6 +71,7 @@ class RunRequest:
     profile_budget_s: float = math.inf
     threshold: judge.ThresholdOption = None
     against: str = BASELINE
+    segment_parts: tuple[str, ...] = ()
     command_line: str = ""
 
 

@@ -229,6 +229,13 @@ def translated(url: URL) -> Iterator[None]:
         raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
 
 
+def damaged(what: str) -> DatabaseError:
+    """Return the error for stored content that cannot be read."""
+    return DatabaseError(
+        f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
+    )
+
+
 def _is_away(message: str) -> bool:
     """Return True if a driver's message means that the database is locked or does not answer now."""
     lowered = message.lower()

@@ -90,6 +90,9 @@ class Runs(Base):
     packages: Mapped[dict[str, Any]]
     seed: Mapped[Big]
     replicas: Mapped[int]
+    full_environment_id: Mapped[int | None] = mapped_column(
+        ForeignKey("full_environments.id", ondelete="SET NULL"), index=True
+    )
 
 
 class Devices(Base):
@@ -114,17 +117,35 @@ class Devices(Base):
     warp_size: Mapped[int]
 
 
+class FullEnvironments(Base):
+    """Everything recorded about where runs are measured: ``parts`` is JSON, ``digest`` the SHA-256 of ``parts``."""
+
+    __tablename__ = "full_environments"
+
+    id: Mapped[Key]
+    digest: Mapped[str] = mapped_column(unique=True)
+    parts: Mapped[Free]
+
+
 class Environments(Base):
-    """What must stay the same for times to be comparable directly."""
+    """What must stay the same for times to be comparable directly.
+
+    ``parts`` is a JSON object of the further parts that the setting ``segments.parts`` chose, ``parts_digest`` the
+    SHA-256 of ``parts``, because ``parts`` may be too long for an index.
+    """
 
     __tablename__ = "environments"
-    __table_args__ = (UniqueConstraint("driver", "toolkit", "power_limit_w", "places"),)
+    __table_args__ = (
+        UniqueConstraint("driver", "toolkit", "power_limit_w", "places", "parts_digest", name="uq_environments"),
+    )
 
     id: Mapped[Key]
     driver: Mapped[str]
     toolkit: Mapped[str]
     power_limit_w: Mapped[float]
     places: Mapped[int]
+    parts: Mapped[Free]
+    parts_digest: Mapped[str]
 
 
 class Lineages(Base):

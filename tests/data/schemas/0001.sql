@@ -174,8 +174,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-24 14:34:55.227415');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-24 14:34:55.248468');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-24 15:01:43.639931');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-24 15:01:43.648343');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -213,10 +213,12 @@ CREATE TABLE environments (
 	toolkit TEXT NOT NULL, 
 	power_limit_w DOUBLE NOT NULL, 
 	places INTEGER NOT NULL, 
+	parts TEXT NOT NULL, 
+	parts_digest TEXT NOT NULL, 
 	CONSTRAINT pk_environments PRIMARY KEY (id), 
-	CONSTRAINT uq_environments_driver_toolkit_power_limit_w_places UNIQUE (driver, toolkit, power_limit_w, places)
+	CONSTRAINT uq_environments UNIQUE (driver, toolkit, power_limit_w, places, parts_digest)
 );
-INSERT INTO "environments" VALUES(1,'580.1','nvcc 13.0.88',700.0,1);
+INSERT INTO "environments" VALUES(1,'580.1','nvcc 13.0.88',700.0,1,'{"gpu.ecc": "on", "variable.CUDA_X": "1"}','09a59a1a3c9b1e46aa15cfc33baee003d0a1980934ccb32439ccd038fd08981d');
 CREATE TABLE exclusions (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -230,7 +232,7 @@ CREATE TABLE exclusions (
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
 );
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-24 14:34:55.475593','bob','2026-11-24 14:34:55.602103',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-24 15:01:43.742311','bob','2026-11-24 15:01:43.787812',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
@@ -270,7 +272,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-24 14:34:55.328959');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-24 15:01:43.685157');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -330,9 +332,9 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-24 14:34:54.976359','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-24 14:34:55.105231','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-24 14:34:55.162310','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-24 15:01:43.547634','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-24 15:01:43.600973','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-24 15:01:43.623835','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
@@ -350,8 +352,17 @@ CREATE TABLE findings (
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-24 14:34:55.162310','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-24 15:01:43.623835','bob','2026-01-01 00:00:00.000000');
 INSERT INTO "findings" VALUES(2,'missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
+CREATE TABLE full_environments (
+	id INTEGER NOT NULL, 
+	digest TEXT NOT NULL, 
+	parts TEXT NOT NULL, 
+	CONSTRAINT pk_full_environments PRIMARY KEY (id), 
+	CONSTRAINT uq_full_environments_digest UNIQUE (digest)
+);
+INSERT INTO "full_environments" VALUES(1,'f1fe92d60ccab830d489a088968fab066e5919df1ae6417ac3d6d25cf1a05e03','{"common": {"host.kernel": "6.1", "package.triton": "3.4.0", "variable.CUDA_X": "1"}, "devices": {"GPU-1": {"gpu.ecc": "on"}}}');
+INSERT INTO "full_environments" VALUES(2,'ac832062a9cbe3786acf9538164a6c4df4c5cdaec65b098ca29000f125272da2','{"common": {"host.kernel": "6.1", "package.triton": "3.4.0", "variable.CUDA_X": "2"}, "devices": {"GPU-1": {"gpu.ecc": "off"}}}');
 CREATE TABLE gpu_peaks (
 	device_id INTEGER NOT NULL, 
 	driver TEXT NOT NULL, 
@@ -363,14 +374,14 @@ CREATE TABLE gpu_peaks (
 	CONSTRAINT pk_gpu_peaks PRIMARY KEY (device_id, driver, power_limit_w, name), 
 	CONSTRAINT fk_gpu_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT
 );
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-24 14:34:54.938155');
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-24 15:01:43.537758');
 CREATE TABLE lineages (
 	id INTEGER NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-24 14:34:54.749447');
-INSERT INTO "lineages" VALUES(2,'2026-11-24 14:34:54.806440');
+INSERT INTO "lineages" VALUES(1,'2026-11-24 15:01:43.462438');
+INSERT INTO "lineages" VALUES(2,'2026-11-24 15:01:43.488527');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -420,10 +431,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,NULL,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 14:34:54.761148',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,NULL,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 14:34:54.804585',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 14:34:54.820983',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,X'789C636060B0676070B00700020200BF',0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32','',4.0,'2026-11-24 14:34:54.886663',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,NULL,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 15:01:43.470868',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,NULL,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 15:01:43.487027',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32','',0.0,'2026-11-24 15:01:43.489992',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,X'789C636060B0676070B00700020200BF',0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32','',4.0,'2026-11-24 15:01:43.520132',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -464,7 +475,7 @@ CREATE TABLE nights (
 	exit_code INTEGER, 
 	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-24 14:34:55.382800','box',23776,'187098 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
+INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-24 15:01:43.709712','box',22685,'348134 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -517,7 +528,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-24 14:34:55.303122','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-24 15:01:43.665737','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -562,8 +573,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-24 14:34:55.311645');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,7.0,'2026-11-24 14:34:55.321736');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-24 15:01:43.676836');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,7.0,'2026-11-24 15:01:43.683959');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -593,10 +604,12 @@ CREATE TABLE runs (
 	python_version TEXT NOT NULL, 
 	packages JSON NOT NULL, 
 	seed BIGINT NOT NULL, 
-	replicas INTEGER NOT NULL
+	replicas INTEGER NOT NULL, 
+	full_environment_id INTEGER, 
+	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-24 14:34:54.821790','first night','kernels','kernels','perfsvc run','abc',0,'','box','',23776,'187098 4026531836','','','{"numpy": "2.4.6"}',0,0);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-24 14:34:54.950529','','kernels','kernels','perfsvc run','def',1,'','box','',23776,'187098 4026531836','','','{}',0,0);
+INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-24 15:01:43.490743','first night','kernels','kernels','perfsvc run','abc',0,'','box','',22685,'348134 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-24 15:01:43.544644','','kernels','kernels','perfsvc run','def',1,'','box','',22685,'348134 4026531836','','','{}',0,0,2);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -643,6 +656,7 @@ INSERT INTO "verdicts" VALUES(2,3,1,'time','cold','unchanged','',1.0,0.9,1.1,1,0
 INSERT INTO "verdicts" VALUES(2,3,1,'overlap','cold','regression','',1.0,0.9,1.1,1,0.25,0.5,0.125,6,1,3,0.0625,'kernel');
 CREATE INDEX ix_checks_git_commit ON checks (git_commit);
 CREATE INDEX ix_checks_scope ON checks (scope);
+CREATE INDEX ix_runs_full_environment_id ON runs (full_environment_id);
 CREATE INDEX ix_runs_git_commit ON runs (git_commit);
 CREATE INDEX ix_runs_label ON runs (label);
 CREATE INDEX ix_runs_scope ON runs (scope);

@@ -35,6 +35,7 @@ from perfsvc.model import (
     Expected,
     ExpectedKind,
     FindingState,
+    FullEnvironment,
     HotLine,
     Instruction,
     Judgement,
@@ -83,6 +84,8 @@ def fill(store: Store) -> None:
     started = datetime(2025, 1, 1, tzinfo=UTC)
     origin = Provenance(started, "perfsvc run", "kernels", "abc", host="box", scope="kernels")
     first = store.runs.begin(replace(origin, label="first night", packages={"numpy": "2.4.6"}))
+    common = {"host.kernel": "6.1", "variable.CUDA_X": "1", "package.triton": "3.4.0"}
+    store.devices.put_full_environment(first, FullEnvironment(common, {"GPU-1": {"gpu.ecc": "on"}}))
     record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(b"cubin"),), digest(b"# bench.py"), seed=7)
     code = CaseCode(record, {digest(b"cubin"): b"cubin"}, b"# bench.py", {"tiled.cu": b"// tiled"})
     (binary,) = store.binaries.put([code])
@@ -99,6 +102,9 @@ def fill(store: Store) -> None:
         host="box", started=started, suite="kernels", command_line="perfsvc nightly", settings={"replicas": 3}
     )
     second = store.runs.begin(replace(origin, started=started.replace(day=2), commit="def", dirty=True), night=night)
+    store.devices.put_full_environment(
+        second, FullEnvironment(common | {"variable.CUDA_X": "2"}, {"GPU-1": {"gpu.ecc": "off"}})
+    )
     renamed = Measurement(
         SHARED,
         "GPU-1",
@@ -246,7 +252,7 @@ def put(
 ) -> None:
     """Store one measurement whose interval is its median."""
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
-    environment = Environment("580.1", "nvcc 13.0.88", 700.0)
+    environment = Environment("580.1", "nvcc 13.0.88", 700.0, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1")))
     store.measurements.put(
         run, [MeasurementEntry(measurement, environment, Work(1, 2, 3, "tf32"), estimate, binary, **of_a_ladder)]
     )

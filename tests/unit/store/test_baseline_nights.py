@@ -57,11 +57,12 @@ def night(story):
         metrics=None,
         driver="580.1",
         places=8,
+        parts=(),
         steps=(),
         python=None,
         **provenance,
     ):
-        here = replace(story, environment=replace(story.environment, driver=driver, places=places))
+        here = replace(story, environment=replace(story.environment, driver=driver, places=places, parts=parts))
         number = story.begin(scope="all", **provenance)
         record = ReplayRecord(case, Kind.KERNEL, (), steps, (digest(code),), digest(BENCH), seed=7)
         binary = story.put_binary(record, {digest(code): code}, BENCH, {"tiled.cu": source})
@@ -343,6 +344,17 @@ def test_another_number_of_places_is_another_environment(story, night):
     assert (judged.verdict, judged.cause, judged.baseline_run) == (Verdict.REGRESSION, Cause.ENVIRONMENT, 1)
     assert [changed.places for changed in story.store.devices.environments().values()] == [8, 1]
     judged = night(1.05e-4, places=1)["tiled", "time"]
+    assert (judged.verdict, judged.baseline_run, judged.baseline_runs) == (Verdict.UNCHANGED, 3, 1)
+
+
+def test_a_change_of_a_chosen_part_is_another_environment(story, night):
+    on, off = (("gpu.ecc", "on"),), (("gpu.ecc", "off"),)
+    for _ in range(2):
+        night(parts=on)
+    judged = night(1.05e-4, parts=off)["tiled", "time"]
+    assert (judged.verdict, judged.cause, judged.baseline_run) == (Verdict.REGRESSION, Cause.ENVIRONMENT, 1)
+    assert "another part of the environment changed" in judged.reason
+    judged = night(1.05e-4, parts=off)["tiled", "time"]
     assert (judged.verdict, judged.baseline_run, judged.baseline_runs) == (Verdict.UNCHANGED, 3, 1)
 
 

@@ -16,6 +16,7 @@ from perfsvc.model import (
     Cause,
     ChangeKind,
     CheckedKernel,
+    Difference,
     Direction,
     EventKind,
     Evidence,
@@ -29,6 +30,7 @@ from perfsvc.model import (
     SourceLine,
     Status,
     Verdict,
+    differences,
 )
 from perfsvc.store import RunState, StageState, Store
 from perfsvc.store.schema import upgrades
@@ -150,6 +152,17 @@ def test_runs_and_levels_are_read(upgraded):
     assert (record.seed, list(modules.values()), bench) == (7, [b"cubin"], b"# bench.py")
     assert upgraded.binaries.python_modules("transpose/tiled[n=64]", first) == {"helpers": "# helpers.py"}
     assert upgraded.measurements.columns([second])["metrics"] == [{"overlap": 0.75}]
+
+
+def test_environments_are_read(upgraded):
+    first, second = (run.id for run in reversed(upgraded.runs.list()))
+    (environment,) = upgraded.devices.environments().values()
+    assert environment.parts == (("gpu.ecc", "on"), ("variable.CUDA_X", "1"))
+    recorded = upgraded.devices.full_environments([first, second])
+    assert differences(recorded[first], recorded[second]) == (
+        Difference("gpu.ecc", "on", "off", ("GPU-1",)),
+        Difference("variable.CUDA_X", "1", "2"),
+    )
 
 
 def test_earlier_runs_are_read(upgraded):

@@ -1,0 +1,156 @@
+"""What differs in the environments of two runs, and the parts of it whose change begins a new baseline."""
+
+import json
+
+import pytest
+
+from perfsvc.store import Store
+from tests.e2e.nights import Nights
+
+ON, OFF = {"CUDA_MODULE_LOADING": "LAZY"}, {"CUDA_MODULE_LOADING": "EAGER"}
+CHANGE = "variable.CUDA_MODULE_LOADING LAZY → EAGER"
+CHANGED = {"name": "variable.CUDA_MODULE_LOADING", "before": "LAZY", "after": "EAGER", "devices": []}
+PARTS = '[segments]\nparts = ["variable.CUDA_MODULE_*"]\n'
+
+
+class Box:
+    """A workplace outside any repository, so that no uncommitted change counts."""
+
+    def __init__(self, perfsvc):
+        self.perfsvc = perfsvc
+        self.suite = perfsvc.own("scale")
+        perfsvc.play({"*": {"seconds": 1e-4}})
+
+    def run(self, variables, *, settings="", **script):
+        (self.perfsvc.folder / "perfsvc.toml").write_text(settings)
+        self.perfsvc.environment.pop("CUDA_MODULE_LOADING", None)
+        self.perfsvc.environment.update(variables)
+        if script:
+            self.perfsvc.play({"*": {"seconds": 1e-4}}, **script)
+        return self.perfsvc.fake("--replicas", "2", suite=self.suite)
+
+    def segments(self):
+        """Return the environment of each run."""
+        return dict(self.perfsvc.rows("select distinct run_id, environment_id from measurements order by run_id"))
+
+
+@pytest.fixture
+def box(perfsvc):
+    return Box(perfsvc)
+
+
+@pytest.fixture
+def changed(box):
+    """A workplace with two runs, between which a variable changed."""
+    box.run(ON)
+    box.run(OFF)
+    return box
+
+
+@pytest.mark.parametrize("base", ["1", "@baseline"])
+def test_compare_shows_what_changed_above_the_table(changed, base):
+    lines = changed.perfsvc("compare", base, "2", code=0).out.splitlines()
+    assert "1 difference of the environment since run 1" in lines
+    assert f"  {CHANGE}" in lines
+    assert lines.index(f"  {CHANGE}") < next(n for n, line in enumerate(lines) if line.startswith("verdict"))
+    markdown = changed.perfsvc("compare", base, "2", "--format", "github").out
+    assert f"<details><summary>1 difference of the environment since run 1</summary>\n\n- {CHANGE}\n" in markdown
+    found = changed.perfsvc("compare", base, "2", "--format", "json").json
+    assert found["environment"] == {"before": 1, "after": 2, "differences": [CHANGED]}
+
+
+def test_equal_environments_are_not_mentioned(box):
+    box.run(ON)
+    box.run(ON)
+    assert "environment" not in box.perfsvc("compare", "1", "2", code=0).out
+    assert box.perfsvc("compare", "1", "2", "--format", "json").json["environment"]["differences"] == []
+    assert "environment" not in box.perfsvc("compare", "1", "2", "--format", "github").out
+    shown = box.perfsvc("runs", "environment", "1", "2", code=0).out
+    assert shown == "runs 1 and 2 have the same environment\n"
+    assert box.perfsvc.rows("select count(*) from full_environments") == [(1,)]
+
+
+def test_a_run_of_which_no_environment_is_known_compares_as_before(changed):
+    with Store.open(changed.perfsvc.database) as store, store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE runs SET full_environment_id = NULL WHERE id = 1")
+    assert "environment" not in changed.perfsvc("compare", "1", "2", code=0).out
+    assert changed.perfsvc("compare", "1", "2", "--format", "json").json["environment"] is None
+    ended = changed.perfsvc("runs", "environment", "1", code=2)
+    assert "run 1 recorded no environment" in ended.err
+    assert "cure: name another run: perfsvc runs" in ended.err
+
+
+def test_the_environment_of_a_run_is_shown(changed):
+    shown = changed.perfsvc("runs", "environment", "latest", code=0).out
+    assert "variable.CUDA_MODULE_LOADING" in shown
+    assert "FAKE-0" in shown
+    found = changed.perfsvc("runs", "environment", "2", "--format", "json", code=0).json
+    assert found["run"] == 2
+    assert found["common"]["variable.CUDA_MODULE_LOADING"] == "EAGER"
+    assert found["devices"]["FAKE-0"]["software.driver"] == "0.0"
+    measured = changed.perfsvc.fake("--replicas", "1", "--format", "json", suite=changed.suite).json["environment"]
+    assert measured == {name: found[name] for name in ("common", "devices")}
+
+
+def test_differences_of_two_runs_are_shown_in_the_order_they_are_named(changed):
+    assert "EAGER → LAZY" in changed.perfsvc("runs", "environment", "2", "1", code=0).out
+    found = changed.perfsvc("runs", "environment", "1", "2", "--format", "json", code=0).json
+    assert found == {"before": 1, "after": 2, "differences": [CHANGED]}
+
+
+def test_an_unknown_run_has_no_environment(changed):
+    assert "there is no run 7" in changed.perfsvc("runs", "environment", "7", code=2).err
+    assert "there is no run 7" in changed.perfsvc("runs", "environment", "1", "7", code=2).err
+
+
+def test_without_the_setting_a_changed_part_begins_no_segment(changed):
+    assert len(set(changed.segments().values())) == 1
+
+
+def test_a_changed_part_that_the_setting_names_begins_a_segment(box):
+    box.run(ON, settings=PARTS)
+    assert "has changed since" not in box.run(ON, settings=PARTS).err
+    ended = box.run(OFF, settings=PARTS)
+    message = f"has changed since run 2: {CHANGE}; perfsvc compares later runs only with run 3 and the runs after it"
+    assert message in " ".join(ended.err.split())
+    assert "has changed since" not in box.run(OFF, settings=PARTS).err
+    first, second, third, fourth = box.segments().values()
+    assert first == second != third == fourth
+    baselines = box.perfsvc.rows("select distinct run_id, baseline_run_id from verdicts order by run_id")
+    assert baselines[1:] == [(2, 1), (3, 1), (4, 3)]
+
+
+def test_a_driver_begins_a_segment_without_the_setting_and_is_a_difference(box):
+    box.run(ON)
+    ended = box.run(ON, driver="1.0")
+    assert "has changed since run 1: driver 0.0 → 1.0;" in " ".join(ended.err.split())
+    assert "software.driver 0.0 → 1.0 (FAKE-0)" in box.perfsvc("compare", "1", "2", code=0).out
+
+
+@pytest.mark.parametrize("pattern", ["gpu.eec", "ecc", "gpu", "speed.*", ""])
+def test_a_pattern_that_can_match_no_part_is_an_error(box, pattern):
+    ended = box.run(ON, settings=f"[segments]\nparts = {json.dumps([pattern])}\n").require(2)
+    assert f"perfsvc.toml:2: segments.parts[1]: {pattern!r} matches no part of the environment" in ended.err
+    assert "cure: write " in ended.err
+
+
+@pytest.mark.slow
+def test_a_night_and_its_pages_show_what_changed(perfsvc):
+    pytest.importorskip("plotly")
+    nights = Nights(perfsvc, PARTS, page=True)
+    perfsvc.environment.update(ON | {"PERFSVC_RUN__POINTS": "full"})
+    nights(code=0)
+    nights(code=0)
+    perfsvc.environment.update(OFF)
+    perfsvc.play({"*": {"seconds": 1.05e-4}})
+    nights()
+    found = perfsvc("findings", "show", "1", code=0).out
+    assert CHANGE in found
+    assert "1 difference of the environment since run" in found
+    shown = perfsvc("findings", "show", "1", "--format", "json", code=0).json
+    assert [change["name"] for change in shown["environment"]["differences"]] == ["variable.CUDA_MODULE_LOADING"]
+    assert shown["root_cause"] == CHANGE
+    pages = {path.name: path.read_text() for path in perfsvc.folder.rglob("*.html")}
+    assert f"<li>{CHANGE}</li>" in pages["1.html"]
+    assert f"<li>{CHANGE}</li>" in pages["index.html"]
+    assert "The environment changed <small>since run 2</small>" in pages["index.html"]

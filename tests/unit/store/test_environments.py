@@ -1,0 +1,76 @@
+"""Environments as segments, and the full environments of runs: each stored once, however many runs have it."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.errors import DatabaseError
+from perfsvc.model import FullEnvironment
+
+FULL = FullEnvironment({"host.kernel": "6.1", "variable.CUDA_X": ""}, {"GPU-1": {"gpu.ecc": "on"}})
+ODD = "nul\0 ' \" \u202e 🙂 \n" + "x" * 5000
+
+
+def test_a_run_has_the_full_environment_that_was_stored_last(story, store):
+    first, second, third = story.run(), story.run(), story.run()
+    store.devices.put_full_environment(first, FULL)
+    store.devices.put_full_environment(second, FullEnvironment())
+    store.devices.put_full_environment(second, FULL)
+    assert store.devices.full_environments([first, second, third]) == {first: FULL, second: FULL}
+    assert store.devices.full_environments([]) == {}
+
+
+def test_runs_with_the_same_environment_share_a_row(story, store):
+    for _ in range(3):
+        store.devices.put_full_environment(story.run(), FULL)
+    store.devices.put_full_environment(story.run(), replace(FULL, common={"host.kernel": "6.2"}))
+    assert story.execute("SELECT count(*) FROM full_environments") == [(2,)]
+    assert story.execute("SELECT count(DISTINCT full_environment_id) FROM runs") == [(2,)]
+
+
+def test_the_environment_of_a_deleted_run_is_deleted_with_its_last_run(story, store):
+    first, second = story.run(), story.run()
+    for run in (first, second):
+        store.devices.put_full_environment(run, FULL)
+    store.exclusions.delete(first, reason="", by="ann")
+    assert store.devices.full_environments([second]) == {second: FULL}
+    store.exclusions.delete(second, reason="", by="ann")
+    assert story.execute("SELECT count(*) FROM full_environments") == [(0,)]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"])
+def test_a_damaged_environment_is_an_error_with_a_cure(story, store, content):
+    run = story.run()
+    store.devices.put_full_environment(run, FULL)
+    story.execute("UPDATE full_environments SET parts = :parts", parts=content)
+    with pytest.raises(DatabaseError, match="the full environment of a run is damaged") as error:
+        store.devices.full_environments([run])
+    assert "restore a backup" in error.value.cure
+
+
+def test_other_parts_are_another_segment(story, store):
+    measured = {}
+    for value in ("on", "off", "on"):
+        run = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", value),))).run()
+        (history,) = store.series.histories([run]).values()
+        measured[run] = history[0].segment
+    first, second, third = measured.values()
+    assert first == third != second
+    environments = store.devices.environments()
+    assert environments[first].changes_to(environments[second]) == ("gpu.ecc on → off",)
+
+
+def test_the_environment_before_a_run_has_its_parts(story, store):
+    story = replace(story, environment=replace(story.environment, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1"))))
+    first, second = story.run(), story.run()
+    assert store.devices.environment_before(second, "GPU-1", {story.tiled}) == (first, story.environment)
+
+
+def test_a_part_may_hold_any_text_of_any_length(story, store):
+    parts = tuple((f"variable.{number:03}", ODD) for number in range(200))
+    story = replace(story, environment=replace(story.environment, parts=parts))
+    run = story.run()
+    assert store.devices.environment_before(run + 1, "GPU-1", {story.tiled}) == (run, story.environment)
+    store.devices.put_full_environment(run, FullEnvironment({"variable.X": ODD}, {"GPU-1": {ODD: ODD}}))
+    assert store.devices.full_environments([run])[run].devices == {"GPU-1": {ODD: ODD}}
+    assert story.execute("SELECT count(*) FROM environments") == [(1,)]
