@@ -279,6 +279,14 @@ RESULTS = [
     (np.array([1.0, 2.0, 3.5], np.float32), np.array([1.0, 2.0, 3.0])),
     (np.array([1e-3, 2.0, 3.0], np.float64), np.array([0.0, 2.0, 3.0])),
     (np.array([0.5, 2.0], np.float16), np.array([0.25, 2.0])),
+    *(
+        (np.array([0.5, -2.0, 0.0, 2.0**-9, 240.0], dtype), np.array([0.25, -2.0, 0.0, 2.0**-9, 256.0]))
+        for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+    ),
+    *(
+        (np.array([np.nan, 1.0], dtype), np.array([np.nan, 1.25]))
+        for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+    ),
     (np.array([np.nan, 2.0], np.float32), np.array([1.0, 2.0])),
     (np.array([np.nan, 2.0, np.inf, -np.inf], np.float32), np.array([np.nan, 2.0, np.inf, np.inf])),
     (np.array([7, -2, 3], np.int32), np.array([7, -2, 4], np.int64)),

@@ -21,6 +21,7 @@ from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
@@ -53,7 +54,10 @@ _KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3."""
+    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3.
+
+    The interface has no bfloat16 and float8: it describes them as integers of the same bits.
+    """
 
     address: int
     dtype: np.dtype[Any]
@@ -65,7 +69,7 @@ class DeviceView:
         return {
             "version": 3,
             "shape": self.shape,
-            "typestr": self.dtype.str,
+            "typestr": bits(self.dtype).str,
             "data": (self.address, False),
             "strides": None,
             # A library that knows the stream would wait for it, and so for the blocking kernel.

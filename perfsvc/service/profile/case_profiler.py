@@ -20,7 +20,7 @@ from perfsvc.errors import (
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport
-from perfsvc.model import Call, Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
+from perfsvc.model import Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
 from perfsvc.profile.source_changes import Sources
@@ -216,9 +216,9 @@ class CaseProfiler:
         """Return the stored case of a subject; raise ``UnsupportedError`` if it cannot be profiled."""
         series = Series(subject.case, subject.ran_on, "")
         case = stored_case(self._store, series, subject.run, subject.ran_on)
-        if case.record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in case.record.steps):
+        if case.record.kind is Kind.HOST:
             raise UnsupportedError(
-                f"{series.case.id} runs Python, and only kernels that perfsvc itself launches can be profiled",
+                f"{series.case.id} measures itself, and only what perfsvc times can be profiled",
                 cure="profile the program that calls it: ncu python ...",
             )
         return case
