@@ -259,7 +259,7 @@ class _Flow:
             return address.right
         return ast.Constant("another form") if not isinstance(address, ast.Name) else None
 
-    def _numpy(self, value: ast.expr) -> str | None:
+    def _numpy(self, value: ast.expr) -> str | None:  # noqa: PLR0911 - a line for each form of an expression
         """Return a value as a NumPy expression of the inputs; None if this program cannot translate it."""
         match value:
             case ast.Name(id=name) if name in self._assigned and name not in self._changed:
@@ -338,7 +338,8 @@ def bench(kernel: TritonSource, source: str) -> str:
         lines += [f"def grid({grid_names}):{grid_todo}", f"    return {grid}", "", ""]
     points = ", ".join(f'"{name}": ({2**24 if len(sizes) == 1 else 1024},)' for name in sizes)
     smoke = ", ".join(f'"{name}": {1000 if len(sizes) == 1 else 100}' for name in sizes)
-    read, written = 4 * len(kernel.read), 4 * len(kernel.written)
+    work = f"read_bytes={4 * len(kernel.read)} * {elements}, written_bytes={4 * len(kernel.written)} * {elements}"
+    launch_grid = "grid," if kernel.tuned else f"lambda {grid_names}: {grid},{grid_todo}"
     lines += [
         "benchmark = Benchmark(",
         f"    axes={{{points}}},  # TODO: the sizes that matter",
@@ -350,16 +351,14 @@ def bench(kernel: TritonSource, source: str) -> str:
         "    },",
         "    reference=reference,",
         "    tolerance=Tolerance(max=1e-5, mean=1e-6),  # TODO: the largest error of a correct result",
-        f"    work=lambda {names}: Work(read_bytes={read} * {elements}, written_bytes={written} * {elements}),"
-        f"{'' if known else '  # TODO: the bytes'}",
+        f"    work=lambda {names}: Work({work}),{'' if known else '  # TODO: the bytes'}",
         "    variants=[",
         "        Variant(",
         '            "triton",',
         f'            source="{source}",',
         "            run=triton(",
         f'                "{kernel.name}",',
-        f"                grid={'grid' if kernel.tuned else f'lambda {grid_names}: {grid}'},"
-        f"{'' if kernel.tuned else grid_todo}",
+        f"                grid={launch_grid}",
         "                args=(",
         *(f"                    {line}" for line in _arguments(kernel)),
         "                ),",
