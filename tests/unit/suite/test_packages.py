@@ -81,7 +81,9 @@ def test_each_configuration_has_its_own_grid_and_values(tmp_path):
 
 
 def test_a_parameter_of_the_variant_is_passed_by_its_name(tmp_path):
-    found = suite(tmp_path, 'params={"TILE": (64, 128)}, ' + TRITON + 'grid=lambda n, TILE: ceil_div(n, TILE), BLOCK="TILE")')
+    found = suite(
+        tmp_path, 'params={"TILE": (64, 128)}, ' + TRITON + 'grid=lambda n, TILE: ceil_div(n, TILE), BLOCK="TILE")'
+    )
     assert found.problems == ()
     steps = [spec.steps[0] for spec in found.resolve(Selection(), "full")[0]]
     assert [step.package.configurations[0] for step in steps] == [
@@ -153,5 +155,6 @@ def test_a_python_source_that_is_no_python_is_a_problem_of_its_line(tmp_path):
 
 
 def test_names_in_conditions_and_tuples_are_defined_too():
-    text = "try:\n    import a.b\nexcept ImportError:\n    c = None\nif c:\n    def d(): e = 1\nf, (g, h) = 1, (2, 3)\ni: int = 0\n"
+    text = "try:\n    import a.b\nexcept ImportError:\n    c = None\nif c:\n    def d(): e = 1\n"
+    text += "f, (g, h) = 1, (2, 3)\ni: int = 0\n"
     assert names_defined(text) == ("a", "c", "d", "f", "g", "h", "i")
