@@ -84,7 +84,7 @@ class HostFinish:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class KernelConfiguration:
     """One way to launch a Python kernel: a grid, and values by name, such as the size of a tile or ``num_warps``.
 
     ``grid`` is empty if the package has no grid, or if a function of the benchmark file computes it for each launch.
@@ -114,7 +114,7 @@ class PackageCall:
     package: Literal["triton", "cupy", "numba", "torch"]
     args: tuple[Arg, ...] = ()
     results: tuple[str, ...] = ()
-    configurations: tuple[Configuration, ...] = (Configuration(),)
+    configurations: tuple[KernelConfiguration, ...] = (KernelConfiguration(),)
     grid: str = ""
     block: tuple[int, ...] = ()
     shared_bytes: int = 0

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfsvc.model import Arg, Buffer, Call, Configuration, PackageCall, Role, Value
+from perfsvc.model import Arg, Buffer, Call, KernelConfiguration, PackageCall, Role, Value
 from perfsvc.suite.authoring import Argument, Extent, Function, PackageStep
 from perfsvc.suite.values import Problem, block_of, evaluate, integer, line_of, nearest
 
@@ -352,7 +352,7 @@ def _grid_function(step: PackageStep, values: Mapping[str, Value], names: Mappin
 
 def _configurations(
     step: PackageStep, values: Mapping[str, Value], variant: str, *, known_grid: bool
-) -> Iterator[Configuration]:
+) -> Iterator[KernelConfiguration]:
     """Yield each configuration with its grid; there is one without values if the step names none."""
     for config in step.configs or ({},):
         own = {
@@ -362,7 +362,7 @@ def _configurations(
         grid: tuple[int, ...] = ()
         if step.grid is not None and known_grid:
             grid = grid_of_kernel(step.grid, {**values, **own}, f"grid of variant {variant!r}", step.line)
-        yield Configuration(grid, tuple(own.items()))
+        yield KernelConfiguration(grid, tuple(own.items()))
 
 
 def _value(written: Any, values: Mapping[str, Value], what: str, line: int) -> bool | int | float | str | None:

@@ -27,7 +27,7 @@ from statistics import median
 
 import numpy as np
 
-from perfsvc.measure.worker.packages import PackageStep
+from perfsvc.measure.worker.packages import PackageFunction
 from perfsvc.measure.worker.program import load_functions
 from perfsvc.model import TIME, Call, Level, Series
 from perfsvc.service.confirm.pairs import stored_case
@@ -132,7 +132,7 @@ def launch_of(store: Store, series: Series, stream: int) -> Callable[[], object]
         array = inputs.get(buffer.array.name, np.zeros(buffer.array.shape, buffer.array.dtype))
         signed = {"bfloat16": "int16"}.get(array.dtype.name, array.dtype.name)
         arrays[buffer.array.name] = torch.from_numpy(np.array(array).view(signed)).cuda()
-    step = PackageStep(
+    step = PackageFunction(
         call,
         function,
         None,

@@ -16,7 +16,7 @@ import numpy as np
 
 from perfsvc.dtypes import NARROW
 from perfsvc.errors import LaunchError
-from perfsvc.model import BufferArg, Call, Configuration, PackageCall, ScalarArg, Value
+from perfsvc.model import BufferArg, Call, KernelConfiguration, PackageCall, ScalarArg, Value
 from perfsvc.suite.packages import grid_of_kernel
 from perfsvc.suite.values import Problem
 
@@ -149,7 +149,7 @@ _ARRAYS: Mapping[str, Callable[[int], Arrays]] = {
 }
 
 
-class PackageStep:
+class PackageFunction:
     """A ``Call`` step of a package, ready to be bound to the present addresses of its buffers.
 
     Args:
@@ -224,7 +224,7 @@ class PackageStep:
         """
         timed, _ = self.bind(views)
         errors: list[LaunchError] = []
-        first_s: dict[Configuration, float] = {}
+        first_s: dict[KernelConfiguration, float] = {}
         for configuration in self._call.configurations:
             self.chosen = configuration
             try:
@@ -241,7 +241,7 @@ class PackageStep:
             self._choose(list(first_s), timed, timer)
         self.compile_s = max(0.0, first_s[self.chosen] - _seconds(timed, wait))
 
-    def _choose(self, usable: Sequence[Configuration], timed: Callable[[], None], timer: Timer) -> None:
+    def _choose(self, usable: Sequence[KernelConfiguration], timed: Callable[[], None], timer: Timer) -> None:
         """Choose the first of the configurations that are as fast as the fastest."""
         best_s = dict.fromkeys(usable, math.inf)
         for _ in range(ROUNDS):
@@ -284,7 +284,7 @@ class PackageStep:
         """Whether the kernel takes NumPy's scalars, whose sizes it cannot convert."""
         return self._call.package == "cupy" and bool(self._call.configurations[0].grid)
 
-    def _run(self, args: Sequence[Any], configuration: Configuration) -> Any:
+    def _run(self, args: Sequence[Any], configuration: KernelConfiguration) -> Any:
         """Launch the kernel in a configuration, or call the function and return what it returns."""
         call, grid = self._call, configuration.grid
         if call.package == "triton":

@@ -12,7 +12,7 @@ from perfsvc.device.protocol import Device, Module
 from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
 from perfsvc.measure.worker.memory import CaseMemory
-from perfsvc.measure.worker.packages import PackageStep, Timer
+from perfsvc.measure.worker.packages import PackageFunction, Timer
 from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
 Function = Callable[..., Any]
@@ -84,7 +84,7 @@ class Program:
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric)]
         self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
         self.packages = {
-            position: PackageStep(
+            position: PackageFunction(
                 step,
                 functions[step.source, step.function],
                 functions[None, step.package.grid] if step.package.grid else None,

@@ -4,7 +4,7 @@ import pytest
 
 from perfsvc.build import Cache, compile_all
 from perfsvc.build.toolchain import FakeToolchain
-from perfsvc.model import BufferArg, Configuration, PackageCall, ScalarArg
+from perfsvc.model import BufferArg, KernelConfiguration, PackageCall, ScalarArg
 from perfsvc.suite import Selection, discover
 from perfsvc.suite.packages import names_defined
 
@@ -62,7 +62,7 @@ def test_a_triton_kernel_in_a_file_becomes_a_call_with_that_file_as_its_module(t
     assert step.package == PackageCall(
         "triton",
         (BufferArg("x"), BufferArg("y"), ScalarArg("n", "int64", 4096)),
-        configurations=(Configuration((4,), (("BLOCK", 1024), ("num_warps", 8))),),
+        configurations=(KernelConfiguration((4,), (("BLOCK", 1024), ("num_warps", 8))),),
         file="add.py",
     )
     assert spec.requires == ("cuda", "import torch", "import triton")
@@ -75,8 +75,8 @@ def test_each_configuration_has_its_own_grid_and_values(tmp_path):
     configs = 'configs=[{"BLOCK": 1024}, {"BLOCK": 512, "num_warps": 2}], LIMIT="n", SCALE=lambda n: n / 2)'
     _, step = resolved(tmp_path, TRITON + f"grid=lambda BLOCK, n: (ceil_div(n, BLOCK), 2), {configs}")
     assert step.package.configurations == (
-        Configuration((4, 2), (("LIMIT", 4096), ("SCALE", 2048.0), ("BLOCK", 1024))),
-        Configuration((8, 2), (("LIMIT", 4096), ("SCALE", 2048.0), ("BLOCK", 512), ("num_warps", 2))),
+        KernelConfiguration((4, 2), (("LIMIT", 4096), ("SCALE", 2048.0), ("BLOCK", 1024))),
+        KernelConfiguration((8, 2), (("LIMIT", 4096), ("SCALE", 2048.0), ("BLOCK", 512), ("num_warps", 2))),
     )
 
 
@@ -87,15 +87,15 @@ def test_a_parameter_of_the_variant_is_passed_by_its_name(tmp_path):
     assert found.problems == ()
     steps = [spec.steps[0] for spec in found.resolve(Selection(), "full")[0]]
     assert [step.package.configurations[0] for step in steps] == [
-        Configuration((64,), (("BLOCK", 64),)),
-        Configuration((32,), (("BLOCK", 128),)),
+        KernelConfiguration((64,), (("BLOCK", 64),)),
+        KernelConfiguration((32,), (("BLOCK", 128),)),
     ]
 
 
 def test_a_grid_that_only_the_kernels_own_tuner_can_compute_is_found_by_its_name(tmp_path):
     _, step = resolved(tmp_path, TRITON + "grid=grid)")
     assert step.package.grid == "grid"
-    assert step.package.configurations == (Configuration(),)
+    assert step.package.configurations == (KernelConfiguration(),)
     assert step.bench_functions == ("grid",)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from perfsvc.errors import LaunchError
-from perfsvc.measure.worker.packages import PackageStep, triton_compile_s
-from perfsvc.model import BufferArg, Call, Configuration, PackageCall, ScalarArg
+from perfsvc.measure.worker.packages import PackageFunction, triton_compile_s
+from perfsvc.model import BufferArg, Call, KernelConfiguration, PackageCall, ScalarArg
 
 
 class Tensor(np.ndarray):
@@ -58,7 +58,7 @@ class JITFunction:
 
 def step(function, call, grid=None, dtype="float32"):
     dtypes = dict.fromkeys(("x", "y"), dtype)
-    return PackageStep(Call("double", package=call), function, grid, point={"n": 8}, stream=0, dtypes=dtypes)
+    return PackageFunction(Call("double", package=call), function, grid, point={"n": 8}, stream=0, dtypes=dtypes)
 
 
 def views(dtype="float32"):
@@ -77,7 +77,7 @@ ARGS = (BufferArg("x"), BufferArg("y"), ScalarArg("n", "int64", 8))
 
 @pytest.mark.usefixtures("torch")
 def test_a_triton_kernel_gets_tensors_numbers_and_its_values_by_name():
-    call = PackageCall("triton", ARGS, configurations=(Configuration((2, 1), (("BLOCK", 4), ("num_warps", 8))),))
+    call = PackageCall("triton", ARGS, configurations=(KernelConfiguration((2, 1), (("BLOCK", 4), ("num_warps", 8))),))
     arrays, (grid, args, values) = launched(JITFunction(), call)
     assert (grid, values) == ((2, 1), {"BLOCK": 4, "num_warps": 8})
     assert isinstance(args[0], Tensor)
@@ -88,14 +88,16 @@ def test_a_triton_kernel_gets_tensors_numbers_and_its_values_by_name():
 
 @pytest.mark.usefixtures("torch")
 def test_a_grid_function_gets_the_values_that_tritons_own_tuner_chose():
-    call = PackageCall("triton", ARGS, configurations=(Configuration((), (("BLOCK", 4),)),), grid="grid")
+    call = PackageCall("triton", ARGS, configurations=(KernelConfiguration((), (("BLOCK", 4),)),), grid="grid")
     _, (grid, _, _) = launched(JITFunction(), call, lambda n, BLOCK: (n // BLOCK, 3))  # noqa: N803 - a value of Triton
     assert grid == (2, 3)
 
 
 @pytest.mark.usefixtures("torch")
 def test_tuning_chooses_the_first_of_the_fastest_configurations_and_says_so():
-    configurations = tuple(Configuration((1,), (("BLOCK", size), ("num_warps", 4))) for size in (64, 128, 256, 8192))
+    configurations = tuple(
+        KernelConfiguration((1,), (("BLOCK", size), ("num_warps", 4))) for size in (64, 128, 256, 8192)
+    )
     tuned = step(JITFunction(), PackageCall("triton", ARGS, configurations=configurations))
     seconds = {64: 2e-3, 128: 1.005e-3, 256: 1e-3}
     tuned.prepare(views(), lambda: None, lambda _: seconds[dict(tuned.chosen.values)["BLOCK"]])
@@ -106,7 +108,7 @@ def test_tuning_chooses_the_first_of_the_fastest_configurations_and_says_so():
 
 @pytest.mark.usefixtures("torch")
 def test_a_case_fails_with_the_first_error_if_no_configuration_can_be_launched():
-    configurations = tuple(Configuration((1,), (("BLOCK", size),)) for size in (8192, 16384))
+    configurations = tuple(KernelConfiguration((1,), (("BLOCK", size),)) for size in (8192, 16384))
     tuned = step(JITFunction(), PackageCall("triton", ARGS, configurations=configurations))
     with pytest.raises(LaunchError, match="triton step 'double' raised RuntimeError: out of resource"):
         tuned.prepare(views(), lambda: None, lambda _: 1.0)
@@ -180,7 +182,7 @@ def test_a_kernel_of_cupy_gets_numbers_of_the_size_that_it_declares(cupy):
         seen.append((grid, block, [type(arg) for arg in args[2:]], shared_mem, list(cupy.streams)))
 
     args = (*ARGS[:2], ScalarArg("n", "int32", 8), ScalarArg("", "int64", 8))
-    call = PackageCall("cupy", args, configurations=(Configuration((4,)),), block=(256, 1, 1), shared_bytes=16)
+    call = PackageCall("cupy", args, configurations=(KernelConfiguration((4,)),), block=(256, 1, 1), shared_bytes=16)
     timed, _ = step(kernel, call).bind(views())
     timed()
     assert seen == [((4,), (256, 1, 1), [np.int32, np.int64], 16, [0])]
@@ -196,7 +198,7 @@ def test_a_kernel_of_numba_is_launched_on_perfsvcs_stream(monkeypatch):
         def __getitem__(self, launch):
             return lambda *args: launches.append((launch, args[2]))
 
-    call = PackageCall("numba", ARGS, configurations=(Configuration((4,)),), block=(256, 1, 1), shared_bytes=32)
+    call = PackageCall("numba", ARGS, configurations=(KernelConfiguration((4,)),), block=(256, 1, 1), shared_bytes=32)
     timed, _ = step(Kernel(), call).bind(views())
     timed()
     assert launches == [(((4,), (256, 1, 1), ("stream", 0), 32), 8)]
