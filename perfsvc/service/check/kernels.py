@@ -157,7 +157,7 @@ class KernelReader:
     def with_local_lines(self, kernels: SuiteKernels, verdicts: Sequence[CheckVerdict]) -> list[CheckVerdict]:
         """Return verdicts, with the source lines that access local memory where spills, stack or registers got worse.
 
-        Without a disassembler, and for kernels whose lines are unknown, verdicts have no lines.
+        Without a disassembler, for kernels whose lines are unknown, and for Triton kernels, verdicts have no lines.
 
         Args:
             kernels: today's kernels.
@@ -167,7 +167,8 @@ class KernelReader:
             InfrastructureError: the cache cannot be written.
         """
         worse = [verdict.checked for verdict in verdicts if _ran_short(verdict.changes)]
-        origins = {kernel: kernels.compiled[kernel.case, kernel.architecture, kernel.kernel] for kernel in worse}
+        keys = {kernel: (kernel.case, kernel.architecture, kernel.kernel) for kernel in worse}
+        origins = {kernel: kernels.compiled[key] for kernel, key in keys.items() if key in kernels.compiled}
         units: dict[str, dict[Unit, None]] = {}
         for kernel, (unit, _) in origins.items():
             units.setdefault(kernel.architecture, {})[unit] = None
