@@ -24,7 +24,7 @@ from perfsvc.model import Case, DeviceInfo, Explanation, Kind, Profile, ProfileR
 from perfsvc.profile.explain import explain
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
 from perfsvc.profile.source_changes import Sources
-from perfsvc.profile.source_text import with_source_text
+from perfsvc.profile.source_text import with_source_text, with_stored_names
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
     InputCache,
@@ -369,6 +369,8 @@ class _DeviceSessions:
                 located = with_source_lines(
                     profile, report.kernel, self.store.binaries.files(task.subject.binary, LINES)
                 )
+                if not report.kernel:  # of a Python file
+                    located = with_stored_names(located, self.store.binaries.files(task.subject.binary, "source"))
                 results[task] = replace(pending, profile=located, launch=report.launch)
             elif not outcome.crashed:
                 results[task] = replace(pending, reason=profile.what, cure=profile.cure)
