@@ -227,12 +227,12 @@ class CudaDevice:
     @_translated
     def upload(self, address: int, data: NDArray[Any]) -> None:
         """Queue a copy to the device; the host array may change once this returns."""
-        self._uploader.upload(address, data)
+        self._uploader.upload(address, _bytes(data))
 
     @_translated
     def download(self, address: int, out: NDArray[Any]) -> None:
         """Copy from the device, after all queued work."""
-        drv.memcpy_dtoh_async(out, address, self._stream)
+        drv.memcpy_dtoh_async(_bytes(out), address, self._stream)
         self._stream.synchronize()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
@@ -373,6 +373,11 @@ class CudaDevice:
             self._context.detach()
         self._allocations.clear()
         self._telemetry.close()
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the memory of a C-contiguous array as bytes: PyCUDA cannot take arrays of bfloat16 and float8."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _allocate_arena(nbytes: int) -> tuple[Any, int]:
