@@ -17,8 +17,6 @@ import numpy as np
 from perfsvc.dtypes import NARROW
 from perfsvc.errors import LaunchError
 from perfsvc.model import BufferArg, Call, KernelConfiguration, PackageCall, ScalarArg, Value
-from perfsvc.suite.packages import grid_of_kernel
-from perfsvc.suite.values import Problem
 
 Timer = Callable[[Callable[[], None]], float]
 """Returns the median time in seconds of what a callable queues."""
@@ -297,6 +295,9 @@ class PackageFunction:
 
     def _grid_of(self, chosen: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the grid for the arguments of a launch, which include the values that Triton's tuner chose."""
+        from perfsvc.suite.packages import grid_of_kernel  # reads benchmark files, which few cases need in a worker
+        from perfsvc.suite.values import Problem
+
         what = f"grid of {self._name!r}"
         try:
             return grid_of_kernel(self._grid, {**chosen, **self._point}, what, 0)
