@@ -84,6 +84,9 @@ class _Builder:
         """Return the unit's binary, from the cache if possible; return the ``CaseError`` if it does not compile."""
         start = time.perf_counter()
         try:
+            if sources.is_python(unit):
+                text = sources.python_text(unit)
+                return Binary(text, digest(text), cached=True, seconds=0.0, sources={unit.source.name: text})
             files = sources.local_files(unit)
             key = digest(self._toolchain.preimage(unit, files))
             cached = self._cache.get(key)

@@ -86,7 +86,7 @@ class TwinNvcc(NvccToolchain):
 def lines_of_all(
     units: Collection[Unit], toolchain: TwinNvcc, cache: Cache, *, on_done: Callable[[Unit], None] = lambda _: None
 ) -> dict[Unit, LineTable | CaseError]:
-    """Return the line table of each unit, or why there is none; units that become PTX are left out.
+    """Return the line table of each unit, or why there is none; PTX and Python files have none.
 
     Args:
         units: what to compile.
@@ -97,7 +97,7 @@ def lines_of_all(
     Raises:
         InfrastructureError: there is no compiler, or the cache cannot be written.
     """
-    compiled = [unit for unit in units if not is_ptx(unit)]
+    compiled = [unit for unit in units if not is_ptx(unit) and not sources.is_python(unit)]
     built = compile_all(compiled, toolchain, cache, on_done=lambda unit, _: on_done(unit))
     return {
         unit: codec.decode(LineTable, binary.code) if isinstance(binary, Binary) else binary

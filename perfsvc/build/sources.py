@@ -4,6 +4,7 @@ nvcc gets a unit's options unchanged. All other code that has to understand opti
 search for included files) reads them here, so that no two toolchains interpret one option differently.
 """
 
+import ast
 import json
 import os
 import re
@@ -192,6 +193,25 @@ def local_files(unit: Unit) -> dict[str, bytes]:
     Raises ``CompileError`` if a file cannot be read.
     """
     return {name: text for name, _, text in _local_files(unit)}
+
+
+def is_python(unit: Unit) -> bool:
+    """Return whether a unit is a Python file, whose text is its binary: a worker runs it."""
+    return unit.source.suffix == ".py"
+
+
+def python_text(unit: Unit) -> bytes:
+    """Return the text of a unit that is a Python file; raises ``CompileError`` if it is no readable Python."""
+    text = _read_file(unit.source)
+    try:
+        ast.parse(text, unit.source.name)
+    except (SyntaxError, ValueError) as error:  # ValueError: a null byte
+        line = getattr(error, "lineno", None)
+        raise CompileError(
+            f"{unit.source.name}{f':{line}' if line else ''}: no Python: {getattr(error, 'msg', error)}",
+            cure="correct the file",
+        ) from error
+    return text
 
 
 def local_names(unit: Unit) -> dict[Path, str]:

@@ -4,27 +4,40 @@ from pathlib import Path
 
 import click
 
+from perfsvc import units
 from perfsvc.cli import options, output
+from perfsvc.errors import UsageError
 
 
 @click.command("init")
 @click.option(
     "--suite",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    type=click.Path(path_type=Path, file_okay=False),
     default=None,
     show_default="the folder here with benchmark files",
-    help="The suite to write into the file.",
+    help="The suite to write into the file; with --triton, the folder that gets each bench.py.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing perfsvc.toml.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--triton",
+    "triton_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a bench.py for each Triton kernel of this Python file, and no perfsvc.toml.",
+)
 @options.formats
-def command(suite: Path | None, *, force: bool, output_format: str) -> None:
-    """Write a commented perfsvc.toml for the suite in this folder.
+def command(suite: Path | None, *, force: bool, triton_file: Path | None, output_format: str) -> None:
+    """Write a commented perfsvc.toml for the suite in this folder, or the bench.py of Triton kernels.
 
-    Every key is in it, commented out with its default. An existing file is not overwritten.
+    Every key is in perfsvc.toml, commented out with its default. An existing file is not overwritten.
     """
+    if triton_file is not None:
+        _write_benches(triton_file, suite, force=force, output_format=output_format)
+        return
     from perfsvc.config.file import NAME
     from perfsvc.service import init
 
+    if suite is not None and not suite.is_dir():
+        raise UsageError(f"no folder {suite}", cure="name the folder of your benchmarks: --suite FOLDER")
     folder = suite or init.suite_in(Path())
     init.write(Path(NAME), folder, force=force)
     if output_format == "json":
@@ -32,3 +45,17 @@ def command(suite: Path | None, *, force: bool, output_format: str) -> None:
         return
     named = f"the suite {folder}" if folder else "the built-in suite, because this folder has no suite"
     click.echo(f"{NAME} is written, for {named}; perfsvc config show prints the settings in force")
+
+
+def _write_benches(file: Path, suite: Path | None, *, force: bool, output_format: str) -> None:
+    """Write a bench.py for each Triton kernel of a file, and print their paths and how many places are left to fill."""
+    from perfsvc.service import init, init_triton
+
+    paths = init_triton.write(file, suite or Path(init.SUITES[0]), force=force)
+    places = {path: path.read_text(encoding="utf-8").count("# TODO") for path in paths}
+    if output_format == "json":
+        output.show_json([{"path": str(path), "todo": count} for path, count in places.items()])
+        return
+    for path, count in places.items():
+        click.echo(f"{path} is written: {units.count(count, 'place')} to fill in, marked TODO")
+    click.echo(f"next: perfsvc list --suite {suite or init.SUITES[0]}")

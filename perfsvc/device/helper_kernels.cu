@@ -92,12 +92,36 @@ static __device__ void squares(const Reference* reference, u64 count, double* su
     if (threadIdx.x % 32 == 0) atomicAdd(sum, mine);
 }
 
+// The narrow floats, decoded here and not by CUDA's headers, which the CPU device does not have. Their names are those of
+// perfsvc/dtypes.py.
+struct bfloat16 { unsigned short bits; };
+struct float8_e4m3fn { unsigned char bits; };
+struct float8_e5m2 { unsigned char bits; };
+
 static __device__ __forceinline__ double precise(__half value) { return (double)__half2float(value); }
+static __device__ __forceinline__ double precise(bfloat16 value) {
+    return (double)__uint_as_float((unsigned)value.bits << 16);
+}
+static __device__ __forceinline__ double precise(float8_e4m3fn value) {
+    const int exponent = value.bits >> 3 & 15, fraction = value.bits & 7;
+    if (exponent == 15 && fraction == 7) return NAN;
+    const double size = exponent ? ldexp(8.0 + fraction, exponent - 10) : ldexp((double)fraction, -9);
+    return value.bits & 128 ? -size : size;
+}
+static __device__ __forceinline__ double precise(float8_e5m2 value) {
+    const int exponent = value.bits >> 2 & 31, fraction = value.bits & 3;
+    if (exponent == 31) return fraction ? NAN : value.bits & 128 ? -INFINITY : INFINITY;
+    const double size = exponent ? ldexp(4.0 + fraction, exponent - 17) : ldexp((double)fraction, -16);
+    return value.bits & 128 ? -size : size;
+}
 template <typename Number>
 static __device__ __forceinline__ double precise(Number value) { return (double)value; }
 
 template <typename Result> struct Whole { static constexpr bool value = true; };
 template <> struct Whole<__half> { static constexpr bool value = false; };
+template <> struct Whole<bfloat16> { static constexpr bool value = false; };
+template <> struct Whole<float8_e4m3fn> { static constexpr bool value = false; };
+template <> struct Whole<float8_e5m2> { static constexpr bool value = false; };
 template <> struct Whole<float> { static constexpr bool value = false; };
 template <> struct Whole<double> { static constexpr bool value = false; };
 
@@ -151,6 +175,9 @@ SQUARES(uint32, u32)
 SQUARES(int64, long long)
 SQUARES(uint64, u64)
 ERROR(float16_float64, __half, double)
+ERROR(bfloat16_float64, bfloat16, double)
+ERROR(float8_e4m3fn_float64, float8_e4m3fn, double)
+ERROR(float8_e5m2_float64, float8_e5m2, double)
 ERROR(float32_float64, float, double)
 ERROR(float64_float64, double, double)
 ERROR(int32_int32, int, int)

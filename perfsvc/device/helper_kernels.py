@@ -8,7 +8,7 @@ BLOCKING_KERNEL = "perfsvc_block"
 STAMP = "perfsvc_stamp"
 DIGEST = "perfsvc_digest"
 
-FLOATS = ("float16", "float32", "float64")
+FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64")
 INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError
 from perfsvc.model import Array, DeviceInfo, Error, TensorMapArg
 
@@ -32,7 +33,7 @@ class _RawBytes:
     def __init__(self, address: int, dtype: str, shape: tuple[int, ...]) -> None:
         self.__array_interface__ = {
             "data": (address, False),
-            "typestr": np.dtype(dtype).str,
+            "typestr": bits(np.dtype(dtype)).str,
             "shape": shape,
             "version": 3,
         }
@@ -90,7 +91,7 @@ class HostMemory:
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return the memory itself as an array, valid until it is freed."""
-        return np.asarray(_RawBytes(address, dtype, shape))
+        return np.asarray(_RawBytes(address, dtype, shape)).view(np.dtype(dtype))
 
 
 class HostDevice(HostMemory):

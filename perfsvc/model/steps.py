@@ -84,17 +84,69 @@ class HostFinish:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelConfiguration:
+    """One way to launch a Python kernel: a grid, and values by name, such as the size of a tile or ``num_warps``.
+
+    ``grid`` is empty if the package has no grid, or if a function of the benchmark file computes it for each launch.
+    """
+
+    grid: tuple[int, ...] = ()
+    values: tuple[tuple[str, bool | int | float | str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackageCall:
+    """How a Python package calls the function, or launches the kernel, of a ``Call`` step.
+
+    Attributes:
+        package: the package, whose arrays the function gets.
+        args: the arguments in order.
+        results: the buffers into which perfsvc copies what the function returns, for the checks.
+        configurations: the configurations; if there are several, the fastest is chosen before the case is timed.
+        grid: the function of the benchmark file that computes the grid from the values that the kernel's own tuner
+            chose; empty if ``configurations`` have the grid.
+        block: the threads of a block; empty if the package chooses them.
+        shared_bytes: bytes of dynamic shared memory of a block.
+        compile: the mode in which ``torch.compile`` compiles the function; empty if it does not.
+        file: the name of the Python file that defines the function; empty if the benchmark file does.
+    """
+
+    package: Literal["triton", "cupy", "numba", "torch"]
+    args: tuple[Arg, ...] = ()
+    results: tuple[str, ...] = ()
+    configurations: tuple[KernelConfiguration, ...] = (KernelConfiguration(),)
+    grid: str = ""
+    block: tuple[int, ...] = ()
+    shared_bytes: int = 0
+    compile: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Call a Python function of the benchmark file with the case's device arrays and a stream.
 
     If ``module`` is an index, the function also receives the binary of that module. A step that is not ``timed`` runs
-    for the checks only.
+    for the checks only. With ``package``, the package calls the function, and a module is the text of the Python file
+    that defines the function.
     """
 
     function: str
     module: int | None = None
     timed: bool = True
+    package: PackageCall | None = None
     step: Literal["call"] = "call"
+
+    @property
+    def source(self) -> int | None:
+        """The module whose text defines the function; None if the benchmark file defines it."""
+        return self.module if self.package else None
+
+    @property
+    def bench_functions(self) -> tuple[str, ...]:
+        """The names of the functions of the benchmark file that the step needs."""
+        own = (self.function,) if self.source is None else ()
+        return (*own, self.package.grid) if self.package and self.package.grid else own
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import perfsvc.dtypes  # noqa: F401 - it makes NumPy know bfloat16 and float8
 from perfsvc.model import Array
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -93,7 +93,8 @@ def read_ranges(path: Path, kernels: Mapping[str, str]) -> dict[str, Profile | R
 
     Args:
         path: a ``.ncu-rep`` file with any number of launches.
-        kernels: for the name of each range, the function that was launched in it.
+        kernels: for the name of each range, the function that was launched in it; empty if that is not known. Then the
+            range may have several launches, and the profile is that of the longest.
 
     Raises:
         ReportError: the file is missing, empty, cut short or not a report.
@@ -115,13 +116,15 @@ def read_ranges(path: Path, kernels: Mapping[str, str]) -> dict[str, Profile | R
 def _profile_in_range(  # noqa: PLR0917 - what a range has
     library: Any, path: Path, name: str, kernel: str, actions: list[Any], ncu_version: str
 ) -> Profile | ReportError:
-    """Return the profile of the only launch in a range, or why there is none."""
+    """Return the profile of the only launch in a range, or of the longest, or why there is none."""
+    if not kernel and actions:
+        actions = [max(actions, key=_duration)]
     if len(actions) != 1:
         return ReportError(
             f"Nsight Compute saw {len(actions) or 'no'} launch{'es' if actions else ''} in the range {name}",
             cure="check that NVTX_DISABLE is not set, and that the case launches a kernel",
         )
-    if kernel not in _kernel_names(library, actions[0]):
+    if kernel and kernel not in _kernel_names(library, actions[0]):
         return ReportError(
             f"the range {name} has a launch of the kernel {actions[0].name()}, not of {kernel}", cure="report it"
         )
@@ -129,6 +132,11 @@ def _profile_in_range(  # noqa: PLR0917 - what a range has
         return _profile(path, actions[0], ncu_version)
     except ReportError as error:
         return error
+
+
+def _duration(action: Any) -> float:
+    """Return the time of a launch in nanoseconds; 0 if it was not counted."""
+    return _raw_metrics(action, frozenset(action.metric_names()))("gpu__time_duration.sum") or 0.0
 
 
 def _library() -> Any:

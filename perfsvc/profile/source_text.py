@@ -1,16 +1,39 @@
 """Complete an explanation by the sources: the text of the lines that carry a reason, and where the sources differ."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from math import log
+from pathlib import PurePosixPath
 
-from perfsvc.model import Explanation, HotLine
+from perfsvc.model import Explanation, HotLine, Instruction, Profile
 from perfsvc.profile.sentence import SAME, sentence
 from perfsvc.profile.source_changes import Sources, differing_blocks, lines_of, source_changes
 from perfsvc.text import shortened
 
 LONGEST_LINE = 200
 """Characters of a line's text; a longer line lacks its middle."""
+
+
+def with_stored_names(profile: Profile, names: Collection[str]) -> Profile:
+    """Return a profile whose source lines have the names of stored files: a report has names without folders.
+
+    A name that several stored files share stays as it is.
+
+    Args:
+        profile: the profile of a launch.
+        names: the names of the stored files, such as ``../mine.py``.
+    """
+    stored: dict[str, set[str]] = {}
+    for name in names:
+        stored.setdefault(PurePosixPath(name).name, set()).add(name)
+
+    def named(instruction: Instruction) -> Instruction:
+        found = stored.get(instruction.source.file, set()) if instruction.source else set()
+        if instruction.source is None or len(found) != 1:
+            return instruction
+        return replace(instruction, source=replace(instruction.source, file=next(iter(found))))
+
+    return replace(profile, instructions=tuple(map(named, profile.instructions)))
 
 
 def with_source_text(explanation: Explanation, before: Sources, after: Sources) -> Explanation:

@@ -161,6 +161,16 @@ class BinaryStore:
         Raises:
             UntrustedError: no trusted key has signed the list of the modules, or a text was changed.
         """
+        modules = self.python_code(case_id, run, device=device).modules
+        texts = self._all({sha256 for _, sha256 in modules}, f"{case_id} in run {run}") if modules else {}
+        return {name: texts[sha256].decode() for name, sha256 in modules}
+
+    def python_code(self, case_id: str, run: int, *, device: str | None = None) -> PythonCode:
+        """Return what a case's Python functions ran with in a run; it is empty if that is not stored.
+
+        Raises:
+            UntrustedError: no trusted key has signed the record.
+        """
         query = (
             select(PythonCodes.record, PythonCodes.signatures)
             .join(Measurements, Measurements.python_code_id == PythonCodes.id)
@@ -173,11 +183,9 @@ class BinaryStore:
             query = query.where(Cases.lineage_id == lineage_of(connection, case_id))
             row = connection.execute(query if device is None else query.where(Devices.uuid == device)).first()
         if row is None:
-            return {}
+            return PythonCode()
         self._keys.require(Signed.PYTHON, row.record, row.signatures, f"the Python code of {case_id} in run {run}")
-        modules = _python_code(row.record).modules
-        texts = self._all({sha256 for _, sha256 in modules}, f"{case_id} in run {run}")
-        return {name: texts[sha256].decode() for name, sha256 in modules}
+        return _python_code(row.record)
 
     def replay(
         self, case_id: str, run: int, *, device: str | None = None

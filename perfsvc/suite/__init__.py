@@ -26,6 +26,7 @@ from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
+from perfsvc.suite.packages import cupy, numba, torch, triton
 from perfsvc.suite.requirements import unmet
 from perfsvc.suite.selection import Selection
 
@@ -42,6 +43,7 @@ __all__ = [
     "Work",
     "call",
     "ceil_div",
+    "cupy",
     "discover",
     "f32",
     "f64",
@@ -53,8 +55,11 @@ __all__ = [
     "launch",
     "memset",
     "metric",
+    "numba",
     "output",
     "scratch",
     "tensor_map",
+    "torch",
+    "triton",
     "unmet",
 ]

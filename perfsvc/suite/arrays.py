@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.dtypes import is_float, is_number
 from perfsvc.files import Folder
 from perfsvc.model import Array, Role, codec, digest
 from perfsvc.suite.authoring import Benchmark, Function, Output
@@ -27,8 +28,6 @@ from perfsvc.suite.values import Problem, invoke, line_of, shape_of
 Arrays = dict[str, NDArray[Any]]
 Shapes = Mapping[str, Array]
 
-NUMBERS = "biufc"
-"""The kinds of NumPy dtypes that a buffer can have."""
 SMALL_RESULT_BYTES = 1 << 20
 """The fresh reference of a smaller result is computed, because the result may be equal for other inputs by chance."""
 SMALL_CASE_BYTES = 16 << 20
@@ -70,7 +69,7 @@ def make_inputs(benchmark: Benchmark, point: Point, seed: int) -> Arrays:
     if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
         raise Problem(f"inputs returned {_described(made)}", line, 'return a dict of arrays: {"a": ...}')
     for name, array in made.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in NUMBERS:
+        if not isinstance(array, np.ndarray) or not is_number(array.dtype):
             raise Problem(f"input {name!r} is {_described(array)}", line, "make it a NumPy array of numbers")
         if array.size == 0 or array.ndim == 0:
             raise Problem(f"input {name!r} has the shape {array.shape}", line, "give it at least one element")
@@ -126,7 +125,7 @@ def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...],
         line: the line of the reference, for the problem.
     """
     array = np.asarray(made)
-    if array.dtype.kind not in NUMBERS:
+    if not is_number(array.dtype):
         raise Problem(f"reference of {name!r} is {_described(made)}", line, "return an array of numbers")
     if array.ndim == 0 and np.prod(shape) == 1:
         array = array.reshape(shape)
@@ -136,19 +135,23 @@ def _expected(name: str, made: object, declared: Output, shape: tuple[int, ...],
             line,
             "make the two shapes equal",
         )
-    if array.dtype.kind in "fc" and array.dtype.name not in {"float64", "complex128"}:
+    if _is_inexact(array.dtype) and array.dtype.name not in {"float64", "complex128"}:
         raise Problem(
             f"reference of {name!r} is {array.dtype.name}: no more precise than the results it is compared with",
             line,
             "compute it in float64; floating inputs arrive in float64 already",
         )
-    if array.dtype.kind not in "fc" and np.dtype(declared.dtype).kind in "fc":
+    if not _is_inexact(array.dtype) and _is_inexact(np.dtype(declared.dtype)):
         array = array.astype(np.float64)
     return array
 
 
+def _is_inexact(dtype: np.dtype[Any]) -> bool:
+    return is_float(dtype) or dtype.kind == "c"
+
+
 def _in_float64(array: NDArray[Any]) -> NDArray[Any]:
-    precise = {"f": np.float64, "c": np.complex128}.get(array.dtype.kind)
+    precise = np.complex128 if array.dtype.kind == "c" else np.float64 if is_float(array.dtype) else None
     # Always a copy: a reference that works in place must not change the inputs of the variants.
     return array.astype(precise) if precise else array.copy()
 

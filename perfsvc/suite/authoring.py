@@ -164,6 +164,10 @@ class MetricStep:
     line: int
 
 
+Package = Literal["triton", "cupy", "numba", "torch"]
+"""The packages whose kernels and functions can be steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallStep:
     """Call a Python function."""
@@ -174,7 +178,32 @@ class CallStep:
     line: int
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageStep:
+    """Call a function, or launch a kernel, with the arrays of a Python package.
+
+    ``args`` is None if the names of the function's parameters decide what it gets.
+    """
+
+    package: Package
+    function: Any
+    source: str = ""
+    args: Sequence[Argument] | None = None
+    grid: Extent | Function | None = None
+    block: Extent | Function | None = None
+    shared_bytes: int | Function = 0
+    configs: Sequence[Mapping[str, Any]] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    compile: bool | str = False
+    line: int
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether the step launches a kernel with a grid, and does not call a function."""
+        return self.package in {"triton", "numba"} or self.grid is not None
+
+
+StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep
 
 
 def _callers_line() -> int:
@@ -260,7 +289,8 @@ class Variant:
         kind: ``kernel`` (one stream, timed launch by launch), ``pipeline`` (timed end to end by the host) or ``host``
             (its functions return metrics).
         steps: the steps, if the variant is more than one launch.
-        run: short for ``steps=[call(run, source=source)]``.
+        run: short for ``steps=[call(run, source=source)]``; or the only step: ``triton(...)``, ``cupy(...)``,
+            ``numba(...)`` or ``torch(...)``.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further nvcc options, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays that the steps share, by name.
@@ -284,7 +314,7 @@ class Variant:
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
     steps: Sequence[StepWritten] = ()
-    run: Function | None = None
+    run: Function | PackageStep | None = None
     params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)
     options: Words = ()
     scratch: Mapping[str, Output] = field(default_factory=dict)

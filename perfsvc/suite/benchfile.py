@@ -67,26 +67,29 @@ def load_text(text: str, name: str, modules: Mapping[str, str] = NO_MODULES) -> 
     Raises:
         SuiteError: this perfsvc, or its packages, can no longer run the text.
     """
-    with _MODULE_LOCK, _stored_modules(modules):
+    with _MODULE_LOCK, stored_modules(modules):
         return _load(text, Path(name) / FILE_NAME, name)
 
 
-def functions(source: Path | str, names: Iterable[str]) -> dict[str, Function]:
+def functions(source: Path | str, names: Iterable[str], file: str = FILE_NAME) -> dict[str, Function]:
     """Return a benchmark file's functions by name, for ``call`` steps; they share the state of one run of the file.
 
+    A kernel of a Python package counts as a function, even if it cannot be called without a grid.
+
     Args:
-        source: the benchmark file's path, or its text.
+        source: the path or the text of a benchmark file, or of a Python file that a step names as its source.
         names: the functions' names.
+        file: the name of the file, if only its text is given.
 
     Raises:
         SuiteError: the file cannot be read, or one of the functions is missing from it.
     """
-    path = source if isinstance(source, Path) else Path(FILE_NAME)
+    path = source if isinstance(source, Path) else Path(file)
     text = _read(source) if isinstance(source, Path) else source
     defined = _run(text, path)
     by_name = {name: defined.get(name) for name in names}
     for name, function in by_name.items():
-        if not callable(function):
+        if not callable(function) and not hasattr(function, "run"):  # Triton's tuner has run, and cannot be called
             raise SuiteError(
                 f"no function {name!r}", path=str(path), cure=f"define it at the top level: def {name}(...)"
             )
@@ -180,7 +183,7 @@ class StoredModules(MetaPathFinder, InspectLoader):
 
 
 @contextlib.contextmanager
-def _stored_modules(texts: Mapping[str, str]) -> Iterator[None]:
+def stored_modules(texts: Mapping[str, str]) -> Iterator[None]:
     """Import modules from their stored texts during the block; restore today's modules of these names after it."""
     if not texts:
         yield

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfsvc.dtypes import is_number
 from perfsvc.model import AUXILIARY, TIME, Kind
-from perfsvc.suite.arrays import NUMBERS, Arrays, Shapes, make_expected, make_inputs, seed_of, shapes
+from perfsvc.suite.arrays import Arrays, Shapes, make_expected, make_inputs, seed_of, shapes
 from perfsvc.suite.authoring import (
     BOTH,
     Argument,
@@ -21,6 +22,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     Output,
+    PackageStep,
     Scalar,
     StepWritten,
     TensorMap,
@@ -29,6 +31,7 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.fields import misfits_of_benchmark, misfits_of_step, misfits_of_variant
+from perfsvc.suite.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.points import (
     Expansion,
     axes_of,
@@ -140,11 +143,15 @@ def _problems_of_outputs(benchmark: Benchmark, axes: Sequence[str]) -> Iterator[
 def _problems_of_output(name: str, declared: Output, names: Sequence[str], line: int) -> Iterator[Problem]:
     """Yield the problems of the dtype and the shape of an output or scratch array."""
     try:
-        is_number = np.dtype(declared.dtype).kind in NUMBERS
+        usable = is_number(np.dtype(declared.dtype))
     except TypeError:
-        is_number = False
-    if not is_number:
-        yield Problem(f"{name!r} has the dtype {declared.dtype!r}", line, "name a NumPy dtype, such as float32")
+        usable = False
+    if not usable:
+        yield Problem(
+            f"{name!r} has the dtype {declared.dtype!r}",
+            line,
+            "name a NumPy dtype, such as float32, or bfloat16, float8_e4m3fn or float8_e5m2",
+        )
     if callable(declared.shape):
         yield from unknown_names(declared.shape, names, f"shape of {name!r}", line)
 
@@ -197,7 +204,7 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
     """Yield the problems of a variant; ``inputs`` is None if the inputs are unknown."""
     problems = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant))
-    if not problems and variant.steps:
+    if not problems and (variant.steps or isinstance(variant.run, PackageStep)):
         problems = tuple(problem for step in steps_of(variant) for problem in misfits_of_step(step, variant.name))
     yield from problems or _problems_of_content(file, variant, inputs)
 
@@ -298,6 +305,9 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
             yield from _problems_of_launch(step, variant, names)
         if isinstance(step, CallStep):
             yield from _problems_of_call(step, variant, file)
+        if isinstance(step, PackageStep):
+            known = None if inputs is None else names.buffers + names.values
+            yield from problems_of_package_step(step, variant.name, file.path.parent, file.names, known)
     if inputs is not None:
         yield from _problems_of_buffers(variant, names)
 
@@ -413,6 +423,9 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
                 yield from _uses_of_argument(arg, names)
             for symbol, buffer in step.constants.items():
                 yield f"constant {symbol!r}: the buffer", buffer, names.buffers
+        case PackageStep():
+            for arg in arguments_of(step) if step.args is not None else ():
+                yield from _uses_of_argument(arg, names)
         case MemsetStep():
             yield "the memset buffer", step.buffer, names.buffers
         case FinishStep():

@@ -14,6 +14,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     Output,
+    PackageStep,
     Scalar,
     StepWritten,
     TensorMap,
@@ -23,6 +24,9 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.values import Problem
 
 Predicate = Callable[[object], bool]
+
+COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""The modes of ``torch.compile``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +114,10 @@ _VARIANT = {
     "shared_bytes": _COUNT,
     "constants": _SYMBOLS,
     "steps": _FieldType(
-        "a list of launch, memset, finish, metric and call",
-        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep)),
+        "a list of launch, memset, finish, metric, call, triton, cupy, numba and torch",
+        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep)),
     ),
-    "run": _FUNCTION,
+    "run": _FieldType("a function, or triton, cupy, numba or torch", _or(_FUNCTION.accepts, _is(PackageStep))),
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
         'compile options as on a command line, such as "-O3 -DX=1", with every quote closed',
@@ -152,6 +156,18 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
         "function": _FieldType("a function", callable),
         "source": _TEXT,
         "timed": _FieldType("True or False", lambda value: isinstance(value, bool)),
+    },
+    PackageStep: {
+        "source": _TEXT,
+        "args": _FieldType('a list such as ("y", "x", "n")', _or(_each(_is(str, Scalar)), _none)),
+        "grid": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
+        "block": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
+        "shared_bytes": _COUNT,
+        "configs": _FieldType('a list such as [{"BLOCK": 1024, "num_warps": 4}]', _each(_by_name(_anything))),
+        "compile": _FieldType(
+            f"True, False or one of {', '.join(COMPILE_MODES)}",
+            lambda value: isinstance(value, bool) or value in COMPILE_MODES,
+        ),
     },
 }
 

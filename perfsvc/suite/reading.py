@@ -6,13 +6,14 @@ from pathlib import Path
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case, Kind
 from perfsvc.suite.arrays import Inputs
-from perfsvc.suite.authoring import cache_states_of, words
+from perfsvc.suite.authoring import cache_states_of
 from perfsvc.suite.benchfile import BenchFile, load, load_again
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.checking import CheckedBenchmark, check
 from perfsvc.suite.isolated.requests import BenchRead, Failed, ListedCase, Points
 from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
+from perfsvc.suite.steps import requirements
 from perfsvc.suite.values import Problem
 
 
@@ -81,6 +82,6 @@ def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points)
         points=points,
         kind=Kind(variant.kind),
         caches=cache_states_of(variant),
-        requires=words(variant.requires),
+        requires=requirements(variant),
         bench=file.path,
     )

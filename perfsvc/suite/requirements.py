@@ -139,7 +139,7 @@ def tensor_map_arg(written: TensorMap, array: Array, values: Mapping[str, Value]
             f"{what}, which is {array.dtype}{list(array.shape)}", line, "name a matrix: an array of two dimensions"
         )
     element = written.element or array.dtype
-    if ELEMENTS.get(element) != array.dtype:
+    if element not in ELEMENTS or array.dtype not in {element, ELEMENTS[element]}:
         raise Problem(
             f"{what} has the element {element!r} and the array is {array.dtype}",
             line,

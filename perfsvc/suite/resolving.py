@@ -37,6 +37,7 @@ from perfsvc.suite.authoring import (
     LaunchStep,
     MemsetStep,
     MetricStep,
+    PackageStep,
     StepWritten,
     TensorMap,
     Variant,
@@ -46,10 +47,11 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
+from perfsvc.suite.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
-from perfsvc.suite.steps import buffers_of, compiled_steps, steps_of
+from perfsvc.suite.steps import buffers_of, compiled_steps, requirements, steps_of
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
 _PRECISION_OF: Mapping[str, str] = {
@@ -177,14 +179,14 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     buffers = {**at.buffers, **{name: Buffer(array, Role.SCRATCH) for name, array in scratch.items()}}
     steps = steps_of(variant)
     units = _units(at.path.parent, steps, params, _options(variant))
-    resolver = _StepResolver(at.path.parent, variant, values, buffers, units)
+    resolver = _StepResolver(at.path.parent, variant, values, buffers, units, at.file.names)
     used = {name for step in steps for name in buffers_of(step, tuple(buffers))} | set(benchmark.outputs)
     cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
         case=case_of(at.file, expansion, at.point),
         kind=Kind(variant.kind),
         cache=cache,
-        requires=words(variant.requires),
+        requires=requirements(variant),
         units=units,
         buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
         steps=tuple(resolver.step(step) for step in steps),
@@ -224,18 +226,25 @@ def _units(
     for step in compiled_steps(steps):
         entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
     defines = tuple(sorted(params.items()))
-    return tuple(Unit(folder / source, tuple(names), defines, options) for source, names in entries.items())
+    return tuple(
+        Unit(folder / source, tuple(names), defines, () if source.endswith(PYTHON) else options)
+        for source, names in entries.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _StepResolver:
-    """Resolves the steps of a variant at one point; ``values`` holds the values of axes and parameters."""
+    """Resolves the steps of a variant at one point.
+
+    ``values`` holds the values of axes and parameters, and ``names`` what the benchmark file defines.
+    """
 
     folder: Path
     variant: Variant
     values: Mapping[str, Value]
     buffers: Mapping[str, Buffer]
     units: tuple[Unit, ...]
+    names: Mapping[str, Any]
 
     def step(self, step: StepWritten) -> Step:
         """Return a step with all its functions evaluated; raise ``Problem`` if it cannot run."""
@@ -258,6 +267,16 @@ class _StepResolver:
             case CallStep():
                 module = self._module(step.source) if step.source else None
                 return Call(step.function.__name__, module, step.timed)
+            case PackageStep():
+                return resolved(
+                    step,
+                    variant=self.variant.name,
+                    names=self.names,
+                    values=self.values,
+                    args=tuple(self._argument(arg, step.line, _types_by_name(step)) for arg in arguments_of(step)),
+                    buffers=self.buffers,
+                    module=self._module(step.source) if step.source else None,
+                )
 
     def _launch(self, step: LaunchStep) -> Launch:
         """Return a launch with its grid, block, arguments and shared memory as numbers."""
@@ -294,18 +313,29 @@ class _StepResolver:
     def _module(self, source: str) -> int:
         return [unit.source for unit in self.units].index(self.folder / source)
 
-    def _argument(self, arg: Argument, line: int) -> Arg:
-        """Return a kernel argument: a buffer, a tensor map, or a scalar with its value."""
+    def _argument(self, arg: Argument, line: int, types: tuple[str, str] = ("int32", "float32")) -> Arg:
+        """Return a kernel argument: a buffer, a tensor map, or a scalar with its value.
+
+        ``types`` has the types of the values that are passed by the name of an axis or parameter: integers and floats.
+        """
         if isinstance(arg, str) and arg in self.buffers:
             return BufferArg(arg)
         if isinstance(arg, TensorMap):
             return tensor_map_arg(arg, self.buffers[arg.buffer].array, self.values, line)
         if isinstance(arg, str):
             value = self.values[arg]
-            return _scalar(arg, "float32" if isinstance(value, float) else "int32", value, line)
+            return _scalar(arg, types[isinstance(value, float)], value, line)
         if isinstance(arg.value, str):
             return _scalar(arg.value, arg.dtype, self.values[arg.value], line)
         return _scalar("", arg.dtype, plain(evaluate(arg.value, self.values, self._field("an argument"), line)), line)
+
+
+def _types_by_name(step: PackageStep) -> tuple[str, str]:
+    """Return the types of integers and floats that a step passes by name.
+
+    A kernel of CuPy gets the types of a kernel in C++. All others get Python's numbers.
+    """
+    return ("int32", "float32") if step.package == "cupy" and step.is_kernel else ("int64", "float64")
 
 
 def _scalar(name: str, dtype: str, value: Any, line: int) -> ScalarArg:

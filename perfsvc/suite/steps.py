@@ -10,10 +10,13 @@ from perfsvc.suite.authoring import (
     LaunchStep,
     MemsetStep,
     MetricStep,
+    PackageStep,
     StepWritten,
     TensorMap,
     Variant,
+    words,
 )
+from perfsvc.suite.packages import arguments_of, requirements_of
 from perfsvc.suite.values import Problem
 
 _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
@@ -21,13 +24,12 @@ _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """Return the steps of a variant; a launch without a source gets the variant's source."""
+    if isinstance(variant.run, PackageStep):
+        return (_with_source(variant.run, variant.source),)
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
-        return tuple(
-            replace(step, source=variant.source) if isinstance(step, LaunchStep) and not step.source else step
-            for step in variant.steps
-        )
+        return tuple(_with_source(step, variant.source) for step in variant.steps)
     return (
         LaunchStep(
             entry=variant.entry,
@@ -42,9 +44,28 @@ def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     )
 
 
-def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep, ...]:
+def _with_source(step: StepWritten, source: str) -> StepWritten:
+    """Return a step with the variant's source if it has none itself: a launch, or a package's step given by name."""
+    if isinstance(step, LaunchStep) and not step.source:
+        return replace(step, source=source)
+    if isinstance(step, PackageStep) and isinstance(step.function, str) and not step.source:
+        return replace(step, source=source)
+    return step
+
+
+def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep | PackageStep, ...]:
     """Return the steps that need a binary: every launch, and each call with a source."""
-    return tuple(step for step in steps if isinstance(step, LaunchStep) or (isinstance(step, CallStep) and step.source))
+    return tuple(
+        step
+        for step in steps
+        if isinstance(step, LaunchStep) or (isinstance(step, CallStep | PackageStep) and step.source)
+    )
+
+
+def requirements(variant: Variant) -> tuple[str, ...]:
+    """Return what a variant requires: what its author wrote, and what the packages of its steps need."""
+    implied = (word for step in steps_of(variant) if isinstance(step, PackageStep) for word in requirements_of(step))
+    return tuple(dict.fromkeys((*words(variant.requires), *implied)))
 
 
 def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
@@ -57,7 +78,9 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
             named = [step.buffer]
         case FinishStep():
             named = [step.source, step.target]
-        case CallStep():
+        case PackageStep(is_kernel=True):
+            named = [arg for arg in arguments_of(step) if isinstance(arg, str)]
+        case CallStep() | PackageStep():
             return buffers
     return tuple(name for name in named if name in buffers)
 

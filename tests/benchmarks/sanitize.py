@@ -36,7 +36,7 @@ from perfsvc.device.protocol import Device
 from perfsvc.errors import CaseError, LaunchError, MissingPackageError, PerfsvcError, SuiteError
 from perfsvc.measure.worker.check import error_of, within, wrong
 from perfsvc.measure.worker.memory import CaseMemory
-from perfsvc.measure.worker.program import Program
+from perfsvc.measure.worker.program import Program, load_functions
 from perfsvc.model import Buffer, Call, DeviceInfo, Role, Unit, digest
 from perfsvc.suite import CaseSpec, Selection
 from perfsvc.suite.arrays import make_arrays
@@ -295,8 +295,8 @@ def run_once(device: Device, case: CaseSpec, binaries: Sequence[bytes], *, poiso
     """Run a case's steps and compare the result; raises ``ResultError`` if it is wrong."""
     inputs, expected = make_arrays(case)
     record = case.record([digest(code) for code in binaries], "")
-    names = [step.function for step in case.steps if isinstance(step, Call)]
-    functions = suite.functions(case.bench_text, names) if names else {}
+    calls = [step for step in case.steps if isinstance(step, Call)]
+    functions = load_functions(calls, case.bench_text, binaries)
     with device.measuring(record, 0), Bare(device, case.buffers, poison=poison) as memory:
         program = Program(device, record, binaries, memory, functions)
         device.expect(expected)

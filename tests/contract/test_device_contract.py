@@ -99,6 +99,20 @@ def test_an_uploaded_array_downloads_unchanged(device, data):
     assert out.tobytes() == data.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_narrow_floats_download_unchanged_and_are_seen_as_such(device, buffer, dtype):
+    data = np.arange(9).astype(dtype).reshape(3, 3)  # NumPy gives no buffer of these types to other libraries
+    address, out = buffer(data.nbytes), np.empty((3, 3), dtype)
+    device.upload(address, data)
+    device.download(address, out)
+    assert out.tolist() == data.tolist()
+    view = device.view(address, dtype, (3, 3))
+    if device.info.kind == "cuda":
+        assert view.__cuda_array_interface__["typestr"] == {1: "|u1", 2: "<u2"}[data.itemsize]
+    else:
+        assert view.tolist() == data.tolist()
+
+
 def test_a_fill_sets_its_bytes_and_no_others(device, buffer):
     address = buffer(1000)
     device.fill(address, 1000, 7)
@@ -279,6 +293,14 @@ RESULTS = [
     (np.array([1.0, 2.0, 3.5], np.float32), np.array([1.0, 2.0, 3.0])),
     (np.array([1e-3, 2.0, 3.0], np.float64), np.array([0.0, 2.0, 3.0])),
     (np.array([0.5, 2.0], np.float16), np.array([0.25, 2.0])),
+    *(
+        (np.array([0.5, -2.0, 0.0, 2.0**-9, 240.0], dtype), np.array([0.25, -2.0, 0.0, 2.0**-9, 256.0]))
+        for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+    ),
+    *(
+        (np.array([np.nan, 1.0], dtype), np.array([np.nan, 1.25]))
+        for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+    ),
     (np.array([np.nan, 2.0], np.float32), np.array([1.0, 2.0])),
     (np.array([np.nan, 2.0, np.inf, -np.inf], np.float32), np.array([np.nan, 2.0, np.inf, np.inf])),
     (np.array([7, -2, 3], np.int32), np.array([7, -2, 4], np.int64)),

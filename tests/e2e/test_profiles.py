@@ -212,12 +212,19 @@ def test_a_failure_ends_the_command_with_its_cure(night):
     perfsvc("profile", CASE, "--run", "1", "--device", f"fake:{perfsvc.script}", code=4)
 
 
-def test_a_variant_that_runs_python_cannot_be_profiled(perfsvc):
-    perfsvc.play({"*": USUAL}, profiler={})
+def test_a_variant_that_runs_python_is_profiled_like_any_other(perfsvc):
+    perfsvc.play({"*": USUAL}, profiler={"metrics": {"*": {"duration_s": 1e-4}}})
     perfsvc.fake("--select", "kinds/python", "--replicas", "1", suite="kinds", code=0)
-    ended = perfsvc("profile", "kinds/python[n=1000]", "--device", f"fake:{perfsvc.script}", code=4)
-    assert "runs Python, and only kernels that perfsvc itself launches can be profiled" in ended.err
-    assert [reason for (reason,) in perfsvc.rows("select reason from profiles") if "runs Python" in reason]
+    perfsvc("profile", "kinds/python[n=1000]", "--device", f"fake:{perfsvc.script}", code=0)
+    assert perfsvc.rows("select reason from profiles") == [("",)]
+
+
+def test_a_variant_that_measures_itself_cannot_be_profiled(perfsvc):
+    perfsvc.play({"*": USUAL}, profiler={})
+    perfsvc.fake("--select", "kinds/reports", "--replicas", "1", suite="kinds", code=0)
+    ended = perfsvc("profile", "kinds/reports[n=1000]", "--device", f"fake:{perfsvc.script}", code=4)
+    assert "measures itself, and only what perfsvc times can be profiled" in ended.err
+    assert [reason for (reason,) in perfsvc.rows("select reason from profiles") if "measures itself" in reason]
 
 
 @pytest.mark.parametrize("tool", ["ncu", "nsys"])

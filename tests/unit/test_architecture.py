@@ -87,6 +87,7 @@ WRITERS = {
     "device/cpu.py": "in a temporary folder",
     "measure/protocol/profiling_folder.py": "in a temporary folder",
     "profile/reports.py": "in a temporary folder",
+    "service/check/triton_kernels.py": "in a temporary folder",
     "profile/fake.py": "of tests: in a temporary folder",
     "device/fake.py": "of tests: beside their script",
 }

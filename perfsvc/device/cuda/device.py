@@ -21,6 +21,7 @@ from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
@@ -53,7 +54,10 @@ _KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3."""
+    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3.
+
+    The interface has no bfloat16 and float8: it describes them as integers of the same bits.
+    """
 
     address: int
     dtype: np.dtype[Any]
@@ -65,7 +69,7 @@ class DeviceView:
         return {
             "version": 3,
             "shape": self.shape,
-            "typestr": self.dtype.str,
+            "typestr": bits(self.dtype).str,
             "data": (self.address, False),
             "strides": None,
             # A library that knows the stream would wait for it, and so for the blocking kernel.
@@ -223,12 +227,12 @@ class CudaDevice:
     @_translated
     def upload(self, address: int, data: NDArray[Any]) -> None:
         """Queue a copy to the device; the host array may change once this returns."""
-        self._uploader.upload(address, data)
+        self._uploader.upload(address, _bytes(data))
 
     @_translated
     def download(self, address: int, out: NDArray[Any]) -> None:
         """Copy from the device, after all queued work."""
-        drv.memcpy_dtoh_async(out, address, self._stream)
+        drv.memcpy_dtoh_async(_bytes(out), address, self._stream)
         self._stream.synchronize()
 
     def view(self, address: int, dtype: str, shape: tuple[int, ...]) -> DeviceView:
@@ -369,6 +373,11 @@ class CudaDevice:
             self._context.detach()
         self._allocations.clear()
         self._telemetry.close()
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return the memory of a C-contiguous array as bytes: PyCUDA cannot take arrays of bfloat16 and float8."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _allocate_arena(nbytes: int) -> tuple[Any, int]:

@@ -59,18 +59,25 @@ class ProfilingLaunch:
         record: the case.
         range: the name of the NVTX range around the launch that the profiler examines.
         inputs: where the inputs of the case lie in the file of arrays.
-        launch: the number of the launch that the profiler examines, from 0; None for the longest launch.
+        launch: the number of the launch that the profiler examines, from 0; None for the longest launch. A call of a
+            Python function counts as a launch.
+        bench: the text of the benchmark file if a step calls its functions.
+        python_modules: names and texts of modules; the benchmark file imports them, and not today's files.
     """
 
     record: ReplayRecord
     range: str
     inputs: tuple[ArrayLocation, ...] = ()
     launch: int | None = None
+    bench: str = ""
+    python_modules: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchReport:
     """What the process reports: the launch that the profiler examined and its kernel, or an error and its cure.
+
+    The kernel is empty for a call of a Python function: only the profiler sees which kernels the function launches.
 
     Attributes:
         fatal: whether the error ended the context of the device, and so the process.
@@ -122,8 +129,12 @@ def prepare(folder: Path, modules: Sequence[bytes], inputs: Arrays) -> tuple[Arr
 
 
 def add(folder: Path, number: int, launch: ProfilingLaunch) -> None:
-    """Add the launch whose binaries and inputs are prepared; leave out the case's Python steps and metrics."""
-    steps = tuple(step for step in launch.record.steps if not isinstance(step, Call | HostMetric))
+    """Add the launch whose binaries and inputs are prepared; leave out steps that no sample has, and metrics."""
+    steps = tuple(
+        step
+        for step in launch.record.steps
+        if not isinstance(step, HostMetric) and not (isinstance(step, Call) and not step.timed)
+    )
     content = replace(launch, record=replace(launch.record, steps=steps))
     (folder / "next" / LAUNCH).write_bytes(codec.encode(content))
     (folder / "next").rename(folder / str(number))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.device.protocol import Device
+from perfsvc.dtypes import is_float
 from perfsvc.errors import ResultError
 from perfsvc.measure.protocol.messages import CaseJob, CheckedResult
 from perfsvc.measure.protocol.shared_arrays import MappedArrays
@@ -275,7 +276,7 @@ def wrong(name: str, out: NDArray[Any], ref: NDArray[Any], tolerance: Tolerance)
         f"(error maximum {error.max:.3g}, mean {error.mean:.3g}; allowed {tolerance.max:.3g} and {tolerance.mean:.3g})"
     )
     cure = "correct the kernel, or the order of its args; if the error is rounding that you accept, widen the tolerance"
-    if out.dtype.kind == "f" and np.isnan(out).any():
+    if is_float(out.dtype) and np.isnan(out).any():
         cure = (
             f"{np.isnan(out).mean():.2%} of the elements are NaN, and outputs are filled with NaN before the launch: "
             "look for elements that are never written, and whether the kernel's parameters have the types of the "

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,12 @@ from perfsvc.measure.protocol.messages import (
 from perfsvc.measure.protocol.shared_arrays import MappedArrays
 from perfsvc.measure.worker.check import ResultCheck
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
-from perfsvc.measure.worker.program import Function, Program
+from perfsvc.measure.worker.packages import triton_compile_s
+from perfsvc.measure.worker.program import Functions, Program, load_functions
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
-from perfsvc.measure.worker.sampling.sampler import Samples, take_samples
+from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, take_samples
 from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 
@@ -150,7 +152,7 @@ def measure(
             device.measuring(job.record, job.replica),
             CaseMemory(device, job.record.buffers, make_room=cache.clear, places=places) as memory,
         ):
-            program = Program(device, job.record, modules, memory, _functions(job))
+            program = Program(device, job.record, modules, memory, functions_of(job, modules))
             check = ResultCheck(device, job, arrays, cache, memory, program)
             measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
             if memory.places < job.sampling.places and job.record.kind is not Kind.HOST:
@@ -194,6 +196,9 @@ def _measure(
         check.load()
 
     is_host = job.record.kind is Kind.HOST
+    if program.packages:
+        check.load()
+        program.prepare(partial(brief_median_s, device, job.sampling, job.cache))
     with _launches(job) if is_host else contextlib.nullcontext([]) as launched:
         returned = check.before()
     if is_host:
@@ -217,8 +222,11 @@ def _measure(
             check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}
+    metrics |= _compile_s(job, program, launched)
     error = check.error
-    python, files, note = _python_code(job, launched)
+    python, files, note = _python_code(job, launched, modules)
+    metrics |= auxiliary.registers_of_cubins(files.values())
+    choices = [step.choice for step in program.packages.values()]
     return Measurement(
         job.record.case,
         device.info.uuid,
@@ -233,7 +241,7 @@ def _measure(
         stopped=samples.stopped,
         batches=samples.batches,
         warmup=samples.warmup,
-        note="; ".join(filter(None, [samples.note, note])),
+        note="; ".join(filter(None, [*choices, samples.note, note])),
         check_s=check.seconds,
         sampling_s=sampling_s,
         busy_s=samples.busy_s,
@@ -249,7 +257,7 @@ def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
     try:
         yield
     except ResultError as error:
-        if memory.places == 1 or not _called(job):
+        if memory.places == 1 or not _calls(job):
             raise
         kept = "a Python function may keep the arrays or addresses of its first call"
         cure = f"{kept}: use those of each call, or measure at one place with --places 1; if it does not, {error.cure}"
@@ -258,22 +266,40 @@ def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
 
 def _launches(job: CaseJob) -> contextlib.AbstractContextManager[list[Any]]:
     """Collect the kernels that Triton launches during the block, if the case calls Python functions."""
-    if not _called(job):
+    if not _calls(job):
         return contextlib.nullcontext([])
     from perfsvc.measure.worker.python_code import launches  # imports the suite, which few cases need in a worker
 
     return launches()
 
 
-def _python_code(job: CaseJob, launched: Sequence[Any]) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
+def _compile_s(job: CaseJob, program: Program, launched: Sequence[Any]) -> dict[str, float]:
+    """Return the metric ``compile_s`` of a case with steps of packages; empty for any other case.
+
+    The first replica compiles Triton's kernels once more without Triton's cache. All other times include what a package
+    finds in its cache.
+    """
+    if not program.packages:
+        return {}
+    compiled_s = triton_compile_s(launched) if job.replica == 0 else None
+    others = (step for step in program.packages.values() if compiled_s is None or not step.is_triton)
+    return {"compile_s": (compiled_s or 0.0) + sum(step.compile_s for step in others)}
+
+
+def _python_code(
+    job: CaseJob, launched: Sequence[Any], modules: Sequence[bytes]
+) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
     """Return the ``PythonCode`` of a case, the files that it names by digest, and a note if both are unknown."""
-    names = _called(job)
-    if not names:
+    steps = _calls(job)
+    if not steps:
         return None, {}, ""
     from perfsvc.measure.worker.python_code import python_code
 
+    names = [name for step in steps for name in step.bench_functions]
+    packages = {step.package.package: None for step in steps if step.package}
+    sources = {modules[step.source].decode(): None for step in steps if step.source is not None}
     try:
-        return *python_code(job.bench, names, launched), ""
+        return *python_code(job.bench, names, launched, packages=packages, sources=sources), ""
     except Exception as error:  # noqa: BLE001 - the measurement is right without it
         traceback.print_exc()
         return None, {}, f"the packages and kernels of its Python code are unknown: {type(error).__name__}: {error}"
@@ -300,17 +326,17 @@ def _is_finite(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and math.isfinite(value)
 
 
-def _functions(job: CaseJob) -> dict[str, Function]:
-    """Return the Python functions that the steps call, by name, from the text of the benchmark file."""
-    names = _called(job)
-    if not names:
+def functions_of(job: CaseJob, modules: Sequence[bytes]) -> Functions:
+    """Return the Python functions that the steps call, from the texts of the benchmark file and of modules."""
+    steps = _calls(job)
+    if not steps:
         return {}
-    from perfsvc import suite  # reads benchmark files, which few cases need in a worker
-
     if job.python_modules:
+        from perfsvc import suite  # reads benchmark files, which few cases need in a worker
+
         sys.meta_path.insert(0, suite.StoredModules(dict(job.python_modules)))
-    return suite.functions(job.bench, names)
+    return load_functions(steps, job.bench, modules)
 
 
-def _called(job: CaseJob) -> list[str]:
-    return [step.function for step in job.record.steps if isinstance(step, Call)]
+def _calls(job: CaseJob) -> list[Call]:
+    return [step for step in job.record.steps if isinstance(step, Call)]

@@ -3,7 +3,8 @@
 The command is ``python -m perfsvc.measure.worker.profiling_launch FOLDER``; see
 ``perfsvc.measure.protocol.profiling_folder`` for the folder. For each case, the steps of a sample run with one launch
 inside the ranges: the requested launch or, without a request, the longest launch, which is found in two earlier runs of
-the steps. No helper kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
+the steps. A call of a Python function counts as a launch, and the profiler sees all kernels that it launches. No helper
+kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -24,8 +25,9 @@ from perfsvc.errors import LaunchError, PerfsvcError
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport, LoadedLaunch
 from perfsvc.measure.worker.memory import CaseMemory
-from perfsvc.measure.worker.program import Program
-from perfsvc.model import Launch
+from perfsvc.measure.worker.program import Program, load_functions
+from perfsvc.model import Call, Launch
+from perfsvc.suite.benchfile import stored_modules
 
 Around = Callable[[int], AbstractContextManager[object]]
 """Returns the context manager that encloses a launch, given the launch's number in the case."""
@@ -70,17 +72,25 @@ def _run(device: Device, folder: Path) -> LaunchReport:
 def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str]:
     """Launch a case as its folder describes; return the number of the launch inside the ranges, and its kernel."""
     request, record = loaded.launch, loaded.launch.record
-    launches = [step for step in record.steps if isinstance(step, Launch)]
+    launches = [step for step in record.steps if isinstance(step, Launch | Call)]
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that launches one")
-    with device.measuring(record, 0), CaseMemory(device, record.buffers) as memory:
-        program = Program(device, record, loaded.modules, memory, {})
+    calls = [step for step in launches if isinstance(step, Call)]
+    with (
+        stored_modules(dict(request.python_modules)),  # before and after a change, they may have the same names
+        device.measuring(record, 0),
+        CaseMemory(device, record.buffers) as memory,
+    ):
+        program = Program(device, record, loaded.modules, memory, load_functions(calls, request.bench, loaded.modules))
         steps = _Steps(device, program, memory, loaded)
+        if calls:
+            steps.compile()
         chosen = request.launch
         if chosen is None:
             chosen = steps.longest_launch() if len(launches) > 1 else 0
         steps.run_in_range(chosen)
-    return chosen, launches[chosen].entry
+    launch = launches[chosen]
+    return chosen, launch.entry if isinstance(launch, Launch) else ""
 
 
 class _Steps:
@@ -92,6 +102,22 @@ class _Steps:
         self._memory = memory
         self._inputs = loaded.inputs
         self._range = loaded.launch.range
+
+    def compile(self) -> None:
+        """Let Python functions compile and tune what they launch, before any of it is profiled.
+
+        The blocking kernel is not used here: under a profiler, a launch may wait for the launch before.
+        """
+
+        def host_s(run: Callable[[], None]) -> float:
+            self._device.synchronize()
+            started = time.monotonic()
+            run()
+            self._device.synchronize()
+            return time.monotonic() - started
+
+        self._load()
+        self._program.prepare(host_s)
 
     def longest_launch(self) -> int:
         """Run the steps twice and return which launch took longest.
@@ -131,14 +157,21 @@ class _Steps:
 
     def _run(self, around: Around) -> None:
         """Run the steps, each launch in the context that ``around`` returns for its number."""
-        self._memory.reset(lambda name, address: self._device.upload(address, self._inputs[name]))
-        self._program.set_constants()
+        self._load()
         number = 0
         for step, run in self._program.timed:
-            with around(number) if isinstance(step, Launch) else contextlib.nullcontext():
+            is_launch = isinstance(step, Launch | Call)
+            with around(number) if is_launch else contextlib.nullcontext():
                 run()
-            number += isinstance(step, Launch)
+                if isinstance(step, Call):
+                    self._device.synchronize()  # before the range ends, because a function may use other threads
+            number += is_launch
         self._device.synchronize()
+
+    def _load(self) -> None:
+        """Load the inputs, poison the outputs, and fill the constants."""
+        self._memory.reset(lambda name, address: self._device.upload(address, self._inputs[name]))
+        self._program.set_constants()
 
 
 if __name__ == "__main__":

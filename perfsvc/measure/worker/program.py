@@ -9,15 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc.device.protocol import Device, Module
+from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
 from perfsvc.measure.worker.memory import CaseMemory
+from perfsvc.measure.worker.packages import PackageFunction, Timer
 from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
 
 Function = Callable[..., Any]
 """A Python step. It takes the device arrays by buffer name, the address of a stream to queue its work on, and a binary
-if it asks for one."""
+if it asks for one. A function of a package takes the arrays of the package instead."""
+
+Functions = Mapping[tuple[int | None, str], Function]
+"""The Python functions by module and name. The module is the one whose text defines the function, and None stands for
+the benchmark file."""
 
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
+
+
+def load_functions(steps: Sequence[Call], bench: str, modules: Sequence[bytes]) -> Functions:
+    """Return the Python functions that steps call; raises ``SuiteError`` if a text fails or lacks a function.
+
+    Args:
+        steps: the steps.
+        bench: the text of the benchmark file.
+        modules: the binaries of the case; some of them are texts that define functions.
+    """
+    from perfsvc import suite  # reads benchmark files, which few cases need in a worker
+
+    names = [name for step in steps for name in step.bench_functions]
+    functions: dict[tuple[int | None, str], Function] = {}
+    if names:
+        functions |= {(None, name): function for name, function in suite.functions(bench, names).items()}
+    for module in dict.fromkeys(step.source for step in steps if step.source is not None):
+        own = [step for step in steps if step.source == module]
+        file = next(step.package.file for step in own if step.package)
+        found = suite.functions(modules[module].decode(), [step.function for step in own], file)
+        functions |= {(module, name): function for name, function in found.items()}
+    return functions
 
 
 class Program:
@@ -33,6 +61,7 @@ class Program:
     Attributes:
         timed: the steps of a sample, each with the callable that runs it.
         calls: whether any step of a sample is a Python function.
+        packages: the steps that call a Python package, by their position.
     """
 
     def __init__(
@@ -41,7 +70,7 @@ class Program:
         record: ReplayRecord,
         modules: Sequence[bytes],
         memory: CaseMemory,
-        functions: Mapping[str, Function],
+        functions: Functions,
     ) -> None:
         self._device = device
         self._memory = memory
@@ -54,13 +83,25 @@ class Program:
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric)]
         self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
+        self.packages = {
+            position: PackageFunction(
+                step,
+                functions[step.source, step.function],
+                functions[None, step.package.grid] if step.package.grid else None,
+                point=dict(record.case.point),
+                stream=device.stream,
+                dtypes={buffer.array.name: buffer.array.dtype for buffer in record.buffers},
+            )
+            for position, step in enumerate(self._steps)
+            if isinstance(step, Call) and step.package
+        }
         self.bind()
 
     def bind(self) -> None:
         """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``."""
-        bound = [(step, self._bind(step)) for step in self._steps]
-        self.timed = [(step, run) for step, run in bound if not isinstance(step, Call) or step.timed]
-        self._all = [run for _, run in bound]
+        bound = [(step, *self._bind(position, step)) for position, step in enumerate(self._steps)]
+        self.timed = [(step, timed) for step, timed, _ in bound if not isinstance(step, Call) or step.timed]
+        self._all = [checked for _, _, checked in bound]
         self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
 
     @property
@@ -75,6 +116,22 @@ class Program:
                 self._device.set_constant(
                     self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
                 )
+
+    def prepare(self, timer: Timer) -> None:
+        """Run every step, and compile and tune the functions of packages when their turn comes.
+
+        The contents of the buffers are undefined afterwards, because tuning runs a step several times.
+
+        Args:
+            timer: times what a callable queues.
+        """
+        self._device.synchronize()
+        views = self._memory.views()
+        for position, run in enumerate(self._all):
+            if position in self.packages:
+                self.packages[position].prepare(views, self._device.synchronize, timer)
+            run()
+        self._device.synchronize()
 
     def run(self) -> list[Any]:
         """Run every step, host steps included, wait for the device, and return what each step returned."""
@@ -102,7 +159,19 @@ class Program:
         """
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
-    def _bind(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+    def _bind(
+        self, position: int, step: Memset | Launch | HostFinish | Call
+    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """Return two callables without arguments that run a step: in a sample, and for a check.
+
+        They differ only if a function returns its results: a check copies them into the outputs.
+        """
+        if position in self.packages:
+            return self.packages[position].bind(self._memory.views())
+        run = self._bound(step)
+        return run, run
+
+    def _bound(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
         """Return a callable without arguments that runs a step."""
         # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
@@ -116,7 +185,7 @@ class Program:
                 return partial(_finish, step, memory)
             case Call(name, module):
                 binary = () if module is None else (self._binaries[module],)
-                return partial(_call, name, self._functions[name], memory.views(), device.stream, *binary)
+                return partial(_call, name, self._functions[None, name], memory.views(), device.stream, *binary)
 
 
 def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
@@ -132,7 +201,7 @@ def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
 def _finish(step: HostFinish, memory: CaseMemory) -> None:
     """Reduce a buffer on the host, for example to its sum, and write the result to another buffer."""
     values = memory.read(step.source)
-    if values.dtype.kind == "f":
+    if is_float(values.dtype):
         values = values.astype(np.float64)
     memory.write(step.target, np.asarray(_REDUCE[step.operation](values)))
 

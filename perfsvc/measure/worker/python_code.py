@@ -39,19 +39,30 @@ OF_THE_DRIVER = re.compile(r"/lib(cuda|cudadebugger|nvidia-[\w-]+)\.so")
 Files = dict[str, bytes]
 
 
-def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] = ()) -> tuple[PythonCode, Files]:
+def python_code(
+    bench: str,
+    functions: Collection[str],
+    launched: Iterable[Any] = (),
+    *,
+    packages: Iterable[str] = (),
+    sources: Iterable[str] = (),
+) -> tuple[PythonCode, Files]:
     """Return the ``PythonCode`` of functions of a benchmark file, and the files that it names, by digest.
 
     Args:
         bench: the text of the benchmark file, whose functions have run.
         functions: the names of the functions.
         launched: the compiled Triton kernels that the functions launched.
+        packages: the packages with which perfsvc itself calls functions of the file, such as ``triton``.
+        sources: the texts of other Python files whose functions have run.
     """
-    packages: dict[str, Package] = {"python": Package("python", platform.python_version())}
+    found: dict[str, Package] = {"python": Package("python", platform.python_version())}
     texts: dict[str, str] = {}
-    wanted = dict.fromkeys(imports(bench, frozenset(functions)))
+    wanted = dict.fromkeys([*imports(bench, frozenset(functions)), *packages])
+    for source in sources:
+        wanted |= dict.fromkeys(imports(source, None))
     for name in wanted:
-        _add(name, packages, texts)
+        _add(name, found, texts)
     files = {digest(text.encode()): text.encode() for text in texts.values()}
     kernels = []
     for kernel in launched:
@@ -59,9 +70,9 @@ def python_code(bench: str, functions: Collection[str], launched: Iterable[Any] 
         kernels.append(described)
         if cubin:
             files[described.cubin] = cubin
-    packages |= {package.name: package for package in _libraries()} if len(packages) > 1 else {}
+    found |= {package.name: package for package in _libraries()} if len(found) > 1 else {}
     return PythonCode(
-        packages=tuple(packages[name] for name in sorted(packages)),
+        packages=tuple(found[name] for name in sorted(found)),
         variables=tuple(sorted((name, value) for name, value in os.environ.items() if _is_read_by_packages(name))),
         modules=tuple(sorted((name, digest(text.encode())) for name, text in texts.items())),
         kernels=tuple(sorted(dict.fromkeys(kernels), key=lambda kernel: (kernel.name, kernel.options, kernel.code))),

@@ -16,9 +16,11 @@ from perfsvc.build.facts import Kernels, UnitFacts, VerboseNvcc, facts_of_all, s
 from perfsvc.build.local_memory import KernelLines, local_lines_of_all
 from perfsvc.build.nvcc import is_ptx
 from perfsvc.build.occupancy import occupancy
+from perfsvc.build.sources import is_python
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.judge.static_checks import REGISTERS, SPILLS, STACK
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, DeviceInfo, FactChange, Launch, Status, Unit, digest
+from perfsvc.service.check.triton_kernels import check_triton
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Selection, unmet
 
@@ -113,12 +115,23 @@ class KernelReader:
         wanted = {name: _units(specs, device_of(name)) for name in self._toolchains}
         self._progress.begin("compiling", sum(map(len, wanted.values())))
         digests = {unit: _source_digest(unit) for unit in {unit for units in wanted.values() for unit in units}}
+        in_triton = check_triton(
+            [spec for spec in specs if not unmet(_without_torch(spec), device_of(next(iter(self._toolchains))))],
+            tuple(self._toolchains),
+            self._disassembler,
+            self._cache,
+            self._progress,
+        )
         checked: list[CheckedKernel] = []
         compiled: dict[tuple[Case, str, str], _Compiled] = {}
         for name, units in wanted.items():
             facts = self._facts(name, units)
             for spec in specs:
+                own = in_triton.get((spec.case, name), [])
+                checked += own
                 for kernel, origin in _checked(spec, name, facts, digests):
+                    if own and kernel.status is Status.SKIPPED:
+                        continue  # nvcc compiles nothing of it, and Triton does
                     checked.append(kernel)
                     if origin:
                         compiled[kernel.case, name, kernel.kernel] = origin
@@ -144,7 +157,7 @@ class KernelReader:
     def with_local_lines(self, kernels: SuiteKernels, verdicts: Sequence[CheckVerdict]) -> list[CheckVerdict]:
         """Return verdicts, with the source lines that access local memory where spills, stack or registers got worse.
 
-        Without a disassembler, and for kernels whose lines are unknown, verdicts have no lines.
+        Without a disassembler, for kernels whose lines are unknown, and for Triton kernels, verdicts have no lines.
 
         Args:
             kernels: today's kernels.
@@ -154,7 +167,8 @@ class KernelReader:
             InfrastructureError: the cache cannot be written.
         """
         worse = [verdict.checked for verdict in verdicts if _ran_short(verdict.changes)]
-        origins = {kernel: kernels.compiled[kernel.case, kernel.architecture, kernel.kernel] for kernel in worse}
+        keys = {kernel: (kernel.case, kernel.architecture, kernel.kernel) for kernel in worse}
+        origins = {kernel: kernels.compiled[key] for kernel, key in keys.items() if key in kernels.compiled}
         units: dict[str, dict[Unit, None]] = {}
         for kernel, (unit, _) in origins.items():
             units.setdefault(kernel.architecture, {})[unit] = None
@@ -242,7 +256,17 @@ def _one_spec_per_case(specs: Iterable[CaseSpec]) -> tuple[CaseSpec, ...]:
 def _units(specs: Iterable[CaseSpec], device: DeviceInfo) -> tuple[Unit, ...]:
     """Return the units that nvcc compiles for a device, each once; PTX, which the driver compiles, is left out."""
     supported = (spec for spec in specs if not unmet(spec, device))
-    return tuple(dict.fromkeys(unit for spec in supported for unit in spec.units if not is_ptx(unit)))
+    return tuple(dict.fromkeys(unit for spec in supported for unit in spec.units if _has_facts(unit)))
+
+
+def _has_facts(unit: Unit) -> bool:
+    """Return whether nvcc makes machine code of a unit: not of PTX, and not of a Python file."""
+    return not is_ptx(unit) and not is_python(unit)
+
+
+def _without_torch(spec: CaseSpec) -> CaseSpec:
+    """Return a case without its requirement of PyTorch, which Triton needs to launch a kernel, not to compile it."""
+    return replace(spec, requires=tuple(word for word in spec.requires if word != "import torch"))
 
 
 def _source_digest(unit: Unit) -> str:
@@ -260,7 +284,7 @@ def _checked(
 
     A case without kernels yields one nameless kernel that holds the reason.
     """
-    units = [unit for unit in spec.units if not is_ptx(unit)]
+    units = [unit for unit in spec.units if _has_facts(unit)]
     if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason), None
         return
@@ -302,7 +326,7 @@ def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict
 
 def _why_nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
     """Return why a case has nothing to check; empty if it has something."""
-    if not spec.units:
+    if all(map(is_python, spec.units)):
         return "nvcc compiles nothing of it"
     return "" if units else "it is PTX, which the driver compiles"
 

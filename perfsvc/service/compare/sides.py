@@ -12,6 +12,7 @@ from perfsvc.model import (
     Environment,
     Judgement,
     Launch,
+    PackageCall,
     PythonCode,
     ReplayRecord,
     Series,
@@ -78,8 +79,27 @@ def launch_of(record: ReplayRecord) -> ReplayRecord:
 
 
 def called(record: ReplayRecord) -> frozenset[str]:
-    """Return the names of the Python functions that a case calls."""
-    return frozenset(step.function for step in record.steps if isinstance(step, Call))
+    """Return the names of the functions of the benchmark file that a case calls."""
+    return frozenset(name for step in _calls(record) for name in step.bench_functions)
+
+
+def _calls(record: ReplayRecord) -> list[Call]:
+    return [step for step in record.steps if isinstance(step, Call)]
+
+
+def _python_modules(record: ReplayRecord) -> frozenset[str]:
+    """Return the digests of the modules that are texts of Python files."""
+    return frozenset(record.modules[step.source] for step in _calls(record) if step.source is not None)
+
+
+def _is_all_triton(record: ReplayRecord) -> bool:
+    """Return whether perfsvc itself launches all Python kernels of a case through Triton.
+
+    Then the cubins and the launches are the whole code: no other Python runs between them.
+    """
+    return bool(calls := _calls(record)) and all(
+        step.package is not None and step.package.package == "triton" and not step.package.grid for step in calls
+    )
 
 
 def changed_packages(before: PythonCode | None, after: PythonCode | None) -> str:
@@ -149,7 +169,7 @@ class _Code:
 
     @property
     def is_known(self) -> bool:
-        return self.python is not None or not called(self.record)
+        return self.python is not None or not _calls(self.record)
 
 
 def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair, SameOnBothSides]:
@@ -181,6 +201,7 @@ class _Comparer:
         # All pairs are read from the store at once, but only what differs between their sides.
         texts: set[str] = set()
         modules: set[str] = set()
+        self._python = frozenset().union(*(_python_modules(code.record) for pair in pairs for code in pair))
         for old, new in pairs:
             if old.record.bench != new.record.bench:
                 texts |= {old.record.bench, new.record.bench}
@@ -206,9 +227,11 @@ class _Comparer:
             # With other packages, options are not compared: another Triton may have other options and defaults.
             same_options = bool(packages) or _options(old.python.kernels) == _options(new.python.kernels)
         same_modules = self._same_modules(old.record, new.record)
+        if _are_defined_by_cubins(old, new) and same_launch and same_kernels and self._same_inputs(old, new):
+            same_text, same_options, packages, same_modules = True, True, "", self._same_compiled(old, new)
         launch = ""  # stays empty unless the two sides differ only in the options of launches
         same_but_options = same_modules and not packages and _shape(old.record) == _shape(new.record)
-        differs_in_options = not (same_launch and same_options and (same_text or not called(new.record)))
+        differs_in_options = not (same_launch and same_options and (same_text or not _calls(new.record)))
         if same_but_options and differs_in_options and self._same_text(old, new, outline=True):
             launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
         return SameOnBothSides(
@@ -235,11 +258,8 @@ class _Comparer:
         With ``outline``, the options and numbers of launches in the source may differ.
         """
         if old.record.bench != new.record.bench:
-            if not (outline or called(new.record)):
-                return False
-            before, after = (self._texts.get(code.record.bench) for code in (old, new))
             functions = called(old.record) | called(new.record)
-            if before is None or after is None or not same_source(before, after, functions, outline=outline):
+            if not (outline or _calls(new.record)) or not self._same_bench(old, new, functions, outline=outline):
                 return False
         was, now = (dict(code.python.modules) if code.python else {} for code in (old, new))
         return was == now or (
@@ -250,6 +270,25 @@ class _Comparer:
             )
         )
 
+    def _same_bench(self, old: _Code, new: _Code, functions: frozenset[str], *, outline: bool = False) -> bool:
+        """Return whether some functions and the inputs have the same source in the benchmark files of both sides."""
+        before, after = (self._texts.get(code.record.bench) for code in (old, new))
+        if before is None or after is None:
+            return False
+        return same_source(before, after, functions, outline=outline)
+
+    def _same_inputs(self, old: _Code, new: _Code) -> bool:
+        """Return whether both sides make their inputs with the same code."""
+        return old.record.bench == new.record.bench or self._same_bench(old, new, frozenset())
+
+    def _same_compiled(self, old: _Code, new: _Code) -> bool:
+        """Return whether both sides have equal modules, apart from texts of Python files."""
+        old_digests, new_digests = (
+            [self._digests.get(name, name) for name in code.record.modules if name not in _python_modules(code.record)]
+            for code in (old, new)
+        )
+        return old_digests == new_digests
+
     def _module_source(self, sha256: str, *, outline: bool) -> str:
         return source_digest(self._texts[sha256], None, outline=outline) if sha256 in self._texts else sha256
 
@@ -258,7 +297,10 @@ class _Comparer:
         digests: dict[str, str] = {}
         names = iter(modules)
         while batch := list(islice(names, MODULES_AT_ONCE)):
-            digests |= {name: code_digest(code) for name, code in self._store.binaries.modules(batch).items()}
+            digests |= {
+                name: source_digest(code.decode(), None) if name in self._python else code_digest(code)
+                for name, code in self._store.binaries.modules(batch).items()
+            }
         return digests
 
 
@@ -267,9 +309,11 @@ def _without_text(record: ReplayRecord) -> ReplayRecord:
 
 
 def _shape(record: ReplayRecord) -> ReplayRecord:
-    """Return a record without the options of its launches: grid, block and dynamic shared memory."""
+    """Return a record without the options of its launches: grid, block, shared memory and values by name."""
 
     def plain(step: Step) -> Step:
+        if isinstance(step, Call) and step.package:
+            return replace(step, package=replace(step.package, configurations=(), block=(), shared_bytes=0))
         return replace(step, grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0) if isinstance(step, Launch) else step
 
     return replace(_without_text(record), steps=tuple(map(plain, record.steps)))
@@ -294,6 +338,8 @@ def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
                 ("dynamic shared memory", f"{before.shared_bytes} B", f"{after.shared_bytes} B"),
             )
             changes |= {f"{name} {was} → {now}": None for name, was, now in pairs if was != now}
+        if isinstance(before, Call) and isinstance(after, Call) and before.package and after.package:
+            changes |= dict.fromkeys(_changes_of_package_calls(before.package, after.package))
     if old.python and new.python:
         old_kernels, new_kernels = _unique(old.python.kernels), _unique(new.python.kernels)
         for name in sorted(old_kernels.keys() & new_kernels.keys()):
@@ -302,6 +348,44 @@ def _changes_of_launches(old: _Code, new: _Code) -> Iterator[str]:
                 if was.get(option) != now.get(option):
                     changes[f"{option} {was.get(option, 'unset')} → {now.get(option, 'unset')}"] = None
     yield from changes
+
+
+def _are_defined_by_cubins(old: _Code, new: _Code) -> bool:
+    """Return whether the cubins of Triton and the launches are the whole code of both sides."""
+    return all(
+        _is_all_triton(code.record)
+        and code.python is not None
+        and bool(code.python.kernels)
+        and all(kernel.code for kernel in code.python.kernels)
+        for code in (old, new)
+    )
+
+
+def _changes_of_package_calls(before: PackageCall, after: PackageCall) -> Iterator[str]:
+    """Yield what differs in the launches of a package's kernel: its only configuration, its block, shared memory.
+
+    If a side has several configurations, only the number of them is compared: which one tuning chose is a property of
+    the compiled kernel.
+    """
+    was, now = before.configurations, after.configurations
+    if len(was) == len(now) == 1:
+        if was[0].grid != now[0].grid:
+            yield f"grid {_extent3(was[0].grid)} → {_extent3(now[0].grid)}"
+        old, new = dict(was[0].values), dict(now[0].values)
+        for name in dict.fromkeys(chain(old, new)):
+            if old.get(name, "unset") != new.get(name, "unset"):
+                yield f"{name} {old.get(name, 'unset')} → {new.get(name, 'unset')}"
+    elif was != now:
+        yield f"{units.count(len(was), 'configuration')} → {len(now)}"
+    if before.block != after.block:
+        yield f"block {_extent3(before.block)} → {_extent3(after.block)}"
+    if before.shared_bytes != after.shared_bytes:
+        yield f"dynamic shared memory {before.shared_bytes} B → {after.shared_bytes} B"
+
+
+def _extent3(extent: tuple[int, ...]) -> str:
+    x, y, z = (*extent, 1, 1, 1)[:3]
+    return _extent((x, y, z))
 
 
 def _unique(kernels: Iterable[TritonKernel]) -> Mapping[str, TritonKernel]:

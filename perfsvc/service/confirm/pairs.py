@@ -16,7 +16,18 @@ from perfsvc.measure.host.pool import OnLoss
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import TIME, Call, DeviceInfo, Measurement, OverBudget, ReplayRecord, Series, Status
+from perfsvc.model import (
+    TIME,
+    Call,
+    DeviceInfo,
+    Measurement,
+    OverBudget,
+    PythonCode,
+    ReplayRecord,
+    Series,
+    Status,
+    Step,
+)
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.store import Store
 from perfsvc.suite import StoredBench, isolated
@@ -228,10 +239,34 @@ def stored_case(store: Store, series: Series, run: int, device: str | None) -> S
         UsageError: the run holds several binaries of the case, and ``device`` does not choose one.
     """
     record, modules, bench = store.binaries.replay(series.case.id, run, device=device)
-    python_modules = store.binaries.python_modules(series.case.id, run, device=device) if calls_python(record) else {}
-    return StoredCase(
-        record, tuple(modules[name] for name in record.modules), bench.decode(), tuple(sorted(python_modules.items()))
-    )
+    python_modules: Mapping[str, str] = {}
+    if calls_python(record):
+        python_modules = store.binaries.python_modules(series.case.id, run, device=device)
+    binaries = tuple(modules[name] for name in record.modules)
+    if any(isinstance(step, Call) and step.package for step in record.steps):
+        record = as_tuned(record, store.binaries.python_code(series.case.id, run, device=device))
+    return StoredCase(record, binaries, bench.decode(), tuple(sorted(python_modules.items())))
+
+
+def as_tuned(record: ReplayRecord, python: PythonCode) -> ReplayRecord:
+    """Return a record in which each tuned kernel has only the configuration that tuning chose in its run.
+
+    The stored kernels have the values that they were compiled with. A kernel that is not stored keeps all of its
+    configurations, and is tuned again.
+    """
+
+    def tuned(step: Step) -> Step:
+        if not isinstance(step, Call) or step.package is None or len(step.package.configurations) == 1:
+            return step
+        for kernel in python.kernels:
+            options = dict(kernel.options)
+            for configuration in step.package.configurations:
+                values = {name: str(value) for name, value in configuration.values if name in options}
+                if kernel.name == step.function and values and values.items() <= options.items():
+                    return replace(step, package=replace(step.package, configurations=(configuration,)))
+        return step
+
+    return replace(record, steps=tuple(map(tuned, record.steps)))
 
 
 def calls_python(record: ReplayRecord) -> bool:

@@ -1,9 +1,6 @@
 """Doubt the declared work of a case that is more than the measured peaks of the GPU allow."""
 
-from math import prod
-
-import numpy as np
-
+from perfsvc.device.memory import array_bytes
 from perfsvc.model import MEMORY, DeviceInfo, Rates, peak_of
 from perfsvc.report.rows import Doubt
 from perfsvc.service.peaks.memory import BEYOND_L2
@@ -30,7 +27,7 @@ def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, rates: Rates) -> 
         rates: the measured peaks of the GPU.
     """
     work, memory, arithmetic = spec.work, rates.get(MEMORY), peak_of(spec.work.precision, rates)
-    footprint = sum(prod(buffer.array.shape) * np.dtype(buffer.array.dtype).itemsize for buffer in spec.buffers)
+    footprint = sum(array_bytes(buffer.array) for buffer in spec.buffers)
     beyond_l2 = 0 < BEYOND_L2 * device.l2_bytes <= footprint
     if memory and beyond_l2 and work.bytes > BYTES_TOLERATED * memory * median_s:
         return Doubt(spec.case, device.uuid, spec.cache, MEMORY, work.bytes, work.bytes / median_s, memory)

@@ -20,11 +20,11 @@ from perfsvc.errors import (
 from perfsvc.measure.host.lock import DeviceLock
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport
-from perfsvc.model import Call, Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
+from perfsvc.model import Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
 from perfsvc.profile.source_changes import Sources
-from perfsvc.profile.source_text import with_source_text
+from perfsvc.profile.source_text import with_source_text, with_stored_names
 from perfsvc.service.confirm.pairs import StoredCase, stored_case
 from perfsvc.service.profile.session import (
     InputCache,
@@ -216,9 +216,9 @@ class CaseProfiler:
         """Return the stored case of a subject; raise ``UnsupportedError`` if it cannot be profiled."""
         series = Series(subject.case, subject.ran_on, "")
         case = stored_case(self._store, series, subject.run, subject.ran_on)
-        if case.record.kind is Kind.HOST or any(isinstance(step, Call) and step.timed for step in case.record.steps):
+        if case.record.kind is Kind.HOST:
             raise UnsupportedError(
-                f"{series.case.id} runs Python, and only kernels that perfsvc itself launches can be profiled",
+                f"{series.case.id} measures itself, and only what perfsvc times can be profiled",
                 cure="profile the program that calls it: ncu python ...",
             )
         return case
@@ -369,6 +369,8 @@ class _DeviceSessions:
                 located = with_source_lines(
                     profile, report.kernel, self.store.binaries.files(task.subject.binary, LINES)
                 )
+                if not report.kernel:  # of a Python file
+                    located = with_stored_names(located, self.store.binaries.files(task.subject.binary, "source"))
                 results[task] = replace(pending, profile=located, launch=report.launch)
             elif not outcome.crashed:
                 results[task] = replace(pending, reason=profile.what, cure=profile.cure)

@@ -15,9 +15,9 @@ from pathlib import Path
 from perfsvc.errors import LaunchError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport, ProfilingLaunch
-from perfsvc.model import DeviceInfo, Launch, ReplayRecord
+from perfsvc.model import Call, DeviceInfo, Launch, ReplayRecord
 from perfsvc.process.shared_memory import Arrays
-from perfsvc.service.confirm.pairs import StoredCase
+from perfsvc.service.confirm.pairs import StoredCase, calls_python
 from perfsvc.suite import StoredBench, isolated
 
 
@@ -171,7 +171,14 @@ class _Feeder:
         if isinstance(case.like, SessionCase) and (like is None or like.launch is None):
             return True  # nothing to compare this case with
         record = case.case.record
-        launch = ProfilingLaunch(record, case.range, locations, _same_launch(record, like))
+        launch = ProfilingLaunch(
+            record,
+            case.range,
+            locations,
+            _same_launch(record, like),
+            bench=case.case.bench if calls_python(record) else "",
+            python_modules=case.case.python_modules,
+        )
         profiling_folder.add(self._folder, len(self._added), launch)
         self._added.append(case)
         return True
@@ -216,10 +223,11 @@ class _Feeder:
 
 def _same_launch(record: ReplayRecord, like: LaunchReport | None) -> int | None:
     """Return the position of the launch that a report is about; None if the case has no such launch."""
-    launches = [step for step in record.steps if isinstance(step, Launch)]
+    launches = [step for step in record.steps if isinstance(step, Launch) or (isinstance(step, Call) and step.timed)]
     if like is None or like.launch is None or like.launch >= len(launches):
         return None
-    return like.launch if launches[like.launch].entry == like.kernel else None
+    same = launches[like.launch]
+    return like.launch if isinstance(same, Call) or same.entry == like.kernel else None
 
 
 def _no_room(error: OSError) -> ProfileError:

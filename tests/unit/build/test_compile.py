@@ -70,7 +70,7 @@ class Scripted:
         return self.act(unit)
 
 
-UNITS = [Unit(Path(__file__), (), (("N", n),)) for n in range(4)]
+UNITS = [Unit(Path(__file__).parents[2] / "gpu" / "kernels.cu", (), (("N", n),)) for n in range(4)]
 
 
 def test_units_are_compiled_at_the_same_time(cache):

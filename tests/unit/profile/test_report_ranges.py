@@ -97,6 +97,14 @@ def test_each_launch_is_found_by_the_name_of_its_range_wherever_it_is(read):
         }
 
 
+def test_a_python_function_is_profiled_at_the_longest_of_its_launches(read):
+    launches = [Action("fill", 1.0, ours(LEFT)), Action("softmax", 3.0, ours(LEFT)), Action("copy", 2.0, ours(LEFT))]
+    (profile,) = read({LEFT: ""}, launches).values()
+    assert (profile.kernel, profile.metrics["duration_s"]) == ("softmax", 3.0)
+    (missing,) = read({LEFT: ""}, []).values()
+    assert "saw no launch" in missing.what
+
+
 def test_a_kernel_is_known_by_any_of_its_names(read):
     (profile,) = read({LEFT: "_Zbefore"}, [Action("before", 1.0, ours(LEFT))]).values()
     assert profile.kernel == "before"

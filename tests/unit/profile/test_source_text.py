@@ -1,7 +1,7 @@
 import pytest
 
-from perfsvc.model import Explanation, HotLine, Reason, ReasonKind, SourceLine
-from perfsvc.profile.source_text import with_source_text
+from perfsvc.model import Explanation, HotLine, Instruction, Profile, Reason, ReasonKind, SourceLine
+from perfsvc.profile.source_text import with_source_text, with_stored_names
 
 BEFORE = b"__global__ void k(float* a) {\n    int i = threadIdx.x;\n    a[i] = 1;\n}\n"
 AFTER = b"__global__ void k(float* a) {\n\n    int i  =  threadIdx.x;\n\ta[32 * i] = 1;\n}\n"
@@ -43,3 +43,10 @@ def test_a_file_that_only_a_side_has_is_changed_as_a_whole():
 def test_odd_bytes_and_line_ends_of_other_systems_do_not_shift_lines():
     source = b"// \xff \xe2\x80\xa8 \x0c\r\nint a;\r\nint b;\r\n"
     assert texts((line(2),), (line(3),), sources=(source, source)) == [[("int a;", False)], [("int b;", False)]]
+
+
+def test_a_report_names_files_without_their_folders():
+    lines = [SourceLine("mine.py", 3), SourceLine("two.py", 4), SourceLine("other.py", 5), None]
+    instructions = tuple(Instruction(16 * number, "NOP", {}, line) for number, line in enumerate(lines))
+    named = with_stored_names(Profile("k", instructions=instructions), ["../../mine.py", "a/two.py", "b/two.py"])
+    assert [instruction.source for instruction in named.instructions] == [SourceLine("../../mine.py", 3), *lines[1:]]

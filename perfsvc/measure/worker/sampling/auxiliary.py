@@ -1,7 +1,8 @@
 """Auxiliary metrics: measured besides the times of a case, to explain them."""
 
+import contextlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from perfsvc import elf
 from perfsvc.device.protocol import Device
@@ -32,6 +33,15 @@ def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
     counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
+    return {"registers": max(counts)} if counts else {}
+
+
+def registers_of_cubins(files: Iterable[bytes]) -> dict[str, float]:
+    """Return the metric ``registers`` of the kernels that Python launched, from their cubins among some files."""
+    counts: list[int] = []
+    for content in files:
+        with contextlib.suppress(ValueError, IndexError):  # a damaged cubin
+            counts += elf.kernel_registers(content).values()
     return {"registers": max(counts)} if counts else {}
 
 

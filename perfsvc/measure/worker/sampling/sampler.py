@@ -23,6 +23,10 @@ WARM_AGREEMENT = 0.01
 """Two warm-up batches agree if their medians differ by no more than this share, or no more than their scatter."""
 WARM_SHARE = 0.25
 """Share of the time cap that the first warm-up may take, and each later warm-up after the device has recovered."""
+BRIEF_BATCH = 20
+"""Samples of a configuration in one round of tuning."""
+BRIEF_ATTEMPTS = 8
+"""How often a batch of tuning is repeated if the host fell behind the device."""
 DISTURBED_IN_A_ROW = 3
 """Disturbed batches after which a case waits for its device to recover."""
 UNKNOWN_CACHE_BYTES = 128 << 20
@@ -91,11 +95,38 @@ def take_samples(
         LaunchError: the clock gave an impossible time, such as 0.
         DisturbedError: the device was disturbed during every batch, and did not recover.
     """
-    cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
-    evict_bytes = int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
+    evict_bytes = _evict_bytes(device, sampling, cache)
     with _without_garbage_collection():
         batches = BatchTaker(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
         return _Sampler(device, sample, batches, sampling, places or Places()).take()
+
+
+def brief_median_s(device: Device, sampling: Sampling, cache: CacheState, sample: Callable[[], None]) -> float:
+    """Return the median of a few samples, to choose between configurations before a case is timed.
+
+    The samples are taken as those of a case: behind the blocking kernel, and in the case's cache state.
+
+    Args:
+        device: the device that runs the samples.
+        sampling: how the case will be sampled.
+        cache: the state of the cache before each sample.
+        sample: queues the work of one sample.
+    """
+    evict_bytes = _evict_bytes(device, sampling, cache)
+    batches = BatchTaker(device, sample, clock="device", evict_bytes=evict_bytes, operations=None)
+    batches.take(1)  # shows how long a sample takes, which limits the next batches
+    batch = batches.take(BRIEF_BATCH)
+    for _ in range(BRIEF_ATTEMPTS):
+        if not batch.rejected:
+            break
+        batch = batches.take(BRIEF_BATCH)
+    return statistics.median(batch.samples_s)
+
+
+def _evict_bytes(device: Device, sampling: Sampling, cache: CacheState) -> int:
+    """Return how many bytes are written before each sample."""
+    cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
+    return int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0
 
 
 @contextlib.contextmanager

@@ -126,7 +126,7 @@ def case(device, given=None, *, steps=(DOUBLE,), kind=Kind.KERNEL, replica=0, ch
         record, replica, CacheState.COLD, Tolerance(1e-3, 1e-3), Sampling(), "double", ArrayLayout(), checked=checked
     )
     with CaseMemory(device, BUFFERS) as memory:
-        program = Program(device, record, [b""], memory, {"double": double})
+        program = Program(device, record, [b""], memory, {(None, "double"): double})
         yield ResultCheck(device, job, given or Arrays(), DeviceArrayCache(device, budget_bytes), memory, program)
 
 

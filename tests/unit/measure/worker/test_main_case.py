@@ -377,7 +377,7 @@ def test_a_function_that_keeps_the_first_addresses_is_named_as_the_likely_cause(
         if places > 1 or len(calls) < 64:
             calls[0]["out"][...] = 2 * calls[0]["a"]
 
-    monkeypatch.setattr(measuring, "_functions", lambda _: {"keeping": keeping})
+    monkeypatch.setattr(measuring, "functions_of", lambda *_: {(None, "keeping"): keeping})
     measurement = measured(Shifting(), spread_over(places, Call("keeping"))).measurement
     assert measurement.status is Status.WRONG
     assert ("the result was right before its arrays moved" in measurement.reason) is named
@@ -385,7 +385,7 @@ def test_a_function_that_keeps_the_first_addresses_is_named_as_the_likely_cause(
 
 
 def test_arrays_stay_at_one_place_if_a_function_that_is_not_timed_may_keep_their_addresses(monkeypatch):
-    monkeypatch.setattr(measuring, "_functions", lambda _: {"prepare": lambda *_: None})
+    monkeypatch.setattr(measuring, "functions_of", lambda *_: {(None, "prepare"): lambda *_: None})
     asked = spread_over(8, Call("prepare", timed=False), DOUBLE)
     measurement = measured(Shifting(), asked).measurement
     assert measurement.status is Status.OK

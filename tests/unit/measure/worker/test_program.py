@@ -68,7 +68,8 @@ def program(*steps, modules=(b"A", b"B"), **functions):
     record = ReplayRecord(Case("dot", "tree"), Kind.KERNEL, BUFFERS, steps, ("1", "2"), "", seed=0)
     with CaseMemory(device, BUFFERS) as memory:
         memory.reset(lambda name, address: device.upload(address, INPUTS[name]))
-        yield device, memory, Program(device, record, modules, memory, functions)
+        named = {(None, name): function for name, function in functions.items()}
+        yield device, memory, Program(device, record, modules, memory, named)
 
 
 def test_a_launch_gets_its_module_and_its_resolved_arguments():
@@ -250,7 +251,7 @@ def test_a_dropped_program_releases_its_modules_at_once():
     gc.disable()
     try:
         with CaseMemory(device, BUFFERS) as memory:
-            program = Program(device, record, [b"code"], memory, {"nothing": lambda views, stream: None})
+            program = Program(device, record, [b"code"], memory, {(None, "nothing"): lambda views, stream: None})
             module = weakref.ref(program._modules[0])
             del program
             assert module() is None
