@@ -6,6 +6,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
     ├── UsageError             2  the command, a selection or a revision is not valid
     │   ├── ConfigError           perfsvc.toml, or a variable for one of its keys, is not valid (file and line)
     │   ├── NotMeasuredError      the named runs hold no such measurement
+    │   ├── FormatError           a result file of another tool is not valid (file and place in it)
     │   └── ReportError           the file is not a report of one launch of the kernel
     ├── SuiteError             4  a bench.py is not valid (file and line)
     ├── CaseError              4  one case failed; all other cases continue
@@ -99,6 +100,10 @@ class ConfigError(UsageError):
 
 class NotMeasuredError(UsageError):
     """The database does not hold the run, measurement, night or finding that was asked for."""
+
+
+class FormatError(UsageError):
+    """A result file of another tool cannot be read or is not valid; ``what`` names the file and the place in it."""
 
 
 class ReportError(UsageError):
