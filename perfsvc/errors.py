@@ -16,6 +16,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
     │   ├── DisturbedError        its GPU was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
+    │   ├── ProgramError          it is a program, which failed or printed no usable time
     │   ├── ProfileError          a profiler ran it and returned no profile
     │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
     └── InfrastructureError    5  nothing can be measured or stored
@@ -168,6 +169,10 @@ class TimeLimitError(CaseError):
 
 class CrashError(CaseError):
     """The worker process died while measuring the case."""
+
+
+class ProgramError(CaseError):
+    """The program that the case runs could not be started, failed, left processes behind, or printed no usable time."""
 
 
 class ProfileError(CaseError):

@@ -6,7 +6,20 @@ Times are in seconds, sizes in bytes, clocks in hertz, timestamps in UTC.
 import hashlib
 
 from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
-from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
+from perfsvc.model.cases import (
+    Array,
+    Buffer,
+    CacheState,
+    Case,
+    Error,
+    Kind,
+    ProgramFile,
+    Role,
+    Tolerance,
+    Unit,
+    Value,
+    Work,
+)
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import Conditions, DeviceInfo, Environment, Peak, Provenance, Slowdown
 from perfsvc.model.expectations import Absence, Expected, ExpectedKind, scope_options
@@ -75,10 +88,12 @@ from perfsvc.model.steps import (
     Package,
     PythonCode,
     ReplayRecord,
+    RunProgram,
     ScalarArg,
     Step,
     TensorMapArg,
     TritonKernel,
+    is_own_program,
 )
 from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
@@ -154,6 +169,7 @@ __all__ = [
     "Pin",
     "Profile",
     "ProfileResult",
+    "ProgramFile",
     "ProfilerRule",
     "Provenance",
     "PythonCode",
@@ -162,6 +178,7 @@ __all__ = [
     "ReplayRecord",
     "Role",
     "RootCause",
+    "RunProgram",
     "RunRow",
     "RunState",
     "ScalarArg",
@@ -188,6 +205,7 @@ __all__ = [
     "Work",
     "digest",
     "evidence_of",
+    "is_own_program",
     "scope_options",
 ]
 

@@ -97,7 +97,7 @@ class _Server:
                 for key, _ in selector.select():
                     if key.fileobj is self._signals:
                         if os.getppid() != self._parent:
-                            _kill_orphans(())
+                            kill_orphans()
                             return None
                         self._report_ended()
                         continue
@@ -158,7 +158,7 @@ class _Server:
             if status_socket := self._status_sockets.pop(pid, None):  # otherwise it is an orphan
                 _report(status_socket, status)
                 status_socket.close()
-        _kill_orphans(self._status_sockets)
+        kill_orphans(self._status_sockets)
 
 
 def _report(status_socket: socket.socket, number: int) -> None:
@@ -181,9 +181,9 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _kill_orphans(known: Container[int]) -> None:
+def kill_orphans(known: Container[int] = ()) -> None:
     """Kill all children of this process except ``known``, then the children that it adopts from these, and so on."""
-    while orphans := [pid for pid in _children() if pid not in known]:
+    while orphans := [pid for pid in children() if pid not in known]:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ def _kill_orphans(known: Container[int]) -> None:
             os.waitpid(orphans[0], 0)
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
     """Return the process ids of this process's children; empty if the system does not list them."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")

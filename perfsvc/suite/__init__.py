@@ -19,6 +19,8 @@ from perfsvc.suite.authoring import (
     memset,
     metric,
     output,
+    program,
+    regex,
     scratch,
     tensor_map,
 )
@@ -54,6 +56,8 @@ __all__ = [
     "memset",
     "metric",
     "output",
+    "program",
+    "regex",
     "scratch",
     "tensor_map",
     "unmet",

@@ -14,6 +14,8 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     Output,
+    ProgramStep,
+    Regex,
     Scalar,
     StepWritten,
     TensorMap,
@@ -21,6 +23,9 @@ from perfsvc.suite.authoring import (
     option_words,
 )
 from perfsvc.suite.values import Problem
+
+MOST_S = 1e6
+"""The longest time limit of a program: eleven days."""
 
 Predicate = Callable[[object], bool]
 
@@ -75,6 +80,14 @@ def _none(value: object) -> bool:
     return value is None
 
 
+def _by_axis(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is(str), value)) and all(map(_is(str, int, float), value.values()))
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is(str), (*value, *value.values())))
+
+
 _TEXT = _FieldType("text", _is(str))
 _WORDS = _FieldType("a word or a list of words", _or(_is(str), _each(_is(str))))
 _FUNCTION = _FieldType("a function", _or(callable, _none))
@@ -83,6 +96,8 @@ _EXTENT = _FieldType("an integer, a tuple of integers or a function", _or(_COUNT
 _OUTPUTS = _FieldType('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
 _ARGUMENTS = _FieldType('a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _is_tensor_map)))
 _SYMBOLS = _FieldType('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
+
+_KINDS = [kind for kind in Kind if kind is not Kind.PROGRAM]  # run=program(...) makes a variant one of that kind
 
 _BENCHMARK = {
     "axes": _FieldType('a dict such as {"n": (1024, 2048)}', _by_name(_each(_anything))),
@@ -101,7 +116,7 @@ _BENCHMARK = {
 
 _VARIANT = {
     "name": _TEXT,
-    "kind": _FieldType(f"one of {', '.join(Kind)}", lambda value: value in list(Kind)),
+    "kind": _FieldType(f"one of {', '.join(_KINDS)}", lambda value: value in _KINDS),
     "source": _TEXT,
     "entry": _TEXT,
     "grid": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
@@ -113,7 +128,7 @@ _VARIANT = {
         "a list of launch, memset, finish, metric and call",
         _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep)),
     ),
-    "run": _FUNCTION,
+    "run": _FieldType("a function or program(...)", _or(_FUNCTION.accepts, _is(ProgramStep))),
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
         'compile options as on a command line, such as "-O3 -DX=1", with every quote closed',
@@ -152,6 +167,20 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
         "function": _FieldType("a function", callable),
         "source": _TEXT,
         "timed": _FieldType("True or False", lambda value: isinstance(value, bool)),
+    },
+    ProgramStep: {
+        "command": _WORDS,
+        "parse": _FieldType('the name of a format, such as "nvbench", or regex("...")', _is(str, Regex)),
+        "result": _TEXT,
+        "pick": _FieldType('a dict such as {"benchmark": "copy", "n": 1024}', _by_axis),
+        "metrics": _WORDS,
+        "files": _WORDS,
+        "build": _TEXT,
+        "env": _FieldType('a dict such as {"NAME": "text"}', _texts),
+        "exit_code": _FieldType("an exit status, 0 to 255", lambda value: value in range(256)),
+        "limit_s": _FieldType(
+            "a number of seconds", lambda value: value is None or (_is(int, float)(value) and 0 < value < MOST_S)
+        ),
     },
 }
 

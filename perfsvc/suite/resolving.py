@@ -17,7 +17,6 @@ from perfsvc.model import (
     Case,
     HostFinish,
     HostMetric,
-    Kind,
     Launch,
     Memset,
     Role,
@@ -36,6 +35,7 @@ from perfsvc.suite.authoring import (
     LaunchStep,
     MemsetStep,
     MetricStep,
+    ProgramStep,
     StepWritten,
     TensorMap,
     Variant,
@@ -46,9 +46,10 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
+from perfsvc.suite.programs import files_of, resolve_program
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
-from perfsvc.suite.steps import buffers_of, compiled_steps, steps_of
+from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, steps_of
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
 _ARCHITECTURE_OPTIONS = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
@@ -154,16 +155,19 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     steps = steps_of(variant)
     units = _units(at.path.parent, steps, params, _options(variant))
     resolver = _StepResolver(at.path.parent, variant, values, buffers, units)
-    used = {name for step in steps for name in buffers_of(step, tuple(buffers))} | set(benchmark.outputs)
+    used = {name for step in steps for name in buffers_of(step, tuple(buffers))}
+    if not isinstance(variant.run, ProgramStep):
+        used |= set(benchmark.outputs)
+    resolved = tuple(resolver.step(step) for step in steps)
     cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
         case=case_of(at.file, expansion, at.point),
-        kind=Kind(variant.kind),
+        kind=kind_of(variant),
         cache=cache,
         requires=words(variant.requires),
         units=units,
         buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
-        steps=tuple(resolver.step(step) for step in steps),
+        steps=resolved,
         work=at.work,
         tolerance=at.tolerance,
         bench=at.path,
@@ -172,6 +176,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         reference=reference_index(benchmark, variant),
         variant_index=[other.name for other in expansions_of(benchmark)].index(expansion.name),
         relative_to=benchmark.relative_to,
+        files=files_of(variant, resolved, at.path.parent),
     )
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 
@@ -234,6 +239,8 @@ class _StepResolver:
             case CallStep():
                 module = self._module(step.source) if step.source else None
                 return Call(step.function.__name__, module, step.timed)
+            case ProgramStep():
+                return resolve_program(step, self.variant, self.values)
 
     def _launch(self, step: LaunchStep) -> Launch:
         """Return a launch with its grid, block, arguments and shared memory as numbers."""

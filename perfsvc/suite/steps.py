@@ -1,15 +1,17 @@
-"""The steps of a variant, whether written as one launch, as a list, or as a Python function."""
+"""The steps of a variant, whether written as one launch, as a list, as a Python function or as a program."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from perfsvc.model import Kind
 from perfsvc.suite.authoring import (
     CallStep,
     FinishStep,
     LaunchStep,
     MemsetStep,
     MetricStep,
+    ProgramStep,
     StepWritten,
     TensorMap,
     Variant,
@@ -21,6 +23,8 @@ _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """Return the steps of a variant; a launch without a source gets the variant's source."""
+    if isinstance(variant.run, ProgramStep):
+        return (variant.run,)
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
@@ -42,6 +46,11 @@ def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     )
 
 
+def kind_of(variant: Variant) -> Kind:
+    """Return how a variant is timed; a variant that runs a program is of the kind ``program``."""
+    return Kind.PROGRAM if isinstance(variant.run, ProgramStep) else Kind(variant.kind)
+
+
 def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep, ...]:
     """Return the steps that need a binary: every launch, and each call with a source."""
     return tuple(step for step in steps if isinstance(step, LaunchStep) or (isinstance(step, CallStep) and step.source))
@@ -59,6 +68,8 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
             named = [step.source, step.target]
         case CallStep():
             return buffers
+        case ProgramStep():
+            return ()
     return tuple(name for name in named if name in buffers)
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from perfsvc import units
-from perfsvc.elf import code_digest
+from perfsvc.elf import program_digest
 from perfsvc.judge import COMPARED, SameOnBothSides, settled
 from perfsvc.model import (
     Call,
     Environment,
     Judgement,
+    Kind,
     Launch,
     PythonCode,
     ReplayRecord,
@@ -213,7 +214,12 @@ class _Comparer:
             launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
         return SameOnBothSides(
             code=same_modules and same_launch and same_text and same_kernels and same_options and not packages,
-            source=old.row.sources == new.row.sources and same_launch and same_text and same_options,
+            # The sources of a program are unknown, but for scripts.
+            source=old.row.sources == new.row.sources
+            and same_launch
+            and same_text
+            and same_options
+            and (same_modules or new.record.kind is not Kind.PROGRAM),
             toolkit=True,
             device=True,
             launch=launch,
@@ -234,7 +240,8 @@ class _Comparer:
 
         With ``outline``, the options and numbers of launches in the source may differ.
         """
-        if old.record.bench != new.record.bench:
+        # A program takes nothing from the benchmark file but its command, which is part of the record.
+        if old.record.bench != new.record.bench and not old.record.kind is new.record.kind is Kind.PROGRAM:
             if not (outline or called(new.record)):
                 return False
             before, after = (self._texts.get(code.record.bench) for code in (old, new))
@@ -258,7 +265,7 @@ class _Comparer:
         digests: dict[str, str] = {}
         names = iter(modules)
         while batch := list(islice(names, MODULES_AT_ONCE)):
-            digests |= {name: code_digest(code) for name, code in self._store.binaries.modules(batch).items()}
+            digests |= {name: program_digest(code) for name, code in self._store.binaries.modules(batch).items()}
         return digests
 
 
