@@ -25,7 +25,7 @@ class DeviceInfo:
         target: what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
     """
 
-    kind: Literal["cuda", "cpu", "fake"]
+    kind: Literal["cuda", "cpu", "fake", "host"]
     spec: str
     uuid: str
     model: str
