@@ -31,7 +31,9 @@ def problem_of_pattern(pattern: str, metrics: Collection[str]) -> str:
     return f"it has no group for the metric {lacking[0]!r}" if lacking else ""
 
 
-def parse_pattern(text: bytes, pattern: str, metrics: Collection[str] = ()) -> list[Result]:
+def parse_pattern(
+    text: bytes, pattern: str, metrics: Collection[str] = (), *, name: str = "the output"
+) -> list[Result]:
     """Return a result for each point in a text; the matches of one point are its samples.
 
     Args:
@@ -39,14 +41,22 @@ def parse_pattern(text: bytes, pattern: str, metrics: Collection[str] = ()) -> l
         pattern: a regular expression without a problem (``problem_of_pattern``).
         metrics: the groups that are metrics. All other groups, except the group with the time, are axes. A point's
             metric is the median of its matches.
+        name: what errors call the text.
 
     Raises:
         FormatError: nothing matches, or a group of a match is no number.
     """
+    try:
+        return _results(text.decode(errors="replace"), pattern, metrics)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error.what}", cure=error.cure) from None
+
+
+def _results(text: str, pattern: str, metrics: Collection[str]) -> list[Result]:
+    """Return a result for each point; see ``parse_pattern``."""
     samples: dict[Point, list[float]] = defaultdict(list)
     values: dict[Point, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    decoded = text.decode(errors="replace")
-    for count, match in enumerate(re.finditer(pattern, decoded, re.MULTILINE), 1):
+    for count, match in enumerate(re.finditer(pattern, text, re.MULTILINE), 1):
         if count > MOST_SAMPLES:
             raise FormatError(f"the expression matches more than {MOST_SAMPLES} times", cure="match only the times")
         groups = {name: group for name, group in match.groupdict().items() if group is not None}

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -104,6 +104,7 @@ def measure(
             output, seconds = program.run(job.limit_s)
             conditions = _conditions(telemetry)
             result = result_of(output, step, job.record.case)
+            conditions = replace(conditions, sm_clock_hz=result.clock_hz)
     except CaseError as error:
         failure = error
     except Exception as error:  # noqa: BLE001 - it is reported
@@ -136,7 +137,7 @@ def measure(
 def _conditions(telemetry: GpuTelemetry | None) -> Conditions:
     """Return what happened to the GPU while a program ran.
 
-    Clocks and power are left out: they are those of an idle GPU by now. So are the other processes on the GPU, because
+    Clocks and power are left out: they are those of an idle GPU by now. (NVBench writes the clock that it measured.) So are the other processes on the GPU, because
     the program is one of them.
     """
     if telemetry is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfsvc import formats
-from perfsvc.errors import FormatError, ProgramError, UnsupportedError
+from perfsvc.errors import FormatError, ProgramError, ResultError, UnsupportedError
 from perfsvc.formats.pattern import REGEX, parse_pattern
 from perfsvc.formats.result import Result
 from perfsvc.measure.protocol.messages import LONGEST_S, SHORTEST_S, problem_of_metric
@@ -36,26 +36,30 @@ def result_of(output: ProgramOutput, step: RunProgram, case: Case) -> Result:
 
     Raises:
         ProgramError: there is no usable result of the case, or there are several.
+        ResultError: the program reports that its result is wrong.
         UnsupportedError: the program skipped the case.
     """
     content, where, folder = _content(output, step)
     try:
         if step.parse == REGEX:
-            results: Sequence[Result] = parse_pattern(content, step.pattern, step.metrics)
+            results: Sequence[Result] = parse_pattern(content, step.pattern, step.metrics, name=where)
         else:
-            results = list(itertools.islice(formats.parse(step.parse, content, folder), MOST_RESULTS + 1))
+            parsed = formats.parse(step.parse, content, folder, name=where)
+            results = list(itertools.islice(parsed, MOST_RESULTS + 1))
     except FormatError as error:
-        raise ProgramError(
-            f"{where} cannot be read as {step.parse}: {error.what}{output.said if where == STDOUT else ''}",
-            cure=error.cure or "see what the program writes",
-        ) from error
+        said = output.said or ("" if content else "; it printed nothing")
+        raise ProgramError(f"{error.what}{said}", cure=error.cure or "see what the program writes") from error
     if len(results) > MOST_RESULTS:
         raise ProgramError(f"{where} has more than {MOST_RESULTS} results", cure="let the program measure one case")
     result = _only(_joined(_fitting(results, step, case)), results, case, where)
     if result.status is Status.SKIPPED:
         raise UnsupportedError(f"the program skipped it: {result.reason}")
+    if result.status is Status.WRONG:
+        raise ResultError(f"the program reports a wrong result: {result.reason}", cure="run the command yourself")
     if result.status is not Status.OK:
         raise ProgramError(f"the program reports that it failed: {result.reason}", cure="run the command yourself")
+    if not result.samples_s:
+        raise ProgramError(f"{where} has no time, only other numbers", cure="let the program print times")
     return replace(result, metrics=_metrics(result, step.metrics), samples_s=_usable(result.samples_s))
 
 
@@ -163,13 +167,14 @@ def _label(result: Result) -> str:
 
 def _metrics(result: Result, names: Sequence[str]) -> dict[str, float]:
     """Return the named metrics of a result; raise ``ProgramError`` if one is missing or cannot be stored."""
+    numbers = {**result.counters, **result.metrics}
     for name in names:
-        if name not in result.metrics:
-            known = ", ".join(result.metrics) or "none"
+        if name not in numbers:
+            known = ", ".join(numbers) or "none"
             raise ProgramError(f"the result has no metric {name!r}; its metrics: {known}", cure="correct metrics=")
         if problem := problem_of_metric(name, {TIME, *AUXILIARY}):
             raise ProgramError(problem, cure="remove it from metrics=")
-    return {name: result.metrics[name] for name in names}
+    return {name: numbers[name] for name in names}
 
 
 def _usable(samples_s: tuple[float, ...]) -> tuple[float, ...]:
