@@ -157,7 +157,9 @@ def code_digest(code: bytes) -> str:
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
     covers what its kernels need (``.nv.info``), with symbols by name, because debug sections change the numbers of
-    symbols. For a program it also covers the kernels in it, and the names of the functions that it imports. A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
+    symbols. For a program it also covers the kernels in it, and the names of the functions that it imports.
+
+    A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
     """
     if not code.startswith(_MAGIC):
         return hashlib.sha256(code).hexdigest()

@@ -8,7 +8,16 @@ from perfsvc.build.program_files import read_programs
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
 
-__all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "known_shapes", "read_programs", "toolchain_for"]
+__all__ = [
+    "Binary",
+    "Cache",
+    "Toolchain",
+    "compile_all",
+    "default_folder",
+    "known_shapes",
+    "read_programs",
+    "toolchain_for",
+]
 
 
 def known_shapes() -> Path:

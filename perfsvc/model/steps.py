@@ -151,8 +151,8 @@ class ReplayRecord:
     """Everything needed to run a case again later, except its modules and the text of its benchmark file.
 
     ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
-    binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which makes inputs and reference from ``seed`` and holds the functions of
-    ``Call`` steps.
+    binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which
+    makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps.
     """
 
     case: Case

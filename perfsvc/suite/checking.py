@@ -41,9 +41,9 @@ from perfsvc.suite.points import (
     problems_of_points,
     smoke_point,
 )
+from perfsvc.suite.programs import problems_of_program
 from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
-from perfsvc.suite.programs import problems_of_program
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
 

@@ -88,6 +88,10 @@ def _texts(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(_is(str), (*value, *value.values())))
 
 
+def _is_limit(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST_S
+
+
 _TEXT = _FieldType("text", _is(str))
 _WORDS = _FieldType("a word or a list of words", _or(_is(str), _each(_is(str))))
 _FUNCTION = _FieldType("a function", _or(callable, _none))
@@ -178,9 +182,7 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
         "build": _TEXT,
         "env": _FieldType('a dict such as {"NAME": "text"}', _texts),
         "exit_code": _FieldType("an exit status, 0 to 255", lambda value: value in range(256)),
-        "limit_s": _FieldType(
-            "a number of seconds", lambda value: value is None or (_is(int, float)(value) and 0 < value < MOST_S)
-        ),
+        "limit_s": _FieldType("a number of seconds", _or(_none, _is_limit)),
     },
 }
 

@@ -25,30 +25,8 @@ def problems_of_program(step: ProgramStep, variant: Variant) -> Iterator[Problem
     unused |= {"scratch": bool(variant.scratch), "reference": variant.reference is not None}
     for field in (field for field, given in unused.items() if given):
         yield Problem(f"{what} runs a program and has {field}", variant.line, f"remove {field}=: a program ignores it")
-    try:
-        command = command_words(step)
-    except ValueError as error:
-        yield Problem(f"{what} has the command {step.command!r}: {error}", step.line, "close every quote")
-        return
-    if not command or not command[0]:
-        yield Problem(f"{what} has an empty command", step.line, 'name a program: program("./bench --json out.json")')
-        return
-    if not is_own_program(command[0]) and not words(step.files):
-        yield Problem(
-            f"{what} runs {command[0]!r}, a program of this machine, and names no file of its own",
-            step.line,
-            f'list what {command[0]} runs, such as files="bench.py": perfsvc stores these files, to know when the code '
-            "has changed and to measure it again",
-        )
-    if isinstance(step.parse, Regex):
-        if problem := problem_of_pattern(step.parse.pattern, words(step.metrics)):
-            yield Problem(f"{what} has an unusable regular expression: {problem}", step.line, "correct regex(...)")
-    elif step.parse not in (known := [name for name in FORMATS if name not in FOLDERS]):
-        yield Problem(
-            f"{what} has parse={step.parse!r}, which is no format",
-            step.line,
-            nearest(step.parse, [*known, "regex(...)"]),
-        )
+    yield from _problems_of_command(step, what)
+    yield from _problems_of_parse(step, what)
     for name in words(step.metrics):
         if name in {TIME, *AUXILIARY}:
             yield Problem(f"{what}: the metric {name!r} is a metric of perfsvc itself", step.line, "remove it")
@@ -57,6 +35,38 @@ def problems_of_program(step: ProgramStep, variant: Variant) -> Iterator[Problem
             yield Problem(f"{what} sets the environment variable {name!r}", step.line, "use letters, digits and _")
         if name == VISIBLE:
             yield Problem(f"{what} sets {VISIBLE}", step.line, "remove it: perfsvc names the GPU that it measures")
+
+
+def _problems_of_command(step: ProgramStep, what: str) -> Iterator[Problem]:
+    """Yield the problem of a command that cannot be split into words, is empty, or runs nothing that can be stored."""
+    try:
+        command = command_words(step)
+    except ValueError as error:
+        yield Problem(f"{what} has the command {step.command!r}: {error}", step.line, "close every quote")
+        return
+    if not command or not command[0]:
+        yield Problem(f"{what} has an empty command", step.line, 'name a program: program("./bench --json out.json")')
+    elif not is_own_program(command[0]) and not words(step.files):
+        yield Problem(
+            f"{what} runs {command[0]!r}, a program of this machine, and names no file of its own",
+            step.line,
+            f'list what {command[0]} runs, such as files="bench.py": perfsvc stores these files, to know when the code '
+            "has changed and to measure it again",
+        )
+
+
+def _problems_of_parse(step: ProgramStep, what: str) -> Iterator[Problem]:
+    """Yield the problem of an unknown format, or of an unusable regular expression."""
+    known = [name for name in FORMATS if name not in FOLDERS]
+    if isinstance(step.parse, Regex):
+        if problem := problem_of_pattern(step.parse.pattern, words(step.metrics)):
+            yield Problem(f"{what} has an unusable regular expression: {problem}", step.line, "correct regex(...)")
+    elif step.parse not in known:
+        yield Problem(
+            f"{what} has parse={step.parse!r}, which is no format",
+            step.line,
+            nearest(step.parse, [*known, "regex(...)"]),
+        )
 
 
 def command_words(step: ProgramStep) -> tuple[str, ...]:
@@ -78,7 +88,7 @@ def resolve_program(step: ProgramStep, variant: Variant, values: Mapping[str, Va
     own = [command[0]] if is_own_program(command[0]) else []
     files = [os.path.normpath(name) for name in (*own, *map(filled, words(step.files)))]
     for position, name in enumerate(files):
-        if os.path.isabs(name) or name in {".", ".."} or name in files[:position]:
+        if Path(name).is_absolute() or name in {".", ".."} or name in files[:position]:
             raise Problem(
                 f"variant {variant.name!r} needs the file {name!r}",
                 step.line,

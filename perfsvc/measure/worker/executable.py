@@ -137,7 +137,7 @@ def measure(
 def _conditions(telemetry: GpuTelemetry | None) -> Conditions:
     """Return what happened to the GPU while a program ran.
 
-    Clocks and power are left out: they are those of an idle GPU by now. (NVBench writes the clock that it measured.) So are the other processes on the GPU, because
+    Clocks and power are left out: they are those of an idle GPU by now. So are the other processes on the GPU, because
     the program is one of them.
     """
     if telemetry is None:

@@ -96,7 +96,7 @@ def _written(folder: Path, step: RunProgram) -> Iterator[str]:
     """Yield the files that a program has written and its command names, alone or after ``=``."""
     for word in step.command[1:]:
         for name in (word, word.partition("=")[2]):
-            if name and not os.path.isabs(name) and os.path.normpath(name) not in step.files:
+            if name and not Path(name).is_absolute() and os.path.normpath(name) not in step.files:
                 with contextlib.suppress(OSError, ValueError):  # a word that cannot be a path
                     if (folder / name).is_file():
                         yield name

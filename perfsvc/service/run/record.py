@@ -154,15 +154,18 @@ def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
 
     The files of a program that are text, such as scripts, are their own source.
     """
-    return {
-        _label(spec, unit, name): text
-        for unit, module in zip(spec.units, modules, strict=False)  # the files of a program follow the units
-        for name, text in module.sources.items()
-    } | {
-        _relative(spec, file.path): module.code
-        for file, module in zip(spec.files, modules[len(spec.units) :], strict=True)
-        if _is_text(module.code)
-    }
+    return (
+        {
+            _label(spec, unit, name): text
+            for unit, module in zip(spec.units, modules, strict=False)  # the files of a program follow the units
+            for name, text in module.sources.items()
+        }
+        | {
+            _relative(spec, file.path): module.code
+            for file, module in zip(spec.files, modules[len(spec.units) :], strict=True)
+            if _is_text(module.code)
+        }
+    )
 
 
 def _lines(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:

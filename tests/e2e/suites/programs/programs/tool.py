@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# ruff: noqa: PTH123, PTH208, T201
 """Does what its first argument says, after noting its process id in the file that the variable PIDS names."""
 
 import json
