@@ -11,8 +11,8 @@ from perfsvc.errors import CaseError, CompileError
 from perfsvc.model import ProgramFile, digest
 from perfsvc.process import programs
 
-MOST_BYTES = 1 << 28
-"""The largest file of a program. It is stored in the database whenever its content changes."""
+MOST_PROGRAM_BYTES = 1 << 28
+"""How much the files of a program may have together. They are stored in the database whenever they change."""
 
 
 def read_programs(
@@ -67,9 +67,9 @@ def _read(file: ProgramFile, started: float) -> Built:
         size = file.path.stat().st_size
         if not file.path.is_file():
             return CompileError(f"{what} is not a regular file", cure="name the file itself")
-        if size > MOST_BYTES:
+        if size > MOST_PROGRAM_BYTES:
             return CompileError(
-                f"{what} has {size >> 20} MiB, and at most {MOST_BYTES >> 20} MiB are stored",
+                f"{what} has {size >> 20} MiB, and at most {MOST_PROGRAM_BYTES >> 20} MiB are stored",
                 cure="strip it, or link it to shared libraries that are installed",
             )
         code = file.path.read_bytes()

@@ -12,7 +12,7 @@ from perfsvc.build import Binary, Cache, lines
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
-from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
+from perfsvc.errors import CaseError, CompileError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
 from perfsvc.model import DeviceInfo, ProgramFile, ReplayRecord, Unit, digest
 from perfsvc.service.compare import compare
@@ -208,6 +208,11 @@ def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Bina
         if not isinstance(binary, Binary):
             return binary
         modules.append(binary)
+    if spec.files and (size := sum(len(module.code) for module in modules)) > build.MOST_PROGRAM_BYTES:
+        return CompileError(
+            f"the files of its program have {size >> 20} MiB, and may have {build.MOST_PROGRAM_BYTES >> 20} MiB",
+            cure="name fewer files=, and give the program the paths of those that never change",
+        )
     return tuple(modules)
 
 
