@@ -4,11 +4,12 @@ from pathlib import Path
 
 from perfsvc.build.cache import Cache, default_folder, private_folder
 from perfsvc.build.compile import compile_all
-from perfsvc.build.program_files import read_programs
+from perfsvc.build.program_files import MOST_PROGRAM_BYTES, read_programs
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
 
 __all__ = [
+    "MOST_PROGRAM_BYTES",
     "Binary",
     "Cache",
     "Toolchain",

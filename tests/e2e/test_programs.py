@@ -279,3 +279,31 @@ def test_a_list_names_the_kind(perfsvc):
     suite = perfsvc.folder / "suite"
     write(suite, 1)
     assert "program" in perfsvc("list", "--suite", suite, code=0).out
+
+
+@pytest.mark.slow
+def test_the_guide_works_as_it_is_written(perfsvc):
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-program.md").read_text()
+    files = re.findall(r"```(?:cpp|python)\n((?://|#) (myprograms/\S+)\n.*?)```", page, re.DOTALL)
+    assert [path for _, path in files] == ["myprograms/adding/adding.cpp", "myprograms/adding/bench.py"]
+    for text, path in files:
+        (perfsvc.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (perfsvc.folder / path).write_text(text)
+    assert "adding/simple[n=1000000]" in perfsvc("list", "--suite", "myprograms", code=0).out
+    perfsvc("run", "--suite", "myprograms", "--device", "cpu", code=0)
+    (change,) = re.findall(r"^sed -i '(.*)' (\S+)$", page, re.MULTILINE)
+    subprocess.run(["sed", "-i", *change], check=True, cwd=perfsvc.folder)
+    arguments = ("--suite", "myprograms", "--device", "cpu", "--confirm", "--format", "json")
+    (found,) = perfsvc("run", *arguments, code=1).json["confirmations"]
+    assert (found["case"], found["cause"]) == ("adding/simple[n=1000000]", "kernel")
+
+
+@pytest.mark.slow
+def test_a_program_and_its_files_are_at_the_same_places_for_a_confirmation(perfsvc):
+    suite = perfsvc.own("programs")
+    select = ("--select", "programs/spaces", "--format", "json")
+    perfsvc.cpu(*select, suite=suite, code=0)
+    (suite / "shared" / "the time.txt").write_text("10")
+    ended = perfsvc.cpu("--confirm", *select, suite=suite, code=1)
+    (found,) = ended.json["confirmations"]
+    assert (found["cause"], found["ratio"]) == ("kernel", pytest.approx(4))

@@ -1,5 +1,6 @@
 """The build commands of programs, and the files that they make."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,14 +80,12 @@ def test_a_file_has_to_be_a_regular_file(tmp_path, what):
     if what == "folder":
         (tmp_path / "bench").mkdir()
     else:
-        import os
-
         os.mkfifo(tmp_path / "bench")
     assert "is not a regular file" in failure(made(tmp_path))
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(program_files, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(program_files, "MOST_PROGRAM_BYTES", 1 << 20)
     (tmp_path / "bench").write_bytes(bytes(3 << 20))
     assert "has 3 MiB, and at most 1 MiB are stored" in failure(made(tmp_path))
 
