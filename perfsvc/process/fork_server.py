@@ -51,7 +51,7 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
     signal.signal(PARENT_DIED, signal.SIG_DFL)  # ends a server that is still importing
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
-    _die_with(parent, PARENT_DIED)
+    die_with(parent, PARENT_DIED)
     _adopt_orphans()
     serve = prepared()
     sys.stdout.flush()  # otherwise each child would print once more what an import has printed
@@ -139,7 +139,7 @@ class _Server:
         for number in (signal.SIGCHLD, PARENT_DIED):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()  # a process group of its own, which can be killed as a whole
-        _die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
+        die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
         _adopt_orphans()  # the server then adopts only what a child leaves behind at its end
         servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)
         for server_socket in servers:
@@ -200,7 +200,7 @@ def children() -> list[int]:
     return [int(pid) for pid in listed.split()]
 
 
-def _die_with(parent: int, number: signal.Signals) -> None:
+def die_with(parent: int, number: signal.Signals) -> None:
     """Have the kernel send this process a signal when its parent dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

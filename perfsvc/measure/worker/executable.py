@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -221,13 +222,14 @@ class _Program:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                preexec_fn=partial(fork_server.die_with, os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - one thread
             )
         except (OSError, ValueError) as error:  # a command or a variable with a zero byte is a ValueError
             why = error.strerror if isinstance(error, OSError) else error
-            raise ProgramError(
-                f"{self._step.command[0]} cannot be started: {why}",
-                cure="see whether it is made for this machine; a script needs a first line such as #!/bin/sh",
-            ) from error
+            cure = "see whether it is made for this machine; a script needs a first line such as #!/bin/sh"
+            if isinstance(error, PermissionError):
+                cure = f"set TMPDIR to a folder in which programs may run; it is {tempfile.gettempdir()}"
+            raise ProgramError(f"{self._step.command[0]} cannot be started: {why}", cure=cure) from error
         try:
             self._wait(process, (stdout, stderr), limit_s)
             return _Ended(process.returncode, [] if process.returncode != self._step.exit_code else _left_behind())
