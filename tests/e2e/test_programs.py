@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # runs many programs, some of which hang
+
 GOOD = {"good": 1.5e-3, "spaces": 2.5e-3, "machine": 7e-3, "json": 1.5e-3, "picked": 1.5e-3, "status": 1e-3}
 GOOD |= {"stdin": 1e-3, "built": 4e-3}
 
@@ -133,7 +135,6 @@ def test_the_program_runs_in_an_empty_folder_with_the_environment_of_perfsvc(per
     perfsvc.cpu("--replicas", "1", suite=suite, code=0)
 
 
-@pytest.mark.slow
 def test_a_program_ends_when_perfsvc_is_killed(perfsvc):
     perfsvc.environment["PIDS"] = str(perfsvc.folder / "pids")
     suite = perfsvc.own("programs")
@@ -148,7 +149,6 @@ def test_a_program_ends_when_perfsvc_is_killed(perfsvc):
     assert within(10, lambda: not any(map(is_running, started(perfsvc))))
 
 
-@pytest.mark.slow
 def test_a_program_ends_when_the_run_is_stopped_twice(perfsvc):
     perfsvc.environment["PIDS"] = str(perfsvc.folder / "pids")
     suite = perfsvc.own("programs")
@@ -236,7 +236,6 @@ def test_a_script_that_changed_is_other_code(perfsvc):
     assert found["ratio"] == pytest.approx(71 / 7)
 
 
-@pytest.mark.slow
 def test_the_commit_that_made_a_program_slower_is_found(perfsvc):
     root = perfsvc.folder / "repository"
     suite = root / "suite"
@@ -281,7 +280,6 @@ def test_a_list_names_the_kind(perfsvc):
     assert "program" in perfsvc("list", "--suite", suite, code=0).out
 
 
-@pytest.mark.slow
 def test_the_guide_works_as_it_is_written(perfsvc):
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "measure-a-program.md").read_text()
     files = re.findall(r"```(?:cpp|python)\n((?://|#) (myprograms/\S+)\n.*?)```", page, re.DOTALL)
@@ -298,7 +296,6 @@ def test_the_guide_works_as_it_is_written(perfsvc):
     assert (found["case"], found["cause"]) == ("adding/simple[n=1000000]", "kernel")
 
 
-@pytest.mark.slow
 def test_a_program_and_its_files_are_at_the_same_places_for_a_confirmation(perfsvc):
     suite = perfsvc.own("programs")
     select = ("--select", "programs/spaces", "--format", "json")
