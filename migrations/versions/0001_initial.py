@@ -471,7 +471,7 @@ def upgrade() -> None:
         sa.Column("path", sa.Text(), nullable=False),
         sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_imports_run_id_runs", ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("digest", name="pk_imports"),
+        sa.PrimaryKeyConstraint("digest", "run_id", name="pk_imports"),
     )
     op.create_index("ix_imports_run_id", "imports", ["run_id"], unique=False)
     op.create_table(

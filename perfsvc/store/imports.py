@@ -45,9 +45,10 @@ class ImportStore:
         self._keys = keys
 
     def known(self, digests: Collection[str]) -> dict[str, int]:
-        """Return the run of each part of a file that was imported before, by the digest of the part."""
+        """Return the newest run of each part of a file that was imported before, by the digest of the part."""
         with self._database.reading() as connection:
-            query = select(Imports.digest, Imports.run_id).where(among(connection, Imports.digest, set(digests)))
+            wanted = among(connection, Imports.digest, set(digests))
+            query = select(Imports.digest, func.max(Imports.run_id)).where(wanted).group_by(Imports.digest)
             return dict(connection.execute(query).all())
 
     def later(self, scope: str, started: datetime) -> int | None:

@@ -310,12 +310,15 @@ class Metrics(Base):
 
 
 class Imports(Base):
-    """A part of another tool's result file that was imported; ``digest`` is the SHA-256 of its content."""
+    """A part of another tool's result file that was imported; ``digest`` is the SHA-256 of its content.
+
+    A part may hold results of several runs, such as a CSV file with several commits.
+    """
 
     __tablename__ = "imports"
 
     digest: Mapped[str] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
     format: Mapped[str]
     path: Mapped[Free]
     imported_at: Mapped[datetime]
