@@ -65,13 +65,14 @@ def parse(text: bytes, folder: Path | None) -> Iterator[Result]:
         "device": DeviceInfo("host", "", "0", variant_name(model), parameters.text("arch")),
         "commit": file.text("commit_hash"),
         "host": machine,
+        # asv measures old commits later; the history is that of the commits, so the date of the commit counts.
+        "started": moment_of_ms(file.number("date")),
     }
     for name, row in file.record("results").fields.items():
         if isinstance(row, list):
             entry = Record(dict(zip(columns, row, strict=False)), f"results.{name}")
         else:
             raise FormatError(f"results.{name} is no list")
-        origin["started"] = moment_of_ms(entry.number("started_at") or file.number("date"))
         origin["digest"] = digest_of("asv", file.text("commit_hash"), machine, environment, name, row)
         yield from _results(name, entry, described.get(name), environment, origin)
 

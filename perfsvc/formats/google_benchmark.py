@@ -18,28 +18,11 @@ VARIANT = "google-benchmark"
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _ARGUMENT = re.compile(r"-?[0-9]+", re.ASCII)
 _NAMED_ARGUMENT = re.compile(r"(?P<axis>[A-Za-z_]\w*):(?P<value>[^:/]+)")
-_OWN = frozenset(
-    [
-        "name",
-        "family_index",
-        "per_family_instance_index",
-        "run_name",
-        "run_type",
-        "repetitions",
-        "repetition_index",
-        "threads",
-        "iterations",
-        "real_time",
-        "cpu_time",
-        "time_unit",
-        "aggregate_name",
-        "aggregate_unit",
-        "label",
-        "error_occurred",
-        "error_message",
-        "skipped",
-    ]
-)
+_OWN = {
+    *("name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions", "repetition_index"),
+    *("threads", "iterations", "real_time", "cpu_time", "time_unit", "aggregate_name", "aggregate_unit", "label"),
+    *("error_occurred", "error_message", "skipped", "skip_message"),
+}
 """The fields that are no counters of the user."""
 
 

@@ -25,7 +25,7 @@ class Result:
         status: ``ok``, ``skipped``, ``failed`` or ``wrong``.
         reason: why there is no number, without a full stop; empty if there is one.
         note: what a reader of the times has to know, without a full stop; empty if there is nothing to know.
-        replica: the number of the process within the file, from 0. Only hyperfine and CSV files hold several processes.
+        replica: the number of the process within the file, from 0. Only hyperfine and CSV have several.
         cache: the state of the caches before each sample.
         moved_bytes: the bytes that one execution reads and writes; 0 if unknown.
         clock_hz: the clock of the GPU's multiprocessors while it was measured; None if unknown.

@@ -60,7 +60,7 @@ class MeasurementStore:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
         with self._database.writing() as connection:
             for entry in entries:
-                _put(connection, run, entry, self._keys)
+                put_measurement(connection, run, entry, self._keys)
 
     def of_run(self, run: int) -> list[Measurement]:
         """Return a run's measurements in the order in which they were stored.
@@ -159,30 +159,10 @@ class MeasurementStore:
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
         """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
         with self._database.writing() as connection:
-            connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
-            replicas = _timed_replicas(connection, run)
-            cases = case_ids(connection, (case for _, case, _ in noise))
-            devices = device_ids(connection, (uuid for uuid, _, _ in noise))
-            rows = [
-                {
-                    "run_id": run,
-                    "case_id": cases[case],
-                    "device_id": devices[uuid],
-                    "cache": cache,
-                    "noise_within": number(levels.within),
-                    "noise_between": number(levels.between),
-                    "noise_places": number(levels.places),
-                    "lowest_place_s": number(levels.lowest_place_s),
-                    "highest_place_s": number(levels.highest_place_s),
-                    "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
-                }
-                for (uuid, case, cache), levels in noise.items()
-            ]
-            if rows:
-                connection.execute(insert(NoiseOfCases), rows)
+            put_noise(connection, run, noise)
 
 
-def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) -> None:
+def put_measurement(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) -> None:
     """Store a measurement of a run with its batches and metrics."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
     row = {
@@ -210,7 +190,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
         "flops": work.flops,
         "stopped": measurement.stopped,
         "wall_s": measurement.wall_s,
-        "measured_at": datetime.now(UTC),
+        "measured_at": entry.measured_at or datetime.now(UTC),
         "warmup": measurement.warmup,
         "note": measurement.note,
         "check_s": measurement.check_s,
@@ -340,6 +320,31 @@ def _newest_between(connection: Connection, lineages: set[int], before: int | No
         if between is not None:
             newest[lineage, device, cache] = between
     return newest
+
+
+def put_noise(connection: Connection, run: int, noise: Mapping[CaseKey, Noise]) -> None:
+    """Store the noise of each case of a run, in place of earlier values."""
+    connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
+    replicas = _timed_replicas(connection, run)
+    cases = case_ids(connection, (case for _, case, _ in noise))
+    devices = device_ids(connection, (uuid for uuid, _, _ in noise))
+    rows = [
+        {
+            "run_id": run,
+            "case_id": cases[case],
+            "device_id": devices[uuid],
+            "cache": cache,
+            "noise_within": number(levels.within),
+            "noise_between": number(levels.between),
+            "noise_places": number(levels.places),
+            "lowest_place_s": number(levels.lowest_place_s),
+            "highest_place_s": number(levels.highest_place_s),
+            "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
+        }
+        for (uuid, case, cache), levels in noise.items()
+    ]
+    if rows:
+        connection.execute(insert(NoiseOfCases), rows)
 
 
 def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, str], int]:
