@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from perfsvc.model import AUXILIARY, TIME, Case, RunProgram, Status, Value
 MOST_RESULT_BYTES = 1 << 26
 """How large the file with the times may be."""
 MOST_RESULTS = 1 << 16
-MOST_SAMPLES = 1 << 20
+MOST_SAMPLES = 500_000
 MOST_SHOWN = 5
 """How many results an error names."""
 
@@ -107,16 +107,17 @@ def _fitting(results: Sequence[Result], step: RunProgram, case: Case) -> list[Re
     wanted, picked = dict(case.point), dict(step.pick)
 
     def fits(result: Result) -> bool:
-        values: Mapping[str, Value] = {
-            "benchmark": result.benchmark,
-            "variant": result.variant,
-            **dict(result.point),
-        }
+        values = _values(result)
         return all(name in values and _equal(values[name], value) for name, value in picked.items()) and all(
             _equal(value, wanted[name]) for name, value in result.point if name in wanted and name not in picked
         )
 
     return [result for result in results if fits(result)]
+
+
+def _values(result: Result) -> dict[str, Value]:
+    """Return what ``pick`` can choose a result by."""
+    return {"benchmark": result.benchmark, "variant": result.variant, **dict(result.point)}
 
 
 def _equal(value: Value, wanted: Value) -> bool:
@@ -147,10 +148,11 @@ def _only(fitting: Sequence[Result], results: Sequence[Result], case: Case, wher
     shown = fitting or results
     names = ", ".join(_label(result) for result in shown[:MOST_SHOWN]) + (", …" if len(shown) > MOST_SHOWN else "")
     if fitting:
+        first, *others = map(_values, fitting)
+        pick = {name: value for name, value in first.items() if any(other.get(name) != value for other in others)}
         raise ProgramError(
             f"{where} has {len(fitting)} results that fit the case: {names}",
-            cure="let the program measure one case, or choose one with pick=, such as "
-            f'pick={{"benchmark": "{fitting[0].benchmark}"}}',
+            cure="let the program measure one case" + (f", or choose one: pick={pick!r}" if pick else ""),
         )
     if not results:
         raise ProgramError(f"{where} has no results", cure="see what the program prints")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -88,8 +89,10 @@ def test_axes_that_the_result_lacks_do_not_matter_and_picked_values_do(tmp_path)
 
 
 def test_several_fitting_results_are_listed(tmp_path):
-    with pytest.raises(ProgramError, match=re.escape("2 results that fit the case: copy/a[n=8], fill/a[n=8]")):
+    with pytest.raises(ProgramError) as raised:
         choose(tmp_path, "csv", CSV, point=(("n", 8),))
+    assert "2 results that fit the case: copy/a[n=8], fill/a[n=8]" in raised.value.what
+    assert "pick={'benchmark': 'copy'}" in raised.value.cure
 
 
 def test_a_result_of_another_point_is_no_result_of_the_case(tmp_path):
@@ -159,3 +162,25 @@ def test_a_program_that_printed_nothing_is_told_so(tmp_path):
 def test_an_impossible_time_is_refused(tmp_path, seconds):
     with pytest.raises(ProgramError, match="which is impossible"):
         choose(tmp_path, "csv", f"benchmark,time_s\na,{seconds}\n".encode())
+
+
+REAL = Path(__file__).parents[3] / "data" / "formats"
+
+
+@pytest.mark.parametrize(
+    ("parse", "file", "chosen", "samples"),
+    [
+        ("nvbench", "nvbench.json", {"pick": (("benchmark", "dot"), ("variant", "nvbench"))}, 1),
+        ("nvbench", "nvbench.json", {"pick": (("benchmark", "copy"), ("variant", "nvbench-2"))}, 1),
+        ("google-benchmark", "google-benchmark.json", {"pick": (("arg0", "1024"),)}, 3),
+        ("nccl-tests", "nccl-tests.txt", {"point": (("size", 8),), "pick": (("variant", "in-place"),)}, 1),
+        ("hyperfine", "hyperfine.json", {"point": (("n", 1),)}, 5),
+        ("pytest-benchmark", "pytest-benchmark.json", {"point": (("n", 10),), "pick": (("variant", "test_sort"),)}, 40),
+        ("csv", "csv.csv", {"pick": (("variant", "ours"),)}, 3),
+    ],
+)
+def test_real_files_have_the_samples_of_a_case(tmp_path, parse, file, chosen, samples):
+    (tmp_path / "out").write_bytes((REAL / file).read_bytes())
+    result = choose(tmp_path, parse, command=("./bench", "--out=out"), **chosen)
+    assert len(result.samples_s) == samples
+    assert all(1e-9 < time < 10 for time in result.samples_s)
