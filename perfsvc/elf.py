@@ -227,7 +227,7 @@ def _opened(code: bytes) -> Iterator[_Elf]:
     """Open an ELF file; reading past the end of a truncated file raises ``ValueError``."""
     try:
         yield _Elf(code)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError("not a whole ELF file") from error
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -304,3 +305,39 @@ def test_a_program_and_its_files_are_at_the_same_places_for_a_confirmation(perfs
     ended = perfsvc.cpu("--confirm", *select, suite=suite, code=1)
     (found,) = ended.json["confirmations"]
     assert (found["cause"], found["ratio"]) == ("kernel", pytest.approx(4))
+
+
+def test_another_program_of_the_machine_is_named_as_the_toolchain(perfsvc):
+    tool = perfsvc.folder / "bin" / "mytool"
+    perfsvc.environment["PATH"] = f"{tool.parent}:{perfsvc.environment['PATH']}"
+    suite = perfsvc.own("programs")
+    bench = suite / "programs" / "bench.py"
+    text = bench.read_text().partition("    variants=[")[0]
+    bench.write_text(f'{text}    variants=[run("tool", "mytool tool.py", files="tool.py")],\n)\n')
+    tool.parent.mkdir()
+    for time_ms in (1, 2):
+        tool.write_text(f"#!/bin/sh\necho took {time_ms} ms\n")
+        tool.chmod(0o755)
+        ended = perfsvc.cpu("--confirm", "--format", "json", suite=suite, code=time_ms - 1)
+    (found,) = ended.json["confirmations"]
+    assert (found["cause"], found["same_code"]) == ("toolchain", False)
+    assert "mytool (sha256 " in found["reason"]
+
+
+OWN = 'program("./own.sh", parse=regex(r"took (?P<time_ms>.+) ms"))'
+
+
+def test_a_program_can_be_compared_with_a_kernel(perfsvc):
+    suite = perfsvc.folder / "suite"
+    shutil.copytree(perfsvc.suites / "scale" / "scale", suite / "scale")
+    bench = suite / "scale" / "bench.py"
+    text = bench.read_text().replace("    variants=[", f'    variants=[\n        Variant("own", run={OWN}),', 1)
+    text = text.replace("variants=[", 'relative_to="alpha",\n    variants=[', 1)
+    bench.write_text(f"from perfsvc.suite import program, regex\n{text}")
+    (suite / "scale" / "own.sh").write_text("#!/bin/sh\necho took 1 ms\n")
+    (suite / "scale" / "own.sh").chmod(0o755)
+    rows = results(perfsvc.cpu("--format", "json", suite=suite, code=0))
+    assert rows["own"]["median_s"] == pytest.approx(1e-3)
+    assert rows["own"]["max_error"] is None
+    assert rows["alpha"]["max_error"] is not None
+    assert {row["status"] for row in rows.values()} == {"ok"}
