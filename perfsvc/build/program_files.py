@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from perfsvc.build.compile import Built
@@ -16,26 +17,39 @@ MOST_PROGRAM_BYTES = 1 << 28
 
 
 def read_programs(
-    files: Iterable[ProgramFile], *, on_done: Callable[[ProgramFile, Built], object] = lambda *_: None
+    files: Collection[ProgramFile],
+    *,
+    builds_at_once: int = 1,
+    on_done: Callable[[ProgramFile, Built], object] = lambda *_: None,
 ) -> dict[ProgramFile, Built]:
-    """Run each build command once, one after the other, then read each file.
+    """Run each build command once, then read each file.
 
     Args:
         files: the files of programs.
-        on_done: called with each file and its outcome.
+        builds_at_once: how many commands may run at once. Two commands of one source tree may disturb each other.
+        on_done: called in the calling thread with each file and its outcome.
 
     Returns:
         Each file as a ``Binary``, or the ``CompileError`` that says why it is missing.
     """
-    built: dict[tuple[Path, str], CaseError | None] = {}
+    commands = dict.fromkeys((file.folder, file.build) for file in files if file.build)
     outcomes: dict[ProgramFile, Built] = {}
-    for file in files:
-        started = time.perf_counter()
-        command = file.folder, file.build
-        if file.build and command not in built:
-            built[command] = _build(*command)
-        outcomes[file] = built.get(command) or _read(file, started)
-        on_done(file, outcomes[file])
+    try:
+        with ThreadPoolExecutor(builds_at_once, thread_name_prefix="build") as pool:
+            try:
+                builds = {command: pool.submit(_build, *command) for command in commands}
+                for file in files:
+                    started = time.perf_counter()
+                    failure = builds[file.folder, file.build].result() if file.build else None
+                    outcomes[file] = failure or _read(file, started)
+                    on_done(file, outcomes[file])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                programs.kill_all()
+                raise
+    except Exception:
+        programs.allow_again()  # not after a signal: then no thread may start another one
+        raise
     return outcomes
 
 

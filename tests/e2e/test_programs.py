@@ -22,6 +22,8 @@ FAILURES = {
     "nonsense": "its standard output: nothing matches",
     "zero": "its standard output: the group 'time_ms' is '0', which is no time",
     "huge": "./tool.py failed: it printed more than 64 MiB, so it was killed",
+    "stops": "time limit: ./tool.py was still running after 1 s, so it was killed",
+    "kills_its_parent": "the worker process died (killed by SIGKILL)",
     "leaves": "left 2 processes running, which perfsvc has killed: sleep, sleep",
     "missing": "programs/no_such_program does not exist",
     "not_executable": "programs/not_executable.sh is not executable",

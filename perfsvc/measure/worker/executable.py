@@ -33,6 +33,7 @@ from perfsvc.model import (
     Package,
     PythonCode,
     RunProgram,
+    Slowdown,
     Status,
     codec,
     is_own_program,
@@ -115,7 +116,7 @@ def measure(
             cure="report this error with the output of the program; the run loses no other case",
         )
     else:
-        slowdowns = ", ".join(str(slowdown) for slowdown in conditions.slowdowns)
+        slowdowns = ", ".join(slowdown for slowdown in conditions.slowdowns if slowdown is not Slowdown.POWER_CAP)
         slowed = f"the GPU lowered its clocks while the program ran: {slowdowns}" if slowdowns else ""
         return Measurement(
             job.record.case,

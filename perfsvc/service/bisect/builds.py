@@ -139,7 +139,7 @@ class CaseBuilder:
         """Build the case in each worktree, and store the result for every commit with the same files."""
         specs = {tree.commit: self._resolve(tree) for tree in trees}
         target = replace(self._target, specs=tuple(spec for spec in specs.values() if isinstance(spec, CaseSpec)))
-        binaries = compile_units([target], self._progress)
+        binaries = compile_units([target], self._progress, builds_at_once=len(trees))  # a case in each tree
         self._compiled += sum(isinstance(binary, Binary) and not binary.cached for binary in binaries.values())
         self._builds += len(trees)
         for tree in trees:

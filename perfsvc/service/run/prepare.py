@@ -168,7 +168,9 @@ def _targets(
     return targets, tuple(problem for _, problems in resolved.values() for problem in problems)
 
 
-def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: bool = False) -> Binaries:
+def compile_units(
+    targets: Sequence[Target], progress: Progress, *, with_lines: bool = False, builds_at_once: int = 1
+) -> Binaries:
     """Compile every unit once for each compile target, all in parallel; return the binary or the error of each.
 
     Programs are built and read first.
@@ -177,6 +179,7 @@ def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: 
         targets: the devices with their cases.
         progress: receives messages and the number of steps done.
         with_lines: also find the source lines of GPU code, for profiles.
+        builds_at_once: how many programs are built at once; 1 unless each is built in a source tree of its own.
     """
     build_cache = Cache()
     units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
@@ -184,7 +187,9 @@ def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: 
         units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
     files = dict.fromkeys(file for target in targets for file in target.program_files)
     progress.begin("compiling", len(files) + sum(len(wanted) for _, wanted in units.values()))
-    read = build.read_programs(files, on_done=lambda file, _: progress.step(file.path.name))
+    read = build.read_programs(
+        files, builds_at_once=builds_at_once, on_done=lambda file, _: progress.step(file.path.name)
+    )
     binaries: dict[tuple[str, Unit | ProgramFile], Binary | CaseError] = {
         (target.device.target, file): read[file] for target in targets for file in target.program_files
     }

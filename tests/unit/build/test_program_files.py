@@ -1,6 +1,8 @@
 """The build commands of programs, and the files that they make."""
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,28 @@ def test_a_link_is_read_as_the_file_that_it_names(tmp_path):
     Path(tmp_path / "real").chmod(0o755)
     (tmp_path / "bench").symlink_to("real")
     assert isinstance(read_programs([made(tmp_path)])[made(tmp_path)], Binary)
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_commands_of_several_trees_may_run_at_once(tmp_path, at_once):
+    meet = "touch here; for i in $(seq 20); do [ -e ../%s/here ] && touch met; sleep 0.05; done; touch bench"
+    trees = [tmp_path / "a", tmp_path / "b"]
+    for tree in trees:
+        tree.mkdir()
+    files = [
+        made(tree, build=meet % other.name, executable=False) for tree, other in zip(trees, trees[::-1], strict=True)
+    ]
+    assert all(isinstance(built, Binary) for built in read_programs(files, builds_at_once=at_once).values())
+    assert (tmp_path / "a" / "met").exists() == (at_once == 2)
+
+
+def test_an_interrupt_kills_the_command(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("perfsvc.process.programs._stopped", threading.Event())
+    files = [made(tmp_path, "a", "touch a", executable=False), made(tmp_path, "b", "sleep 100", executable=False)]
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        read_programs(files, builds_at_once=2, on_done=interrupt)
+    assert time.monotonic() - started < 30

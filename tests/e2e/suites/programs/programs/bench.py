@@ -36,6 +36,8 @@ benchmark = Benchmark(
         run("nonsense", "./tool.py nonsense"),
         run("zero", "./tool.py zero"),
         run("huge", "./tool.py huge"),
+        run("stops", "./tool.py stop", limit_s=1),
+        run("kills_its_parent", "./tool.py parent"),
         run("leaves", "./tool.py left"),
         run("missing", "./no_such_program"),
         run("not_executable", "./not_executable.sh"),

@@ -59,6 +59,12 @@ match mode:
     case "huge":
         while True:
             print("took 1 ms " * 10_000)
+    case "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    case "parent":
+        start(session=True)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(300)
     case "left":
         start(session=False)
         start(session=True)
