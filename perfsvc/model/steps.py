@@ -169,8 +169,8 @@ class ReplayRecord:
 class Package:
     """A Python package, a CUDA library or Python itself, as a process had loaded it; or a program of the machine.
 
-    ``digest`` is the SHA-256 of the package's list of files with their hashes, or of the program's file; empty if it has
-    no such list.
+    ``digest`` is the SHA-256 of the package's list of files with their hashes, or of the program's file; empty if
+    it has no such list.
     """
 
     name: str
@@ -200,7 +200,7 @@ class TritonKernel:
 
 @dataclass(frozen=True, slots=True)
 class PythonCode:
-    """What the Python functions of a case ran with, besides their benchmark file; or the machine's program that it runs.
+    """What the Python functions of a case ran with besides their benchmark file, or the program that it runs.
 
     Attributes:
         packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these
