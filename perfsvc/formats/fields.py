@@ -63,7 +63,7 @@ class Record:
         value = self.fields.get(key)
         if value is not None and not isinstance(value, str):
             raise self.wrong(key, "no text")
-        return default if value is None else value
+        return default if value is None else clean(value)
 
     def number(self, key: str) -> float | None:
         """Return a number, which may be written as text (``"1.5"``, ``"inf"``, ``"nan"``); None if there is none."""
@@ -169,6 +169,11 @@ def digest_of(*parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def clean(text: str) -> str:
+    r"""Return a text that the database returns as it was: without NUL, and with ``\ud800`` for a lone surrogate."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
@@ -179,10 +184,10 @@ def benchmark_name(text: str) -> str:
 
 def variant_name(text: str) -> str:
     """Return a text as the name of a variant: without brackets, not empty, and not too long."""
-    name = text.translate(_BRACKETS).strip() or "unnamed"
+    name = clean(text).translate(_BRACKETS).strip() or "unnamed"
     if len(name) <= LONGEST_NAME:
         return name
-    return f"{shortened(name, LONGEST_NAME)} {hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return f"{shortened(name, LONGEST_NAME)} {hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def point_of(axes: Iterable[tuple[str, Any]]) -> Point:

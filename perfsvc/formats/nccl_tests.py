@@ -20,7 +20,6 @@ _STARTING = re.compile(r"#?\s*Collective test starting: (?P<program>\S+)")
 _RANK = re.compile(r"#?\s*Rank\s+\d+\s.*?\bon\s+(?P<host>\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(?P<model>.*)")
 _CELL = re.compile(r"\S+")
 _SIZE = re.compile(r"[0-9]{1,18}", re.ASCII)
-_FEWEST_CELLS = 6
 
 Key = tuple[str, tuple[tuple[str, object], ...]]
 
@@ -39,7 +38,7 @@ def parse(text: bytes, _folder: Path | None) -> Iterator[Result]:
         cells = _CELL.findall(line.lstrip("# \t"))
         if "size" in cells[:1] and any(name in TIMES for name in cells):
             columns = cells
-        elif cells and _SIZE.fullmatch(cells[0]) and len(cells) >= _FEWEST_CELLS and not line.startswith("#"):
+        elif cells and all(map(_SIZE.fullmatch, cells[:2])) and not line.startswith("#"):
             if not columns:
                 raise FormatError(f"line {number} has numbers, and no line before it has the names of the columns")
             for key, row in _sides(columns, cells, number):

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from perfsvc import units
 from perfsvc.errors import FormatError
 from perfsvc.files import Folder
-from perfsvc.formats.fields import Record, benchmark_name, finite, is_time, json_of, number_of, point_of, variant_name
+from perfsvc.formats.fields import (
+    Record,
+    benchmark_name,
+    clean,
+    finite,
+    is_time,
+    json_of,
+    number_of,
+    point_of,
+    variant_name,
+)
 from perfsvc.formats.result import Result
 from perfsvc.model import CacheState, DeviceInfo, Status
 
@@ -52,7 +62,7 @@ def parse(text: bytes, folder: Path | None) -> Iterator[Result]:
     if version.integer("major", VERSION) != VERSION:
         raise FormatError(f"its version is {version.text('string')}, and perfsvc reads version {VERSION}")
     argv = meta.items("argv") or [""]
-    program = PurePosixPath(str(argv[0])).name
+    program = clean(PurePosixPath(str(argv[0])).name)
     devices = {device.integer("id"): _device(device) for device in file.records("devices")}
     occurrences: Counter[str] = Counter()
     for benchmark in file.records("benchmarks"):

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from perfsvc.keys import Keys
 from perfsvc.model import DeviceInfo, Noise, Provenance, RunState
 from perfsvc.store.devices import put_device
-from perfsvc.store.measurements import put_measurement, put_noise
+from perfsvc.store.measurements import KnownIds, put_measurement, put_noise
 from perfsvc.store.rows import CaseKey, MeasurementEntry
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import Database, among, new_id
@@ -64,14 +64,14 @@ class ImportStore:
             runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
             stored: called after each run.
         """
-        numbers = []
+        numbers, known = [], KnownIds()
         with self._database.writing() as connection:
             for run in runs:
-                numbers.append(self._put(connection, run))
+                numbers.append(self._put(connection, run, known))
                 stored(run)
         return numbers
 
-    def _put(self, connection: Connection, run: ImportedRun) -> int:
+    def _put(self, connection: Connection, run: ImportedRun, known: KnownIds) -> int:
         """Store a run with its measurements, their noise, and the digests of its files."""
         for device in run.devices:
             put_device(connection, device)
@@ -80,7 +80,7 @@ class ImportStore:
         number = new_id(connection, Runs, row)
         replicas = 0
         for entry in run.entries:
-            put_measurement(connection, number, entry, self._keys)
+            put_measurement(connection, number, entry, self._keys, known)
             replicas = max(replicas, entry.measurement.replica + 1)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         put_noise(connection, number, run.noise())

@@ -7,6 +7,7 @@ rounding error of 6e-8 at most), far below what any clock resolves.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from statistics import median
@@ -15,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import TIME, Batch, CacheState, Case, Measurement, Noise, Peak, Slowdown
+from perfsvc.model import TIME, Batch, CacheState, Case, Environment, Measurement, Noise, Peak, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -162,14 +163,33 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
-def put_measurement(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) -> None:
-    """Store a measurement of a run with its batches and metrics."""
+@dataclass(frozen=True, slots=True)
+class KnownIds:
+    """The ids that a transaction has found so far. A case is known by its former names, too."""
+
+    cases: dict[tuple[Case, tuple[str, ...]], int] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
+    environments: dict[Environment, int] = field(default_factory=dict)
+
+
+def put_measurement(
+    connection: Connection, run: int, entry: MeasurementEntry, keys: Keys, known: KnownIds | None = None
+) -> None:
+    """Store a measurement of a run with its batches and metrics; ``known`` saves looking the same ids up again."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    known = known or KnownIds()
+    case = measurement.case, measurement.case.formerly
+    if case not in known.cases:
+        known.cases[case] = case_id(connection, measurement.case)
+    if measurement.device not in known.devices:
+        known.devices[measurement.device] = device_id(connection, measurement.device)
+    if entry.environment not in known.environments:
+        known.environments[entry.environment] = environment_id(connection, entry.environment)
     row = {
         "run_id": run,
-        "case_id": case_id(connection, measurement.case),
-        "device_id": device_id(connection, measurement.device),
-        "environment_id": environment_id(connection, entry.environment),
+        "case_id": known.cases[case],
+        "device_id": known.devices[measurement.device],
+        "environment_id": known.environments[entry.environment],
         "binary_id": entry.binary,
         "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files, keys),
         "replica": measurement.replica,

@@ -252,23 +252,21 @@ def _import(request: ImportRequest, store: Store, result: Result, what: str, *, 
     before = rows(request.database)
     try:
         outcome = import_files(request, Quiet())
+        result.by_format[request.format, True] += 1
+        for run in outcome.runs:
+            result.problems[f"an unfinished run: {what}"] += run.state is not RunState.FINISHED
+            if show:
+                json_text({"run": plain(run), **run_json(stored_report(store, run.id))})
+        after = rows(request.database)
+        again = import_files(request, Quiet())
+        result.problems[f"imported twice: {what}"] += bool(again.runs) or rows(request.database) != after
     except PerfsvcError as error:
         result.by_format[request.format, False] += 1
         result.problems[f"a partial import: {what}"] += rows(request.database) != before
         result.problems[f"an error without a cure: {error.what[:200]}"] += not error.cure
         result.problems[f"not a usage error: {what}: {error.what[:200]}"] += error.exit_code != 2
-        return
     except Exception as error:  # noqa: BLE001 - it is what the script looks for
         result.problems[f"{what}: {type(error).__name__}: {str(error)[:200]}"] += 1
-        return
-    result.by_format[request.format, True] += 1
-    for run in outcome.runs:
-        result.problems[f"an unfinished run: {what}"] += run.state is not RunState.FINISHED
-        if show:
-            json_text({"run": plain(run), **run_json(stored_report(store, run.id))})
-    after = rows(request.database)
-    again = import_files(request, Quiet())
-    result.problems[f"imported twice: {what}"] += bool(again.runs) or rows(request.database) != after
 
 
 def rows(database: str) -> dict[str, int]:
