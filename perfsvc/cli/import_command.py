@@ -62,7 +62,13 @@ class Moment(_ToMoment):
     metavar="NAME",
     help="Also import this number of the results; less is better. May be repeated.",
 )
-@options.threshold
+@click.option(
+    "--threshold",
+    type=options.Share("1%", below=options.LARGEST_THRESHOLD),
+    default=None,
+    show_default="1% on a GPU, 5% for programs on a CPU",
+    help="The smallest relevant change: 1% or 0.01.",
+)
 @options.strict
 @options.database
 @options.formats

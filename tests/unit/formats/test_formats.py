@@ -1,4 +1,4 @@
-"""The parsers of other tools' files, on real files in tests/data/formats (nccl-tests.txt and csv.csv are written by hand).
+"""The parsers of other tools' files, on files in tests/data/formats; nccl-tests.txt and csv.csv are written by hand.
 
 The real ones: NVBench from an H100 (two benchmarks of a longer file), Google Benchmark 1.7, pytest-benchmark 5.3, asv
 0.6 and hyperfine 1.15 on two cores of an AMD EPYC. nccl-tests.txt has the lines that ``src/util.cu`` of nccl-tests 2.17
@@ -27,13 +27,13 @@ FILES = {
 }
 
 
-def read(format, name=""):
-    return list(formats.read(format, DATA / (name or FILES[format])))
+def read(tool, name=""):
+    return list(formats.read(tool, DATA / (name or FILES[tool])))
 
 
-def refusal(format, text, folder=None):
+def refusal(tool, text, folder=None):
     with pytest.raises(FormatError) as raised:
-        list(formats.parse(format, text if isinstance(text, bytes) else text.encode(), folder))
+        list(formats.parse(tool, text if isinstance(text, bytes) else text.encode(), folder))
     assert raised.value.cure
     return raised.value.what
 
@@ -48,17 +48,17 @@ def test_every_format_has_a_real_file():
     assert set(FILES) == set(formats.FORMATS)
 
 
-@pytest.mark.parametrize("format", FILES)
-def test_a_file_has_results_with_distinct_cases(format):
-    results = read(format)
+@pytest.mark.parametrize("tool", FILES)
+def test_a_file_has_results_with_distinct_cases(tool):
+    results = read(tool)
     keys = {(one.benchmark, one.variant, one.point, one.replica, one.commit) for one in results}
     assert len(keys) == len(results) > 1
 
 
-@pytest.mark.parametrize("format", FILES)
-@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "\0\1\2", "{" * 100_000, '{"a": ' + "9" * 5000 + "}", "\ud800"])
-def test_a_file_of_something_else_is_refused_with_a_cure(format, text):
-    assert "is no valid file of" in refusal(format, text.encode("utf-8", "surrogatepass"))
+@pytest.mark.parametrize("tool", FILES)
+@pytest.mark.parametrize("text", ["", "null", "[]", "{}", "\0\1\2", "{" * 100_000, "9" * 5000, "\ud800"])
+def test_a_file_of_something_else_is_refused_with_a_cure(tool, text):
+    assert "is no valid file of" in refusal(tool, text.encode("utf-8", "surrogatepass"))
 
 
 # --- NVBench ---------------------------------------------------------------------------------------------------------
@@ -194,14 +194,16 @@ def test_wrong_elements_of_nccl_tests_are_a_wrong_result():
 
 
 def test_a_cut_row_of_nccl_tests_is_refused():
-    assert "line 12 has 7 cells" in refusal("nccl-tests", (DATA / "nccl-tests.txt").read_text().split("0.00       0")[0])
+    assert "line 12 has 7 cells" in refusal(
+        "nccl-tests", (DATA / "nccl-tests.txt").read_text().split("0.00       0")[0]
+    )
 
 
 def test_rows_that_nccl_tests_repeats_are_samples():
     text = (DATA / "nccl-tests.txt").read_text()
     (row,) = [line for line in text.splitlines() if line.strip().startswith("32768")]
     results = list(formats.parse("nccl-tests", text.replace(row, f"{row}\n{row.replace('15.02', '16.02')}").encode()))
-    assert [one.samples_s for one in results if one.point[0][1] == 32768][0] == pytest.approx((15.02e-6, 16.02e-6))
+    assert next(one.samples_s for one in results if one.point[0][1] == 32768) == pytest.approx((15.02e-6, 16.02e-6))
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------

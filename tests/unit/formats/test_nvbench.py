@@ -99,7 +99,9 @@ def test_a_missing_file_of_samples_is_refused_with_the_folder_to_copy(file):
     assert raised.value.cure == "copy the folder out.json-bin to the place of the JSON file as well"
 
 
-@pytest.mark.parametrize("name", ["../../secret/0.bin", "/etc/secret/0.bin", "..\\..\\secret\\0.bin", "secret/../../0.bin"])
+@pytest.mark.parametrize(
+    "name", ["../../secret/0.bin", "/etc/secret/0.bin", "..\\..\\secret\\0.bin", "secret/../../0.bin"]
+)
 def test_a_path_does_not_leave_the_folder_of_the_json(file, tmp_path, name):
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
@@ -118,7 +120,7 @@ def test_a_link_is_not_followed(file, tmp_path):
     (tmp_path / "out.json-bin").mkdir()
     (tmp_path / "out.json-bin" / "0.bin").symlink_to(tmp_path / "secret.bin")
     file.state["summaries"].append(summary(TIMES, filename="out.json-bin/0.bin", size=1))
-    with pytest.raises(FormatError, match="links are not followed|cannot be read"):
+    with pytest.raises(FormatError, match="links are not followed"):
         file.read()
 
 
