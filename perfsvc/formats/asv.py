@@ -114,8 +114,8 @@ def _results(
     kind = described.text("type") if described else ""
     kind = kind or TYPES.get(function.partition("_")[0].lower(), "track")
     is_time_unit = described is not None and kind == "track" and described.text("unit") in {"seconds", "s"}
-    for index, values in enumerate(itertools.product(*lists)):
-        axes = [*zip(names, map(_plain, values), strict=False), ("env", environment)]
+    for index, point in enumerate(itertools.product(*lists)):
+        axes = [*zip(names, map(_plain, point), strict=False), ("env", environment)]
         named = {
             "benchmark": benchmark_name(module or "benchmarks"),
             "variant": variant_name(function),

@@ -135,7 +135,7 @@ def test_files_of_one_commit_are_replicas_and_give_verdicts_and_findings(perfsvc
     night(perfsvc, "d", 1.1, code=1)
     (finding,) = perfsvc("findings", "--format", "json", code=0).json
     assert finding["root_cause"] == "bbbbbbbbb..ccccccccc"
-    assert {series["case"] for series in finding["series"]} == {"copy/nvbench", "copy/nvbench-2"}
+    assert {moved["series"]["case"]["variant"] for moved in finding["moved"]} == {"nvbench", "nvbench-2"}
     compared = perfsvc("compare", "b", "c", "--format", "json", code=1).json
     assert compared["counts"] == {"regression": 2, "unchanged": 2}
     night(perfsvc, "e", 1.0, code=0)
