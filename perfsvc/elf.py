@@ -40,7 +40,18 @@ _REGISTERS_VALUE = struct.Struct("<II")  # the kernel's symbol number, registers
 _EXTERNS = 0x0F  # the value is a list of symbol numbers
 _BEGINS_WITH_SYMBOL = frozenset({0x0A, 0x11, 0x12, 0x23, _REGISTERS})  # parameter bank, frame, stacks, registers
 _WORD = struct.Struct("<I")
-_CODE = (".text", ".rodata", ".data", ".nv.constant", ".nv.global", ".nv.shared")
+_CODE = (
+    ".text",
+    ".rodata",
+    ".data",
+    ".nv.constant",
+    ".nv.global",
+    ".nv.shared",
+    ".nv_fatbin",  # the kernels in a program that nvcc has compiled
+    "__nv_relfatbin",
+)
+_INTERPRETER = ".interp"  # a program names its dynamic linker, a shared object does not
+_IMPORTED_NAMES = ".dynstr"
 _INFO = ".nv.info"
 _INFO_OF_KERNEL = ".nv.info."
 _KERNEL = ".text."
@@ -133,12 +144,22 @@ def line_programs(code: bytes) -> tuple[bytes, dict[int, str]]:
         return content, kernels
 
 
+def program_digest(content: bytes) -> str:
+    """Return ``code_digest`` of a program's file, or the SHA-256 hex digest of a file that is no whole ELF file."""
+    try:
+        return code_digest(content)
+    except ValueError:
+        return hashlib.sha256(content).hexdigest()
+
+
 def code_digest(code: bytes) -> str:
     """Return the SHA-256 hex digest of a binary without its debug strings, line tables and compiler versions.
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
     covers what its kernels need (``.nv.info``), with symbols by name, because debug sections change the numbers of
-    symbols. A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
+    symbols. For a program it also covers the kernels in it, and the names of the functions that it imports.
+
+    A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
     """
     if not code.startswith(_MAGIC):
         return hashlib.sha256(code).hexdigest()
@@ -206,7 +227,7 @@ def _opened(code: bytes) -> Iterator[_Elf]:
     """Open an ELF file; reading past the end of a truncated file raises ``ValueError``."""
     try:
         yield _Elf(code)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise ValueError("not a whole ELF file") from error
 
 
@@ -232,7 +253,10 @@ def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | Non
 def _parts(elf: _Elf) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the sections that ``code_digest`` hashes; no content depends on symbol numbers."""
     symbols = elf.symbols()
+    is_program = any(section.name == _INTERPRETER for section in elf.sections)
     for section in elf.sections:
+        if is_program and section.name == _IMPORTED_NAMES:
+            yield section.name, elf.content(section)
         if section.name.startswith(_INFO):
             yield section.name, b"".join(sorted(_named_records(elf.content(section), symbols)))
         elif section.name.startswith(_CODE):

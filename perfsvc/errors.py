@@ -6,6 +6,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
     ├── UsageError             2  the command, a selection or a revision is not valid
     │   ├── ConfigError           perfsvc.toml, or a variable for one of its keys, is not valid (file and line)
     │   ├── NotMeasuredError      the named runs hold no such measurement
+    │   ├── FormatError           a result file of another tool is not valid (file and place in it)
     │   └── ReportError           the file is not a report of one launch of the kernel
     ├── SuiteError             4  a bench.py is not valid (file and line)
     ├── CaseError              4  one case failed; all other cases continue
@@ -15,6 +16,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
     │   ├── DisturbedError        its GPU was disturbed and did not recover
     │   ├── TimeLimitError        it ran past its time limit
     │   ├── CrashError            its worker process died
+    │   ├── ProgramError          it is a program, which failed or printed no usable time
     │   ├── ProfileError          a profiler ran it and returned no profile
     │   └── UnsupportedError      this device cannot run it: reported as skipped, never as failed
     └── InfrastructureError    5  nothing can be measured or stored
@@ -101,6 +103,10 @@ class NotMeasuredError(UsageError):
     """The database does not hold the run, measurement, night or finding that was asked for."""
 
 
+class FormatError(UsageError):
+    """A result file of another tool cannot be read or is not valid; ``what`` names the file and the place in it."""
+
+
 class ReportError(UsageError):
     """The file is not an Nsight Compute report, is truncated, or does not hold one launch of the kernel."""
 
@@ -163,6 +169,10 @@ class TimeLimitError(CaseError):
 
 class CrashError(CaseError):
     """The worker process died while measuring the case."""
+
+
+class ProgramError(CaseError):
+    """The program that the case runs could not be started, failed, left processes behind, or printed no usable time."""
 
 
 class ProfileError(CaseError):

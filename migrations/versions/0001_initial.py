@@ -494,6 +494,17 @@ def upgrade() -> None:
     op.create_index("ix_finding_events_finding_id", "finding_events", ["finding_id"], unique=False)
     op.create_index("ix_finding_events_run_id", "finding_events", ["run_id"], unique=False)
     op.create_table(
+        "imports",
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("format", sa.Text(), nullable=False),
+        sa.Column("path", sa.Text(), nullable=False),
+        sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_imports_run_id_runs", ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("digest", "run_id", name="pk_imports"),
+    )
+    op.create_index("ix_imports_run_id", "imports", ["run_id"], unique=False)
+    op.create_table(
         "measurements",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.Integer(), nullable=False),

@@ -4,10 +4,21 @@ from pathlib import Path
 
 from perfsvc.build.cache import Cache, default_folder, private_folder
 from perfsvc.build.compile import compile_all
+from perfsvc.build.program_files import MOST_PROGRAM_BYTES, read_programs
 from perfsvc.build.toolchain import Binary, Toolchain
 from perfsvc.errors import UsageError
 
-__all__ = ["Binary", "Cache", "Toolchain", "compile_all", "default_folder", "known_shapes", "toolchain_for"]
+__all__ = [
+    "MOST_PROGRAM_BYTES",
+    "Binary",
+    "Cache",
+    "Toolchain",
+    "compile_all",
+    "default_folder",
+    "known_shapes",
+    "read_programs",
+    "toolchain_for",
+]
 
 
 def known_shapes() -> Path:

@@ -87,6 +87,13 @@ def compile_failure(unit: Unit, message: str) -> CompileError:
     return CompileError("\n".join([f"{unit.source.name} does not compile:", *lines]), cure="correct the source")
 
 
+def last_lines(message: str) -> str:
+    """Return the last ``LINES_SHOWN`` lines of what a build command printed, where it says why it failed."""
+    lines = message.strip().splitlines()
+    hidden = len(lines) - LINES_SHOWN
+    return "\n".join([f"({hidden} lines before)", *lines[hidden:]] if hidden > 0 else lines)
+
+
 def compile_timeout(unit: Unit, limit_s: float) -> CompileError:
     """Return the error for a unit whose compiler was killed after a time limit."""
     return CompileError(

@@ -17,6 +17,7 @@ from perfsvc.cli.configuration import Configuration
 COMMANDS = {
     "init": "Write a commented perfsvc.toml for the suite in this folder.",
     "run": "Measure the suite, store it, and judge it against the baseline.",
+    "import": "Store the result files of other tools, and judge them.",
     "compare": "Judge one run against another.",
     "confirm": "Measure a suspect again in A/B pairs: the baseline's binary and the run's.",
     "bisect": "Find the commit that made a case slower.",

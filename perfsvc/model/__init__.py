@@ -6,7 +6,20 @@ Times are in seconds, sizes in bytes, clocks in hertz, timestamps in UTC.
 import hashlib
 
 from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
-from perfsvc.model.cases import Array, Buffer, CacheState, Case, Error, Kind, Role, Tolerance, Unit, Value, Work
+from perfsvc.model.cases import (
+    Array,
+    Buffer,
+    CacheState,
+    Case,
+    Error,
+    Kind,
+    ProgramFile,
+    Role,
+    Tolerance,
+    Unit,
+    Value,
+    Work,
+)
 from perfsvc.model.confirmations import Confirmation
 from perfsvc.model.devices import (
     ALWAYS,
@@ -99,10 +112,12 @@ from perfsvc.model.steps import (
     PackageCall,
     PythonCode,
     ReplayRecord,
+    RunProgram,
     ScalarArg,
     Step,
     TensorMapArg,
     TritonKernel,
+    is_own_program,
 )
 from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
@@ -190,6 +205,7 @@ __all__ = [
     "Profile",
     "ProfileResult",
     "ProfilerRule",
+    "ProgramFile",
     "Provenance",
     "PythonCode",
     "Rates",
@@ -198,6 +214,7 @@ __all__ = [
     "ReplayRecord",
     "Role",
     "RootCause",
+    "RunProgram",
     "RunRow",
     "RunState",
     "ScalarArg",
@@ -225,6 +242,7 @@ __all__ = [
     "differences",
     "digest",
     "evidence_of",
+    "is_own_program",
     "nearest_peak",
     "peak_of",
     "scope_options",

@@ -14,6 +14,7 @@ class Kind(StrEnum):
     KERNEL = "kernel"  # one stream, timed launch by launch on the device
     PIPELINE = "pipeline"  # its own streams, timed end to end on the host
     HOST = "host"  # measures itself and returns its own metrics
+    PROGRAM = "program"  # an executable that measures itself and prints its times
 
 
 class Role(StrEnum):
@@ -124,3 +125,20 @@ class Unit:
     entries: tuple[str, ...]
     defines: tuple[tuple[str, Value], ...] = ()
     options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile:
+    """A file that a program needs: its executable, or another file that it reads.
+
+    Attributes:
+        path: the absolute path of the file.
+        folder: the folder of the benchmark file, in which ``build`` runs.
+        build: the shell command that makes the file; empty if the file is there already.
+        executable: whether the file is the program itself.
+    """
+
+    path: Path
+    folder: Path
+    build: str = ""
+    executable: bool = False

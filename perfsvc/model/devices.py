@@ -21,12 +21,13 @@ class DeviceInfo:
     """A device as it describes itself; a value that it does not report is zero or empty.
 
     Attributes:
+        kind: ``host`` is the processor of a machine on which another tool measured.
         spec: the value of ``--device`` that selects exactly this device (``cuda:GPU-5e…``, ``cpu``,
-            ``fake:script.json``).
+            ``fake:script.json``); empty for a device on which another tool measured.
         target: what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
     """
 
-    kind: Literal["cuda", "cpu", "fake"]
+    kind: Literal["cuda", "cpu", "fake", "host"]
     spec: str
     uuid: str
     model: str

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from perfsvc.model.cases import Buffer, Case, Kind
+from perfsvc.model.cases import Buffer, Case, Kind, Value
 
 Dim3 = tuple[int, int, int]
 """The extent of a grid or a block in x, y and z."""
@@ -159,7 +159,43 @@ class HostMetric:
     step: Literal["metric"] = "metric"
 
 
-Step = Memset | Launch | HostFinish | HostMetric | Call
+def is_own_program(word: str) -> bool:
+    """Return whether the first word of a command names a file (``./bench``), and not a program of the machine."""
+    return "/" in word and not word.startswith("/")
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgram:
+    """Run an executable once in a folder of its own, and read its times from what it prints or writes.
+
+    Attributes:
+        command: the program and its arguments.
+        files: the names of the case's modules, in their order: paths relative to the folder in which the program runs.
+        parse: the format of the times: a name from ``perfsvc.formats``, or ``regex``.
+        pattern: the regular expression if ``parse`` is ``regex``.
+        result: the file with the times. If it is empty: the file that ``command`` names and the program writes, or else
+            the standard output.
+        pick: axes and their values, which choose one of several results.
+        metrics: the metrics to store beside the time.
+        environment: environment variables to set.
+        exit_code: the exit status of success.
+        limit_s: seconds after which the program is killed; None for the time limit of a case.
+    """
+
+    command: tuple[str, ...]
+    files: tuple[str, ...]
+    parse: str
+    pattern: str = ""
+    result: str = ""
+    pick: tuple[tuple[str, Value], ...] = ()
+    metrics: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    exit_code: int = 0
+    limit_s: float | None = None
+    step: Literal["program"] = "program"
+
+
+Step = Memset | Launch | HostFinish | HostMetric | Call | RunProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +203,8 @@ class ReplayRecord:
     """Everything needed to run a case again later, except its modules and the text of its benchmark file.
 
     ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
-    binaries. ``bench`` is the benchmark file, which makes inputs and reference from ``seed`` and holds the functions of
-    ``Call`` steps.
+    binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which
+    makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps.
     """
 
     case: Case
@@ -183,9 +219,10 @@ class ReplayRecord:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A Python package, a CUDA library or Python itself, as a process had loaded it.
+    """A Python package, a CUDA library or Python itself, as a process had loaded it; or a program of the machine.
 
-    ``digest`` is the SHA-256 of the package's list of files with their hashes; empty if it has no such list.
+    ``digest`` is the SHA-256 of the package's list of files with their hashes, or of the program's file; empty if
+    it has no such list.
     """
 
     name: str
@@ -215,7 +252,7 @@ class TritonKernel:
 
 @dataclass(frozen=True, slots=True)
 class PythonCode:
-    """What the Python functions of a case ran with, besides their benchmark file.
+    """What the Python functions of a case ran with besides their benchmark file, or the program that it runs.
 
     Attributes:
         packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these

@@ -51,7 +51,7 @@ def main(descriptor: int, parent: int, prepared: Callable[[], Serve]) -> int:
         signal.signal(number, signal.SIG_IGN)  # a signal to the whole group is for the parent, which ends its workers
     signal.signal(PARENT_DIED, signal.SIG_DFL)  # ends a server that is still importing
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the run may have been started with SIGCHLD blocked
-    _die_with(parent, PARENT_DIED)
+    die_with(parent, PARENT_DIED)
     _adopt_orphans()
     serve = prepared()
     sys.stdout.flush()  # otherwise each child would print once more what an import has printed
@@ -97,7 +97,7 @@ class _Server:
                 for key, _ in selector.select():
                     if key.fileobj is self._signals:
                         if os.getppid() != self._parent:
-                            _kill_orphans(())
+                            kill_orphans()
                             return None
                         self._report_ended()
                         continue
@@ -139,7 +139,7 @@ class _Server:
         for number in (signal.SIGCHLD, PARENT_DIED):
             signal.signal(number, signal.SIG_DFL)
         os.setsid()  # a process group of its own, which can be killed as a whole
-        _die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
+        die_with(server, signal.SIGKILL)  # a child that hangs in a launch never sees the socket close
         _adopt_orphans()  # the server then adopts only what a child leaves behind at its end
         servers = (status_socket, *self._status_sockets.values(), self._signals, self._wakeup, self._parents)
         for server_socket in servers:
@@ -158,7 +158,7 @@ class _Server:
             if status_socket := self._status_sockets.pop(pid, None):  # otherwise it is an orphan
                 _report(status_socket, status)
                 status_socket.close()
-        _kill_orphans(self._status_sockets)
+        kill_orphans(self._status_sockets)
 
 
 def _report(status_socket: socket.socket, number: int) -> None:
@@ -181,9 +181,9 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _kill_orphans(known: Container[int]) -> None:
+def kill_orphans(known: Container[int] = ()) -> None:
     """Kill all children of this process except ``known``, then the children that it adopts from these, and so on."""
-    while orphans := [pid for pid in _children() if pid not in known]:
+    while orphans := [pid for pid in children() if pid not in known]:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -191,7 +191,7 @@ def _kill_orphans(known: Container[int]) -> None:
             os.waitpid(orphans[0], 0)
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
     """Return the process ids of this process's children; empty if the system does not list them."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
@@ -200,7 +200,7 @@ def _children() -> list[int]:
     return [int(pid) for pid in listed.split()]
 
 
-def _die_with(parent: int, number: signal.Signals) -> None:
+def die_with(parent: int, number: signal.Signals) -> None:
     """Have the kernel send this process a signal when its parent dies."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)

@@ -38,6 +38,16 @@ class Frame:
     descriptors: tuple[int, ...]
 
 
+def as_text(value: str) -> str:
+    """Return a path or a variable, which may have bytes that are no text, as text that JSON can hold."""
+    return os.fsencode(value).decode("latin-1")
+
+
+def from_text(text: str) -> str:
+    """Return the path or variable of ``as_text``."""
+    return os.fsdecode(text.encode("latin-1"))
+
+
 def send(peer: socket.socket, text: bytes, blobs: Sequence[bytes] = (), descriptors: Sequence[int] = ()) -> None:
     """Send one message; raises ``OSError`` if the peer is gone."""
     if descriptors:

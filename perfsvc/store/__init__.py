@@ -2,6 +2,7 @@
 
 from perfsvc.model import NightRow, Pin, RunRow, RunState, StageRow, StageState
 from perfsvc.store.expectations import CasesInRun
+from perfsvc.store.imports import ImportedRun
 from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
@@ -31,6 +32,7 @@ __all__ = [
     "CasesInRun",
     "DeliveryRow",
     "DeviceConditions",
+    "ImportedRun",
     "MeasurementEntry",
     "NightRow",
     "Pin",

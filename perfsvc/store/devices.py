@@ -26,12 +26,8 @@ class DeviceStore:
 
     def put(self, info: DeviceInfo) -> None:
         """Store a device, or update its description; the driver and the power limit are stored with measurements."""
-        row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
         with self._database.writing() as connection:
-            # Look first, because PostgreSQL uses up an id even if the insert finds the row there already.
-            if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
-                insert_new(connection, Devices, row)
-            connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
+            put_device(connection, info)
 
     def all(self) -> dict[str, DeviceInfo]:
         """Return every stored device by UUID, without driver and power limit."""
@@ -235,6 +231,15 @@ def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuSta
     for uuid, driver, power_limit_w, name, rate in connection.execute(query):
         peaks[uuid, driver, power_limit_w][name] = rate
     return dict(peaks)
+
+
+def put_device(connection: Connection, info: DeviceInfo) -> None:
+    """Store a device, or update its description."""
+    row = {name: getattr(info, name) for name in Devices.__table__.columns.keys() if name != "id"}  # noqa: SIM118
+    # Look first, because PostgreSQL uses up an id even if the insert finds the row there already.
+    if connection.scalar(select(Devices.id).where(Devices.uuid == info.uuid)) is None:
+        insert_new(connection, Devices, row)
+    connection.execute(update(Devices).where(Devices.uuid == info.uuid).values(row))
 
 
 def _items(lists: Iterable[str]) -> tuple[str, ...]:

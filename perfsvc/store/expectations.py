@@ -129,11 +129,12 @@ class ExpectationStore:
     # --- what was there ----------------------------------------------------------------------------------------------
 
     def gpus_of(self, host: str) -> dict[str, str]:
-        """Return the models of the GPUs that any run of a host measured on, by UUID."""
+        """Return the models of the GPUs that any run of a host measured on, by UUID; imported runs do not count."""
         measured_here = exists().where(
             Measurements.device_id == Devices.id, Runs.id == Measurements.run_id, Runs.host == host
         )
-        query = select(Devices.uuid, Devices.model).where(Devices.kind != "cpu", measured_here).order_by(Devices.id)
+        is_gpu = (Devices.kind != "cpu", Devices.spec != "")
+        query = select(Devices.uuid, Devices.model).where(*is_gpu, measured_here).order_by(Devices.id)
         with self._database.reading() as connection:
             return {row.uuid: row.model for row in connection.execute(query)}
 

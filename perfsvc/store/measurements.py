@@ -6,6 +6,7 @@ rounding error of 6e-8 at most), far below what any clock resolves.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -13,14 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import (
-    Batch,
-    CacheState,
-    Case,
-    Measurement,
-    Noise,
-    Slowdown,
-)
+from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -60,7 +54,7 @@ class MeasurementStore:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
         with self._database.writing() as connection:
             for entry in entries:
-                _put(connection, run, entry, self._keys)
+                put_measurement(connection, run, entry, self._keys)
 
     def of_run(self, run: int) -> list[Measurement]:
         """Return a run's measurements in the order in which they were stored.
@@ -160,37 +154,36 @@ class MeasurementStore:
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
         """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
         with self._database.writing() as connection:
-            connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
-            replicas = _timed_replicas(connection, run)
-            cases = case_ids(connection, (case for _, case, _ in noise))
-            devices = device_ids(connection, (uuid for uuid, _, _ in noise))
-            rows = [
-                {
-                    "run_id": run,
-                    "case_id": cases[case],
-                    "device_id": devices[uuid],
-                    "cache": cache,
-                    "noise_within": number(levels.within),
-                    "noise_between": number(levels.between),
-                    "noise_places": number(levels.places),
-                    "lowest_place_s": number(levels.lowest_place_s),
-                    "highest_place_s": number(levels.highest_place_s),
-                    "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
-                }
-                for (uuid, case, cache), levels in noise.items()
-            ]
-            if rows:
-                connection.execute(insert(NoiseOfCases), rows)
+            put_noise(connection, run, noise)
 
 
-def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) -> None:
-    """Store a measurement of a run with its batches and metrics."""
+@dataclass(frozen=True, slots=True)
+class KnownIds:
+    """The ids that a transaction has found so far. A case is known by its former names, too."""
+
+    cases: dict[tuple[Case, tuple[str, ...]], int] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
+    environments: dict[Environment, int] = field(default_factory=dict)
+
+
+def put_measurement(
+    connection: Connection, run: int, entry: MeasurementEntry, keys: Keys, known: KnownIds | None = None
+) -> None:
+    """Store a measurement of a run with its batches and metrics; ``known`` saves looking the same ids up again."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
+    known = known or KnownIds()
+    case = measurement.case, measurement.case.formerly
+    if case not in known.cases:
+        known.cases[case] = case_id(connection, measurement.case)
+    if measurement.device not in known.devices:
+        known.devices[measurement.device] = device_id(connection, measurement.device)
+    if entry.environment not in known.environments:
+        known.environments[entry.environment] = environment_id(connection, entry.environment)
     row = {
         "run_id": run,
-        "case_id": case_id(connection, measurement.case),
-        "device_id": device_id(connection, measurement.device),
-        "environment_id": environment_id(connection, entry.environment),
+        "case_id": known.cases[case],
+        "device_id": known.devices[measurement.device],
+        "environment_id": known.environments[entry.environment],
         "binary_id": entry.binary,
         "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files, keys),
         "replica": measurement.replica,
@@ -212,7 +205,7 @@ def _put(connection: Connection, run: int, entry: MeasurementEntry, keys: Keys) 
         "precision": work.precision,
         "stopped": measurement.stopped,
         "wall_s": measurement.wall_s,
-        "measured_at": datetime.now(UTC),
+        "measured_at": entry.measured_at or datetime.now(UTC),
         "warmup": measurement.warmup,
         "note": measurement.note,
         "check_s": measurement.check_s,
@@ -342,6 +335,31 @@ def _newest_between(connection: Connection, lineages: set[int], before: int | No
         if between is not None:
             newest[lineage, device, cache] = between
     return newest
+
+
+def put_noise(connection: Connection, run: int, noise: Mapping[CaseKey, Noise]) -> None:
+    """Store the noise of each case of a run, in place of earlier values."""
+    connection.execute(delete(NoiseOfCases).where(NoiseOfCases.run_id == run))
+    replicas = _timed_replicas(connection, run)
+    cases = case_ids(connection, (case for _, case, _ in noise))
+    devices = device_ids(connection, (uuid for uuid, _, _ in noise))
+    rows = [
+        {
+            "run_id": run,
+            "case_id": cases[case],
+            "device_id": devices[uuid],
+            "cache": cache,
+            "noise_within": number(levels.within),
+            "noise_between": number(levels.between),
+            "noise_places": number(levels.places),
+            "lowest_place_s": number(levels.lowest_place_s),
+            "highest_place_s": number(levels.highest_place_s),
+            "replicas": replicas.get((cases[case], devices[uuid], cache), 0),
+        }
+        for (uuid, case, cache), levels in noise.items()
+    ]
+    if rows:
+        connection.execute(insert(NoiseOfCases), rows)
 
 
 def _timed_replicas(connection: Connection, run: int) -> dict[tuple[int, int, str], int]:

@@ -43,6 +43,7 @@ class MeasurementEntry:
         binary: an id that ``store.binaries.put`` returned; None if there is no binary.
         variant_index: the position of the variant in its benchmark, from 0; None if unknown.
         relative_to: the reference variant; empty if there is none.
+        measured_at: when it was measured; None for now.
     """
 
     measurement: Measurement
@@ -52,6 +53,7 @@ class MeasurementEntry:
     binary: int | None = None
     variant_index: int | None = None
     relative_to: str = ""
+    measured_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,28 +45,9 @@ class RunStore:
             provenance: the suite, commit, host and versions of the run; an empty host means this machine.
             night: the night to which the run belongs, if any.
         """
-        host = provenance.host or platform.node()
-        row = {
-            "state": RunState.RUNNING,
-            "started_at": provenance.started,
-            "label": provenance.label,
-            "suite": provenance.suite,
-            "scope": provenance.scope,
-            "command_line": provenance.command_line,
-            "git_commit": provenance.commit,
-            "git_dirty": provenance.dirty,
-            "git_branch": provenance.branch,
-            "host": host,
-            "cpu": provenance.cpu,
-            **this_process(),
-            "perfsvc_version": provenance.perfsvc_version,
-            "python_version": provenance.python_version,
-            "packages": dict(provenance.packages),
-            "seed": provenance.seed,
-            "replicas": provenance.replicas,
-        }
+        row = run_row(provenance, RunState.RUNNING)
         with self._database.writing() as connection:
-            _mark_interrupted(connection, host)
+            _mark_interrupted(connection, row["host"])
             run = new_id(connection, Runs, row)
             if night is not None:
                 changed = connection.execute(update(Nights).where(Nights.id == night).values(run_id=run))
@@ -214,6 +195,29 @@ def newest_of_scopes(connection: Connection, count: int) -> set[int]:
     clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
     ranked = select(Runs.id, newest_first.label("rank")).where(*clean).subquery()
     return set(connection.scalars(select(ranked.c.id).where(ranked.c.rank <= count)))
+
+
+def run_row(provenance: Provenance, state: RunState) -> dict[str, Any]:
+    """Return the row of a new run of this process; an empty host means this machine."""
+    return {
+        "state": state,
+        "started_at": provenance.started,
+        "label": provenance.label,
+        "suite": provenance.suite,
+        "scope": provenance.scope,
+        "command_line": provenance.command_line,
+        "git_commit": provenance.commit,
+        "git_dirty": provenance.dirty,
+        "git_branch": provenance.branch,
+        "host": provenance.host or platform.node(),
+        "cpu": provenance.cpu,
+        **this_process(),
+        "perfsvc_version": provenance.perfsvc_version,
+        "python_version": provenance.python_version,
+        "packages": dict(provenance.packages),
+        "seed": provenance.seed,
+        "replicas": provenance.replicas,
+    }
 
 
 def load_exclusions(connection: Connection, *where: ColumnElement[bool]) -> list[Exclusion]:

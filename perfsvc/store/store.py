@@ -16,6 +16,7 @@ from perfsvc.store.devices import DeviceStore
 from perfsvc.store.exclusions import ExclusionStore
 from perfsvc.store.expectations import ExpectationStore
 from perfsvc.store.findings import FindingStore
+from perfsvc.store.imports import ImportStore
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.messages import MessageStore
 from perfsvc.store.nights import NightStore
@@ -41,6 +42,7 @@ class Store:
         runs: the executions of a plan.
         devices: devices, their measured peaks and their conditions during a run.
         measurements: measurements as rows, their noise and what they cost.
+        imports: the runs that other tools measured.
         binaries: the code that cases ran.
         series: levels and histories of series.
         baselines: the runs that series are compared with, and pins.
@@ -62,6 +64,7 @@ class Store:
         self.runs = RunStore(database)
         self.devices = DeviceStore(database)
         self.measurements = MeasurementStore(database, keys)
+        self.imports = ImportStore(database, keys)
         self.binaries = BinaryStore(database, keys)
         self.series = SeriesStore(database)
         self.baselines = BaselineStore(database)

@@ -19,6 +19,8 @@ from perfsvc.suite.authoring import (
     memset,
     metric,
     output,
+    program,
+    regex,
     scratch,
     tensor_map,
 )
@@ -57,6 +59,8 @@ __all__ = [
     "metric",
     "numba",
     "output",
+    "program",
+    "regex",
     "scratch",
     "tensor_map",
     "torch",

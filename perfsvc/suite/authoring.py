@@ -203,7 +203,31 @@ class PackageStep:
         return self.package in {"triton", "numba"} or self.grid is not None
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A regular expression whose named groups are the times and axes in a program's output."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramStep:
+    """Run an executable instead of a kernel."""
+
+    command: Words
+    parse: str | Regex
+    result: str
+    pick: Mapping[str, Value]
+    metrics: Words
+    files: Words
+    build: str
+    env: Mapping[str, str]
+    exit_code: int
+    limit_s: float | None
+    line: int
+
+
+StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep | ProgramStep
 
 
 def _callers_line() -> int:
@@ -274,6 +298,63 @@ def call(function: Function, *, source: str = "", timed: bool = True) -> CallSte
     return CallStep(function, source, timed, _callers_line())
 
 
+def regex(pattern: str) -> Regex:
+    """Read a program's times with a regular expression: each match is a sample.
+
+    Args:
+        pattern: its group ``time_s``, ``time_ms``, ``time_us`` or ``time_ns`` holds the time. Every other named group
+            is an axis, or a metric that ``program(metrics=...)`` names. ``^`` and ``$`` match at each line.
+    """
+    return Regex(pattern)
+
+
+def program(
+    command: Words,
+    *,
+    parse: str | Regex,
+    result: str = "",
+    pick: Mapping[str, Value] | None = None,
+    metrics: Words = (),
+    files: Words = (),
+    build: str = "",
+    env: Mapping[str, str] | None = None,
+    exit_code: int = 0,
+    limit_s: float | None = None,
+) -> ProgramStep:
+    """Run an executable that measures itself, once in each replica, and read its times.
+
+    ``{n}`` in ``command``, ``result``, ``pick``, ``files`` and ``env`` is the value of the axis or parameter ``n``.
+
+    Args:
+        command: the program and its arguments, written as on a command line, or as a list of words. A program in a
+            folder (``./bench``, ``../build/bench``) is stored with the run; a name alone (``python3``) is a program of
+            the machine.
+        parse: the format of its times, such as ``nvbench``, or ``regex(...)``.
+        result: the file with the times; by default the file that the command names and the program writes, or else its
+            standard output.
+        pick: axes and their values, which choose one of several results; ``benchmark`` and ``variant`` are its names.
+        metrics: metrics of the result that are stored and judged beside the time; lower is better.
+        files: other files that the program needs, relative to bench.py; they are stored with the run.
+        build: a shell command that makes the executable and ``files``; it runs in the folder of bench.py.
+        env: environment variables to set.
+        exit_code: the exit status of success.
+        limit_s: seconds after which the program is killed; by default the time limit of a case.
+    """
+    return ProgramStep(
+        command=command,
+        parse=parse,
+        result=result,
+        pick={} if pick is None else pick,
+        metrics=metrics,
+        files=files,
+        build=build,
+        env={} if env is None else env,
+        exit_code=exit_code,
+        limit_s=limit_s,
+        line=_callers_line(),
+    )
+
+
 # --- variant and benchmark -------------------------------------------------------------------------------------------
 
 
@@ -282,15 +363,15 @@ class Variant:
     """One implementation of a benchmark.
 
     A variant is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``), or
-    several ``steps``, or a Python function to ``run``.
+    several ``steps``, or a Python function or a program to ``run``.
 
     Args:
         name: the variant's name in case ids; the values of tuples in ``params`` are appended: ``tiled-TILE32-PAD1``.
         kind: ``kernel`` (one stream, timed launch by launch), ``pipeline`` (timed end to end by the host) or ``host``
             (its functions return metrics).
         steps: the steps, if the variant is more than one launch.
-        run: short for ``steps=[call(run, source=source)]``; or the only step: ``triton(...)``, ``cupy(...)``,
-            ``numba(...)`` or ``torch(...)``.
+        run: a function, short for ``steps=[call(run, source=source)]``; or the only step: ``triton(...)``,
+            ``cupy(...)``, ``numba(...)``, ``torch(...)``, or a ``program(...)``, which measures itself.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further nvcc options, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays that the steps share, by name.
@@ -314,7 +395,7 @@ class Variant:
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
     steps: Sequence[StepWritten] = ()
-    run: Function | PackageStep | None = None
+    run: Function | PackageStep | ProgramStep | None = None
     params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)
     options: Words = ()
     scratch: Mapping[str, Output] = field(default_factory=dict)

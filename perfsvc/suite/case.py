@@ -4,7 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc.model import Buffer, CacheState, Case, Kind, ReplayRecord, Step, Tolerance, Unit, Work, digest
+from perfsvc.model import (
+    Buffer,
+    CacheState,
+    Case,
+    Kind,
+    ProgramFile,
+    ReplayRecord,
+    Step,
+    Tolerance,
+    Unit,
+    Work,
+    digest,
+)
 
 
 def arrays_key(bench_text: str, seed: int, reference: int = 0) -> str:
@@ -27,6 +39,7 @@ class CaseSpec:
         reference: a number that is equal for variants with the same reference; 0 for the benchmark's own reference.
         variant_index: the variant's position in its benchmark.
         relative_to: the full name of the variant with which this variant is compared; empty if there is none.
+        files: the files of a program, in the order of ``RunProgram.files``.
     """
 
     case: Case
@@ -44,6 +57,12 @@ class CaseSpec:
     reference: int = 0
     variant_index: int = 0
     relative_to: str = ""
+    files: tuple[ProgramFile, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Unit | ProgramFile, ...]:
+        """Everything that becomes a module of the case, in the order of the modules."""
+        return (*self.units, *self.files)
 
     @property
     def inputs(self) -> str:
@@ -59,14 +78,14 @@ class CaseSpec:
         """Return what is stored so that the case can be run again later.
 
         Args:
-            modules: SHA-256 digests of the binaries, one for each unit, in the order of ``units``.
+            modules: SHA-256 digests of the binaries and files, in the order of ``parts``.
             bench_digest: SHA-256 digest of the benchmark file's text.
 
         Raises:
-            ValueError: the number of modules differs from the number of units.
+            ValueError: the number of modules differs from the number of parts.
         """
-        if len(modules) != len(self.units):
-            raise ValueError(f"{self.case}: {len(self.units)} units, but {len(modules)} modules")
+        if len(modules) != len(self.parts):
+            raise ValueError(f"{self.case}: {len(self.parts)} parts, but {len(modules)} modules")
         return ReplayRecord(
             case=self.case,
             kind=self.kind,

@@ -23,6 +23,7 @@ from perfsvc.suite.authoring import (
     MetricStep,
     Output,
     PackageStep,
+    ProgramStep,
     Scalar,
     StepWritten,
     TensorMap,
@@ -43,9 +44,10 @@ from perfsvc.suite.points import (
     problems_of_points,
     smoke_point,
 )
+from perfsvc.suite.programs import problems_of_program
 from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
-from perfsvc.suite.steps import buffers_of, problems_of_form, problems_of_sources, steps_of
+from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
 
 
@@ -204,7 +206,7 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
     """Yield the problems of a variant; ``inputs`` is None if the inputs are unknown."""
     problems = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant))
-    if not problems and (variant.steps or isinstance(variant.run, PackageStep)):
+    if not problems and (variant.steps or isinstance(variant.run, PackageStep | ProgramStep)):
         problems = tuple(problem for step in steps_of(variant) for problem in misfits_of_step(step, variant.name))
     yield from problems or _problems_of_content(file, variant, inputs)
 
@@ -276,7 +278,7 @@ class _VariantNames:
 
 def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
     """Yield the problems of a variant whose fields have the right types."""
-    if Kind(variant.kind) is Kind.HOST and variant.cache == BOTH:
+    if kind_of(variant) is Kind.HOST and variant.cache == BOTH:
         yield Problem(
             f"variant {variant.name!r} is of the kind host and has the cache state both",
             variant.line,
@@ -308,6 +310,8 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
         if isinstance(step, PackageStep):
             known = None if inputs is None else names.buffers + names.values
             yield from problems_of_package_step(step, variant.name, file.path.parent, file.names, known)
+        if isinstance(step, ProgramStep):
+            yield from problems_of_program(step, variant)
     if inputs is not None:
         yield from _problems_of_buffers(variant, names)
 
@@ -405,7 +409,7 @@ def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Pro
                 "write an output or scratch; declare an input that is changed in place in outputs too",
             )
     used = {name for step in steps if not isinstance(step, MetricStep) for name in buffers_of(step, names.buffers)}
-    for name in names.outputs:
+    for name in names.outputs if kind_of(variant) is not Kind.PROGRAM else ():  # a program checks its own results
         if name not in used:
             yield Problem(
                 f"variant {variant.name!r} has no step that uses the output {name!r}", variant.line, "pass it in args"

@@ -15,6 +15,8 @@ from perfsvc.suite.authoring import (
     MetricStep,
     Output,
     PackageStep,
+    ProgramStep,
+    Regex,
     Scalar,
     StepWritten,
     TensorMap,
@@ -22,6 +24,9 @@ from perfsvc.suite.authoring import (
     option_words,
 )
 from perfsvc.suite.values import Problem
+
+MOST_S = 1e6
+"""The longest time limit of a program: eleven days."""
 
 Predicate = Callable[[object], bool]
 
@@ -79,6 +84,18 @@ def _none(value: object) -> bool:
     return value is None
 
 
+def _by_axis(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is(str), value)) and all(map(_is(str, int, float), value.values()))
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is(str), (*value, *value.values())))
+
+
+def _is_limit(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST_S
+
+
 _TEXT = _FieldType("text", _is(str))
 _WORDS = _FieldType("a word or a list of words", _or(_is(str), _each(_is(str))))
 _FUNCTION = _FieldType("a function", _or(callable, _none))
@@ -87,6 +104,8 @@ _EXTENT = _FieldType("an integer, a tuple of integers or a function", _or(_COUNT
 _OUTPUTS = _FieldType('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
 _ARGUMENTS = _FieldType('a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _is_tensor_map)))
 _SYMBOLS = _FieldType('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
+
+_KINDS = [kind for kind in Kind if kind is not Kind.PROGRAM]  # run=program(...) makes a variant one of that kind
 
 _BENCHMARK = {
     "axes": _FieldType('a dict such as {"n": (1024, 2048)}', _by_name(_each(_anything))),
@@ -105,7 +124,7 @@ _BENCHMARK = {
 
 _VARIANT = {
     "name": _TEXT,
-    "kind": _FieldType(f"one of {', '.join(Kind)}", lambda value: value in list(Kind)),
+    "kind": _FieldType(f"one of {', '.join(_KINDS)}", lambda value: value in _KINDS),
     "source": _TEXT,
     "entry": _TEXT,
     "grid": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
@@ -117,7 +136,10 @@ _VARIANT = {
         "a list of launch, memset, finish, metric, call, triton, cupy, numba and torch",
         _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep)),
     ),
-    "run": _FieldType("a function, or triton, cupy, numba or torch", _or(_FUNCTION.accepts, _is(PackageStep))),
+    "run": _FieldType(
+        "a function, or triton, cupy, numba, torch or program",
+        _or(_FUNCTION.accepts, _is(PackageStep, ProgramStep)),
+    ),
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
         'compile options as on a command line, such as "-O3 -DX=1", with every quote closed',
@@ -168,6 +190,18 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
             f"True, False or one of {', '.join(COMPILE_MODES)}",
             lambda value: isinstance(value, bool) or value in COMPILE_MODES,
         ),
+    },
+    ProgramStep: {
+        "command": _WORDS,
+        "parse": _FieldType('the name of a format, such as "nvbench", or regex("...")', _is(str, Regex)),
+        "result": _TEXT,
+        "pick": _FieldType('a dict such as {"benchmark": "copy", "n": 1024}', _by_axis),
+        "metrics": _WORDS,
+        "files": _WORDS,
+        "build": _TEXT,
+        "env": _FieldType('a dict such as {"NAME": "text"}', _texts),
+        "exit_code": _FieldType("an exit status, 0 to 255", lambda value: value in range(256)),
+        "limit_s": _FieldType("a number of seconds", _or(_none, _is_limit)),
     },
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from perfsvc.errors import SuiteError
-from perfsvc.model import Case, Kind
+from perfsvc.model import Case
 from perfsvc.suite.arrays import Inputs
 from perfsvc.suite.authoring import cache_states_of
 from perfsvc.suite.benchfile import BenchFile, load, load_again
@@ -13,7 +13,7 @@ from perfsvc.suite.checking import CheckedBenchmark, check
 from perfsvc.suite.isolated.requests import BenchRead, Failed, ListedCase, Points
 from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
-from perfsvc.suite.steps import requirements
+from perfsvc.suite.steps import kind_of, requirements
 from perfsvc.suite.values import Problem
 
 
@@ -80,7 +80,7 @@ def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points)
     return ListedCase(
         case=case_of(file, expansion, point),
         points=points,
-        kind=Kind(variant.kind),
+        kind=kind_of(variant),
         caches=cache_states_of(variant),
         requires=requirements(variant),
         bench=file.path,

@@ -18,7 +18,6 @@ from perfsvc.model import (
     Case,
     HostFinish,
     HostMetric,
-    Kind,
     Launch,
     Memset,
     Role,
@@ -38,6 +37,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     PackageStep,
+    ProgramStep,
     StepWritten,
     TensorMap,
     Variant,
@@ -49,9 +49,10 @@ from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
+from perfsvc.suite.programs import files_of, resolve_program
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
-from perfsvc.suite.steps import buffers_of, compiled_steps, requirements, steps_of
+from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, requirements, steps_of
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
 
 _PRECISION_OF: Mapping[str, str] = {
@@ -180,16 +181,19 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     steps = steps_of(variant)
     units = _units(at.path.parent, steps, params, _options(variant))
     resolver = _StepResolver(at.path.parent, variant, values, buffers, units, at.file.names)
-    used = {name for step in steps for name in buffers_of(step, tuple(buffers))} | set(benchmark.outputs)
+    used = {name for step in steps for name in buffers_of(step, tuple(buffers))}
+    if not isinstance(variant.run, ProgramStep):
+        used |= set(benchmark.outputs)
+    resolved = tuple(resolver.step(step) for step in steps)
     cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
         case=case_of(at.file, expansion, at.point),
-        kind=Kind(variant.kind),
+        kind=kind_of(variant),
         cache=cache,
         requires=requirements(variant),
         units=units,
         buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
-        steps=tuple(resolver.step(step) for step in steps),
+        steps=resolved,
         work=at.work,
         tolerance=at.tolerance,
         bench=at.path,
@@ -198,6 +202,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         reference=reference_index(benchmark, variant),
         variant_index=[other.name for other in expansions_of(benchmark)].index(expansion.name),
         relative_to=benchmark.relative_to,
+        files=files_of(variant, resolved, at.path.parent),
     )
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 
@@ -246,7 +251,7 @@ class _StepResolver:
     units: tuple[Unit, ...]
     names: Mapping[str, Any]
 
-    def step(self, step: StepWritten) -> Step:
+    def step(self, step: StepWritten) -> Step:  # noqa: PLR0911 - one for each kind of step
         """Return a step with all its functions evaluated; raise ``Problem`` if it cannot run."""
         match step:
             case LaunchStep():
@@ -277,6 +282,8 @@ class _StepResolver:
                     buffers=self.buffers,
                     module=self._module(step.source) if step.source else None,
                 )
+            case ProgramStep():
+                return resolve_program(step, self.variant, self.values)
 
     def _launch(self, step: LaunchStep) -> Launch:
         """Return a launch with its grid, block, arguments and shared memory as numbers."""

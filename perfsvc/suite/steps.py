@@ -1,9 +1,10 @@
-"""The steps of a variant, whether written as one launch, as a list, or as a Python function."""
+"""The steps of a variant, whether written as one launch, as a list, as a Python function or as a program."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from perfsvc.model import Kind
 from perfsvc.suite.authoring import (
     CallStep,
     FinishStep,
@@ -11,6 +12,7 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     PackageStep,
+    ProgramStep,
     StepWritten,
     TensorMap,
     Variant,
@@ -26,6 +28,8 @@ def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """Return the steps of a variant; a launch without a source gets the variant's source."""
     if isinstance(variant.run, PackageStep):
         return (_with_source(variant.run, variant.source),)
+    if isinstance(variant.run, ProgramStep):
+        return (variant.run,)
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
@@ -51,6 +55,11 @@ def _with_source(step: StepWritten, source: str) -> StepWritten:
     if isinstance(step, PackageStep) and isinstance(step.function, str) and not step.source:
         return replace(step, source=source)
     return step
+
+
+def kind_of(variant: Variant) -> Kind:
+    """Return how a variant is timed; a variant that runs a program is of the kind ``program``."""
+    return Kind.PROGRAM if isinstance(variant.run, ProgramStep) else Kind(variant.kind)
 
 
 def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep | PackageStep, ...]:
@@ -82,6 +91,8 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
             named = [arg for arg in arguments_of(step) if isinstance(arg, str)]
         case CallStep() | PackageStep():
             return buffers
+        case ProgramStep():
+            return ()
     return tuple(name for name in named if name in buffers)
 
 

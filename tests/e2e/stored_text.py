@@ -67,6 +67,7 @@ HARMLESS = "word "
 
 OURS = {
     "artifacts": {"sha256", "kind"},
+    "imports": {"digest", "format"},
     "binaries": {"digest", "record", "signatures"},
     "binary_files": {"role", "sha256"},
     "python_codes": {"digest", "record", "signatures"},

@@ -317,7 +317,7 @@ def test_an_interrupted_search_leaves_nothing_behind(history):
 def test_no_worktree_is_left_if_building_is_interrupted(history, monkeypatch):
     history.line("aB")
 
-    def interrupt(*_):
+    def interrupt(*_, **_options):
         assert not history.untouched()
         raise KeyboardInterrupt
 

@@ -85,6 +85,7 @@ WRITERS = {
     "build/cpu/host.py": "in a temporary folder",
     "build/disassembly.py": "in a temporary folder",
     "device/cpu.py": "in a temporary folder",
+    "measure/worker/executable.py": "in a temporary folder",
     "measure/protocol/profiling_folder.py": "in a temporary folder",
     "profile/reports.py": "in a temporary folder",
     "service/check/triton_kernels.py": "in a temporary folder",

@@ -1,3 +1,4 @@
+import random
 import shutil
 import subprocess
 
@@ -142,3 +143,34 @@ def test_the_instructions_of_kernels_are_read_from_a_cubin(compiled):
     assert all(text and len(text) % 16 == 0 for text in texts.values())
     with pytest.raises(ValueError, match="64-bit"):
         elf.kernel_texts(b"fake")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+def test_a_program_is_its_code_its_constants_and_what_it_imports(tmp_path):
+    def built(text, *options):
+        (tmp_path / "a.cpp").write_text(text)
+        subprocess.run(["g++", "-o", tmp_path / "a", tmp_path / "a.cpp", *options], check=True)
+        return elf.program_digest((tmp_path / "a").read_bytes())
+
+    text = '#include <cstdio>\nint main() { std::puts("one"); }'
+    first = built(text, "-Wl,--build-id=0x1234")
+    assert built(f"{text} // and a comment", "-g", "-Wl,--build-id=0x5678") == first
+    assert built(text.replace("one", "two")) != first
+    assert built('#include <cstdio>\nint main() { std::perror("one"); }') != first
+
+
+@pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 100])
+def test_any_file_of_a_program_has_a_digest(content):
+    assert elf.program_digest(content) == elf.program_digest(bytes(content))
+    assert elf.program_digest(content) != elf.program_digest(content + b"x")
+
+
+@needs_gcc
+def test_a_program_with_damaged_headers_has_a_digest(library):
+    chance = random.Random(1)
+    for _ in range(2000):
+        damaged = bytearray(library)
+        for _ in range(chance.randrange(1, 20)):
+            place = chance.choice((chance.randrange(64), chance.randrange(len(damaged))))
+            damaged[place] = chance.randrange(256)
+        assert len(elf.program_digest(bytes(damaged))) == 64

@@ -109,6 +109,7 @@ class DeviceQueue:
         self._needs_checked = 0  # the replica before which the queue last asked the plan which tasks it still needs
         self._worker_has_measured = False
         self._worker_python: object = NO_PYTHON  # the source of the Python functions that the worker has called
+        self._worker_runs_programs = False
         self._active: ActiveJob | None = None
         self._order: ArrayOrder | None = None
         self._checked: dict[TaskKey, CheckedResult] = {}
@@ -237,28 +238,32 @@ class DeviceQueue:
             return self._worker
         self._dismiss()
         if not self._is_worker_ending():
-            self._start_worker(replica)
+            self._start_worker(replica, programs=task.is_program)
         return None
 
     def _may_share_worker(self, task: Task) -> bool:
         """Return whether the worker may measure a task: it has called no Python function of another source.
 
         Such a function can change what the whole process uses, such as NumPy's settings or the precision of PyTorch.
-        Results and times of other benchmarks would depend on it.
+        Results and times of other benchmarks would depend on it. A worker that runs programs measures nothing else,
+        because it has not opened the device.
         """
-        return self._worker_python in {NO_PYTHON, task.python_source}
+        same_python = self._worker_python in {NO_PYTHON, task.python_source}
+        return self._worker_runs_programs == task.is_program and same_python
 
-    def _start_worker(self, replica: int) -> None:
-        """Fork the next worker and have it open the device.
+    def _start_worker(self, replica: int, *, programs: bool) -> None:
+        """Fork the next worker and have it open the device, unless it only runs ``programs``.
 
         Workers that one server forks share an address layout, which affects the times of the CPU device. On that device
         each worker comes from its own server, so that replicas differ.
         """
         self._replica, self._worker_has_measured, self._worker_python = replica, False, NO_PYTHON
+        self._worker_runs_programs = programs
         self._active = ActiveJob(None, replica, time.monotonic(), START_LIMIT_S)
-        self._worker = WorkerHandle(self._servers.take(unused=self.device.kind == "cpu"))
+        self._worker = WorkerHandle(self._servers.take(unused=self.device.kind == "cpu" and not programs))
         self._selector.register(self._worker.socket, selectors.EVENT_READ, self)
-        if crash := self._worker.open(self.device, self._plan.helper_kernels.get(self.device.uuid, b"")):
+        helper_kernels = self._plan.helper_kernels.get(self.device.uuid, b"")
+        if crash := self._worker.open(self.device, helper_kernels, programs=programs):
             self._fail_to_start(crash)
 
     def _dismiss(self, *, kill: bool = False) -> None:
@@ -361,10 +366,10 @@ class DeviceQueue:
         self._waiting.remove((replica, task))
         try:
             with self._prefetcher.take(order) as arrays:
-                limit_s = self._plan.limit_s + task.sampling.recovery_s
+                limit_s, program_limit_s = self._plan.limits_s(task)
                 self._active = ActiveJob(task, replica, time.monotonic(), limit_s)
                 self._worker_python = task.python_source if task.bench else self._worker_python
-                crash = worker.send(task, replica, arrays, self._checked.get(task.key))
+                crash = worker.send(task, replica, arrays, self._checked.get(task.key), program_limit_s)
         except SuiteError as error:
             yield self._note(self._failure(task, replica, error))
             return

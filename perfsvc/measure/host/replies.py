@@ -9,13 +9,17 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 
-from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, problem_of_metric
+from perfsvc.measure.protocol.messages import (
+    LONGEST_S,
+    SHORTEST_S,
+    CheckedResult,
+    Measured,
+    Ready,
+    Refused,
+    problem_of_metric,
+)
 from perfsvc.model import MAX_ERROR, TIME, CacheState, Case, DeviceInfo, Kind, Measurement, PythonCode, Status
 
-SHORTEST_S = 1e-12
-"""The shortest time of a sample: no clock resolves it."""
-LONGEST_S = 1e9
-"""The longest time of a sample, or of anything else: 30 years."""
 MOST_COUNTED = 1 << 31
 """Counts are below this number, the limit of a column of the database."""
 

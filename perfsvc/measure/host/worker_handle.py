@@ -23,6 +23,7 @@ from perfsvc.measure.protocol.messages import (
 )
 from perfsvc.measure.protocol.shared_arrays import JobArrays
 from perfsvc.model import DeviceInfo, codec
+from perfsvc.process import frames
 from perfsvc.process.child import Child, Death
 from perfsvc.process.fork_servers import ForkServer
 from perfsvc.process.frames import FrameError
@@ -58,18 +59,29 @@ class WorkerHandle:
         """The private socket; readable when the worker has sent something or has died."""
         return self._child.socket
 
-    def open(self, device: DeviceInfo, helper_kernels: bytes) -> CrashError | None:
+    def open(self, device: DeviceInfo, helper_kernels: bytes, *, programs: bool = False) -> CrashError | None:
         """Send the request to open a device; return an error if the worker has died, else None.
 
         Args:
             device: what to open.
             helper_kernels: the binary of the device's helper kernels; empty if it needs none.
+            programs: the worker will only run programs, and need not open the device.
         """
         self._asked = device
         visible = device.uuid if device.kind == "cuda" else ""
+        if programs:
+            environment = {frames.as_text(name): frames.as_text(value) for name, value in os.environ.items()}
+            return self._send(Open(device.spec, visible, device, environment), (b"",))
         return self._send(Open(device.spec, visible), (helper_kernels,))
 
-    def send(self, task: Task, replica: int, arrays: JobArrays, checked: CheckedResult | None) -> CrashError | None:
+    def send(
+        self,
+        task: Task,
+        replica: int,
+        arrays: JobArrays,
+        checked: CheckedResult | None,
+        program_limit_s: float = 0.0,
+    ) -> CrashError | None:
         """Send a case to measure; return an error if the worker has died, else None."""
         self._child.take_output()  # the output of earlier cases explains nothing about this one
         self._asked = Asked(task.record.case, task.record.kind, task.device, replica, task.cache, task.sampling.places)
@@ -85,6 +97,7 @@ class WorkerHandle:
             checked=checked,
             bench=task.bench,
             python_modules=task.python_modules,
+            limit_s=program_limit_s,
         )
         return self._send(job, task.modules, arrays.descriptors)
 

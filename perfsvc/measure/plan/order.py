@@ -7,11 +7,14 @@ from typing import Literal
 
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, RunProgram, Tolerance
 
 GROUP = 16
 """So many suspects at most share the processes of their first A/B pairs. They share the costs of starting a process.
 With more suspects little more is shared, and more measurements would be lost when the time budget ends."""
+
+PROGRAM_GRACE_S = 20.0
+"""Seconds that a worker may take beside a program: to write its files, and to read and parse its result."""
 
 PythonSource = tuple[str, tuple[tuple[str, str], ...]]
 """The text of a benchmark file, and the names and texts of the modules that it imports."""
@@ -53,6 +56,11 @@ class Task:
     python_modules: tuple[tuple[str, str], ...] = ()
     replicas: int | None = None
     cost_s: float = UNKNOWN_COST_S
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the task runs a program, and needs a worker that does not open the device."""
+        return self.record.kind is Kind.PROGRAM
 
     @property
     def key(self) -> TaskKey:
@@ -119,6 +127,16 @@ class Plan:
         """Return whether the remaining replicas of a task are still needed."""
         return True
 
+    def limits_s(self, task: Task) -> tuple[float, float]:
+        """Return the seconds that a task may take in one replica, and the part of them for its program.
+
+        The second number is 0 if the task is no program.
+        """
+        own = [step.limit_s or self.limit_s for step in task.record.steps if isinstance(step, RunProgram)]
+        if own:
+            return sum(own) + PROGRAM_GRACE_S, sum(own)
+        return self.limit_s + task.sampling.recovery_s, 0.0
+
     def replicas_of(self, task: Task) -> int:
         """Return how many replicas measure a task."""
         return self.replicas if task.replicas is None else task.replicas
@@ -176,20 +194,21 @@ class AlternatingPlan(Plan):
 def _shuffled(entries: Sequence[tuple[Task, ...]], seed: str) -> list[tuple[Task, ...]]:
     """Return entries of one or two tasks in a random order.
 
-    Entries whose tasks call the same Python code follow each other, because a process runs no other Python code.
+    Entries whose tasks call the same Python code follow each other, because a process runs no other Python code. So do
+    programs, because their workers do not open the device.
     """
     shuffled = list(entries)
     random.Random(seed).shuffle(shuffled)  # noqa: S311 - repeatable, no secret
     first: dict[object, int] = {}
     for position, entry in enumerate(shuffled):
-        if any(task.bench for task in entry):
-            first.setdefault(_python_sources(entry), position)
-    by_position = sorted(enumerate(shuffled), key=lambda item: first.get(_python_sources(item[1]), item[0]))
+        if any(task.bench or task.is_program for task in entry):
+            first.setdefault(_worker_needs(entry), position)
+    by_position = sorted(enumerate(shuffled), key=lambda item: first.get(_worker_needs(item[1]), item[0]))
     return [entry for _, entry in by_position]
 
 
-def _python_sources(entry: Iterable[Task]) -> object:
-    return tuple(task.python_source for task in entry)
+def _worker_needs(entry: Iterable[Task]) -> object:
+    return tuple((task.is_program, task.python_source) for task in entry)
 
 
 def _without_duplicates(suspects: Sequence[tuple[Task, Task]]) -> list[list[tuple[Task, Task]]]:

@@ -4,13 +4,17 @@ The parent sends cases, and a worker sends their measurements.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from perfsvc.errors import PerfsvcError, ResultError, UnsupportedError
 from perfsvc.model import CacheState, Case, DeviceInfo, Error, Measurement, ReplayRecord, Status, Tolerance
 from perfsvc.process.shared_memory import ArrayLayout
 
+SHORTEST_S = 1e-12
+"""The shortest time of a sample: no clock resolves it."""
+LONGEST_S = 1e9
+"""The longest time of a sample, or of anything else: 30 years."""
 LONGEST_NAME = 200
 """The most characters that the name of a metric can have."""
 
@@ -61,10 +65,15 @@ class Open:
     Attributes:
         device: a specification as ``perfsvc.device.find.open_device`` takes it.
         visible: the UUID of the only GPU that CUDA may use; empty for other kinds of device.
+        programs_on: the device if the worker only runs programs on it; the worker then does not open it.
+        environment: the environment variables of perfsvc, in the form that ``frames.as_text`` returns; programs get
+            them, and not those of a worker.
     """
 
     device: str
     visible: str = ""
+    programs_on: DeviceInfo | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     message: Literal["open"] = "open"
 
 
@@ -83,6 +92,7 @@ class CaseJob:
         checked: the result that passed its check in an earlier replica of the run; None if there is none.
         bench: the text of the benchmark file if a step calls its functions.
         python_modules: names and texts of modules; the benchmark file imports them, and not today's files.
+        limit_s: seconds after which a program is killed; 0 if the case is no program.
     """
 
     record: ReplayRecord
@@ -96,6 +106,7 @@ class CaseJob:
     checked: CheckedResult | None = None
     bench: str = ""
     python_modules: tuple[tuple[str, str], ...] = ()
+    limit_s: float = 0.0
     message: Literal["job"] = "job"
 
 

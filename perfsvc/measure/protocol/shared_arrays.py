@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from perfsvc.measure.protocol.messages import CaseJob
-from perfsvc.process.shared_memory import ArrayLayout, SharedArrays, map_arrays
+from perfsvc.process.shared_memory import ArrayLayout, SharedArrays, map_arrays, share
 
 MEMORY_SHARE = 0.25
 """Share of the machine's memory that the arrays of a run may take."""
@@ -32,6 +33,10 @@ class Recipe:
     make: Callable[[], SharedArrays]
     make_fresh: Callable[[Callable[[], SharedArrays]], SharedArrays] | None = None
     cancel: Callable[[], object] = _nothing
+
+
+NO_ARRAYS = Recipe("", partial(share, {}, {}))
+"""The recipe of a case that has no arrays, such as a program."""
 
 
 @dataclass(frozen=True, slots=True)

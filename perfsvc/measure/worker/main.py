@@ -65,8 +65,13 @@ def serve(parent: socket.socket) -> int:
     opening = frames.receive(parent)
     if opening is None:  # the worker is not needed any more
         return 0
+    request = codec.decode(Request, opening.text).body
+    if isinstance(request, Open) and request.programs_on:
+        from perfsvc.measure.worker import executable  # which few workers need
+
+        return executable.serve(parent, request, request.programs_on)
     try:
-        device = _open(opening)
+        device = _open(request, opening.blobs)
     except PerfsvcError as error:
         _send(parent, Refused(error.what, error.cure))
         return error.exit_code
@@ -92,14 +97,13 @@ def serve(parent: socket.socket) -> int:
     return 0
 
 
-def _open(frame: frames.Frame) -> Device:
+def _open(request: Open | CaseJob, blobs: Sequence[bytes]) -> Device:
     """Open the device that the first message names; raise ``LaunchError`` if the message is a job."""
-    request = codec.decode(Request, frame.text).body
     if not isinstance(request, Open):
         raise LaunchError("the worker was sent a job before it had a device", cure="report this error of perfsvc")
     if request.visible:
         os.environ[VISIBLE] = request.visible  # before the driver starts, which reads the variable then
-    (helper_kernels,) = frame.blobs
+    (helper_kernels,) = blobs
     return open_device(request.device, helper_kernels)
 
 

@@ -13,7 +13,18 @@ from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.packages import PackageFunction, Timer
-from perfsvc.model import Arg, BufferArg, Call, HostFinish, HostMetric, Launch, Memset, ReplayRecord, TensorMapArg
+from perfsvc.model import (
+    Arg,
+    BufferArg,
+    Call,
+    HostFinish,
+    HostMetric,
+    Launch,
+    Memset,
+    ReplayRecord,
+    RunProgram,
+    TensorMapArg,
+)
 
 Function = Callable[..., Any]
 """A Python step. It takes the device arrays by buffer name, the address of a stream to queue its work on, and a binary
@@ -81,7 +92,8 @@ class Program:
             module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
         }
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
-        self._steps = [step for step in record.steps if not isinstance(step, HostMetric)]
+        # A worker with a device runs no program.
+        self._steps = [step for step in record.steps if not isinstance(step, HostMetric | RunProgram)]
         self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
         self.packages = {
             position: PackageFunction(

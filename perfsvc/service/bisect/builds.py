@@ -9,7 +9,7 @@ from pathlib import Path
 
 from perfsvc import build, suite
 from perfsvc.build import Binary
-from perfsvc.elf import code_digest
+from perfsvc.elf import code_digest, program_digest
 from perfsvc.errors import CaseError, PerfsvcError, SuiteError, UsageError
 from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
 from perfsvc.service.compare.sides import launch_of
@@ -139,7 +139,7 @@ class CaseBuilder:
         """Build the case in each worktree, and store the result for every commit with the same files."""
         specs = {tree.commit: self._resolve(tree) for tree in trees}
         target = replace(self._target, specs=tuple(spec for spec in specs.values() if isinstance(spec, CaseSpec)))
-        binaries = compile_units([target], self._progress)
+        binaries = compile_units([target], self._progress, builds_at_once=len(trees))  # a case in each tree
         self._compiled += sum(isinstance(binary, Binary) and not binary.cached for binary in binaries.values())
         self._builds += len(trees)
         for tree in trees:
@@ -192,7 +192,8 @@ class CaseBuilder:
         modules = modules_of(self._target, spec, binaries)
         if isinstance(modules, CaseError):
             return BuildFailure(modules, _reason(modules, tree))
-        digests = tuple(code_digest(module.code) for module in modules)
+        digest_of = program_digest if spec.kind is Kind.PROGRAM else code_digest
+        digests = tuple(digest_of(module.code) for module in modules)
         code = launch_of(replay_record(spec, modules)), digests
         return CommitBuild(spec, modules, code, _paths(tree, spec, modules))
 
@@ -206,14 +207,18 @@ def _reason(error: PerfsvcError, tree: Worktree) -> str:
 def _paths(tree: Worktree, spec: CaseSpec, modules: Sequence[Binary]) -> tuple[str, ...]:
     """Return a benchmark's folder and the files that its sources include from elsewhere in the repository.
 
-    Empty if a source comes from a folder that only a compiler option names: then not all files of the case are known.
+    Empty if a source comes from a folder that only a compiler option names, or if a command builds the case's program:
+    then not all files of the case are known.
     """
+    if any(file.build for file in spec.files):
+        return ()
     bench_folder = spec.bench.parent
     sources = [
         (name, Path(os.path.normpath(unit.source.parent / name)))
-        for unit, module in zip(spec.units, modules, strict=True)
+        for unit, module in zip(spec.units, modules, strict=False)  # the files of a program follow the units
         for name in module.sources
     ]
+    sources += [(file.path.name, file.path) for file in spec.files]
     if any(name.startswith(_ELSEWHERE) for name, _ in sources):
         return ()
     elsewhere = sorted({path for _, path in sources if not path.is_relative_to(bench_folder)})

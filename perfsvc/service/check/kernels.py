@@ -327,7 +327,7 @@ def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict
 def _why_nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
     """Return why a case has nothing to check; empty if it has something."""
     if all(map(is_python, spec.units)):
-        return "nvcc compiles nothing of it"
+        return "it is a program, which perfsvc does not compile" if spec.files else "nvcc compiles nothing of it"
     return "" if units else "it is PTX, which the driver compiles"
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from perfsvc import units
-from perfsvc.elf import code_digest
+from perfsvc.elf import program_digest
 from perfsvc.judge import COMPARED, SameOnBothSides, settled
 from perfsvc.model import (
     Call,
     Environment,
     Judgement,
+    Kind,
     Launch,
     PackageCall,
     PythonCode,
@@ -236,7 +237,12 @@ class _Comparer:
             launch = ", ".join(_changes_of_launches(old, new)) or "other numbers in its launches"
         return SameOnBothSides(
             code=same_modules and same_launch and same_text and same_kernels and same_options and not packages,
-            source=old.row.sources == new.row.sources and same_launch and same_text and same_options,
+            # The sources of a program are unknown, but for scripts.
+            source=old.row.sources == new.row.sources
+            and same_launch
+            and same_text
+            and same_options
+            and (same_modules or new.record.kind is not Kind.PROGRAM),
             toolkit=True,
             device=True,
             launch=launch,
@@ -257,7 +263,8 @@ class _Comparer:
 
         With ``outline``, the options and numbers of launches in the source may differ.
         """
-        if old.record.bench != new.record.bench:
+        # A program takes nothing from the benchmark file but its command, which is part of the record.
+        if old.record.bench != new.record.bench and not old.record.kind is new.record.kind is Kind.PROGRAM:
             functions = called(old.record) | called(new.record)
             if not (outline or _calls(new.record)) or not self._same_bench(old, new, functions, outline=outline):
                 return False
@@ -298,7 +305,7 @@ class _Comparer:
         names = iter(modules)
         while batch := list(islice(names, MODULES_AT_ONCE)):
             digests |= {
-                name: source_digest(code.decode(), None) if name in self._python else code_digest(code)
+                name: source_digest(code.decode(), None) if name in self._python else program_digest(code)
                 for name, code in self._store.binaries.modules(batch).items()
             }
         return digests

@@ -15,11 +15,12 @@ from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.pool import OnLoss
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
 from perfsvc.model import (
     TIME,
     Call,
     DeviceInfo,
+    Kind,
     Measurement,
     OverBudget,
     PythonCode,
@@ -27,6 +28,7 @@ from perfsvc.model import (
     Series,
     Status,
     Step,
+    Tolerance,
 )
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.store import Store
@@ -281,6 +283,10 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         SuiteError: the case's benchmark file cannot be used.
     """
     record = case.record
+    if record.kind is Kind.PROGRAM:
+        return Task(
+            series.device, record, case.modules, series.cache, sampling, Tolerance(max=0.0, mean=0.0), NO_ARRAYS
+        )
     bench = StoredBench(case.bench, record.case.benchmark, case.python_modules)
     arrays = partial(isolated.replay_arrays, bench, record.case.point, record.seed, record.case.variant)
     return Task(

@@ -216,6 +216,11 @@ class CaseProfiler:
         """Return the stored case of a subject; raise ``UnsupportedError`` if it cannot be profiled."""
         series = Series(subject.case, subject.ran_on, "")
         case = stored_case(self._store, series, subject.run, subject.ran_on)
+        if case.record.kind is Kind.PROGRAM:
+            raise UnsupportedError(
+                f"{series.case.id} is a program, and only kernels that perfsvc itself launches can be profiled",
+                cure="profile the program: ncu ./bench ...",
+            )
         if case.record.kind is Kind.HOST:
             raise UnsupportedError(
                 f"{series.case.id} measures itself, and only what perfsvc times can be profiled",

@@ -16,8 +16,8 @@ from perfsvc.measure.plan.assignment import home_device, last_device, spread
 from perfsvc.measure.plan.budget import BudgetKey, CostHistory
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling, without_samples
-from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import Call, DeviceInfo, Environment, OverBudget, Status
+from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
+from perfsvc.model import Call, DeviceInfo, Environment, Kind, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
@@ -250,6 +250,8 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
 
 def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
     """Return how to make a case's inputs and references; ``limit_s`` is the time limit of a case."""
+    if spec.kind is Kind.PROGRAM:
+        return NO_ARRAYS
     arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
     return Recipe(
         spec.arrays,

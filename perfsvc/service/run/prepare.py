@@ -12,9 +12,9 @@ from perfsvc.build import Binary, Cache, lines
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
-from perfsvc.errors import CaseError, InfrastructureError, SuiteError, UnsupportedError
+from perfsvc.errors import CaseError, CompileError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
-from perfsvc.model import DeviceInfo, ReplayRecord, Unit, digest
+from perfsvc.model import DeviceInfo, ProgramFile, ReplayRecord, Unit, digest
 from perfsvc.service import peaks
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
@@ -22,8 +22,8 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.suite import CaseSpec, Selection, Suite, unmet
 
-Binaries = Mapping[tuple[str, Unit], Binary | CaseError]
-"""The binary of each unit, or why it has none, by compile target and unit."""
+Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
+"""The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,17 @@ class Target:
     @property
     def units(self) -> set[Unit]:
         """All units to compile, without the units of cases that the device cannot run."""
-        supported = [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
-        units = {unit for spec in supported for unit in spec.units}
+        units = {unit for spec in self._supported for unit in spec.units}
         return units | ({self.helper_kernels} if self.helper_kernels else set())
+
+    @property
+    def program_files(self) -> dict[ProgramFile, None]:
+        """The files of all programs, in the order of the cases, without those of cases that the device cannot run."""
+        return dict.fromkeys(file for spec in self._supported for file in spec.files)
+
+    @property
+    def _supported(self) -> list[CaseSpec]:
+        return [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,20 +171,31 @@ def _targets(
     return targets, tuple(problem for _, problems in resolved.values() for problem in problems)
 
 
-def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: bool = False) -> Binaries:
+def compile_units(
+    targets: Sequence[Target], progress: Progress, *, with_lines: bool = False, builds_at_once: int = 1
+) -> Binaries:
     """Compile every unit once for each compile target, all in parallel; return the binary or the error of each.
+
+    Programs are built and read first.
 
     Args:
         targets: the devices with their cases.
         progress: receives messages and the number of steps done.
         with_lines: also find the source lines of GPU code, for profiles.
+        builds_at_once: how many programs are built at once; 1 unless each is built in a source tree of its own.
     """
     build_cache = Cache()
     units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
     for target in targets:
         units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
-    progress.begin("compiling", sum(len(wanted) for _, wanted in units.values()))
-    binaries: dict[tuple[str, Unit], Binary | CaseError] = {}
+    files = dict.fromkeys(file for target in targets for file in target.program_files)
+    progress.begin("compiling", len(files) + sum(len(wanted) for _, wanted in units.values()))
+    read = build.read_programs(
+        files, builds_at_once=builds_at_once, on_done=lambda file, _: progress.step(file.path.name)
+    )
+    binaries: dict[tuple[str, Unit | ProgramFile], Binary | CaseError] = {
+        (target.device.target, file): read[file] for target in targets for file in target.program_files
+    }
     for compile_target, (toolchain, wanted) in units.items():
         built = build.compile_all(
             wanted, toolchain, build_cache, on_done=lambda unit, _: progress.step(unit.source.name)
@@ -188,15 +207,20 @@ def compile_units(targets: Sequence[Target], progress: Progress, *, with_lines: 
 
 
 def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Binary, ...] | CaseError:
-    """Return the binaries of a case, one for each unit, or why the device cannot run the case."""
+    """Return the binaries of a case, one for each of its parts, or why the device cannot run the case."""
     if reason := unmet(spec, target.device):
         return UnsupportedError(reason)
     modules = []
-    for unit in spec.units:
-        binary = binaries[target.device.target, unit]
+    for part in spec.parts:
+        binary = binaries[target.device.target, part]
         if not isinstance(binary, Binary):
             return binary
         modules.append(binary)
+    if spec.files and (size := sum(len(module.code) for module in modules)) > build.MOST_PROGRAM_BYTES:
+        return CompileError(
+            f"the files of its program have {size >> 20} MiB, and may have {build.MOST_PROGRAM_BYTES >> 20} MiB",
+            cure="name fewer files=, and give the program the paths of those that never change",
+        )
     return tuple(modules)
 
 

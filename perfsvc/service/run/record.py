@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,19 +145,29 @@ def _code(spec: CaseSpec, modules: Sequence[Binary], task: Task) -> CaseCode:
 
 
 def _sources(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
-    """Return every file that a case's binaries were compiled from, by path relative to its benchmark file's folder."""
-    return {
-        _label(spec, unit, name): text
-        for unit, module in zip(spec.units, modules, strict=True)
-        for name, text in module.sources.items()
-    }
+    """Return every file that a case's binaries were compiled from, by path relative to its benchmark file's folder.
+
+    The files of a program that are text, such as scripts, are their own source.
+    """
+    return (
+        {
+            _label(spec, unit, name): text
+            for unit, module in zip(spec.units, modules, strict=False)  # the files of a program follow the units
+            for name, text in module.sources.items()
+        }
+        | {
+            _relative(spec, file.path): module.code
+            for file, module in zip(spec.files, modules[len(spec.units) :], strict=True)
+            if _is_text(module.code)
+        }
+    )
 
 
 def _lines(spec: CaseSpec, modules: Sequence[Binary]) -> dict[str, bytes]:
     """Return the line table of each binary that has one, by the binary's digest, with files named as in the store."""
     return {
         module.digest: renamed(module.lines, partial(_label, spec, unit))
-        for unit, module in zip(spec.units, modules, strict=True)
+        for unit, module in zip(spec.units, modules, strict=False)
         if module.lines
     }
 
@@ -166,6 +177,19 @@ def _label(spec: CaseSpec, unit: Unit, name: str) -> str:
     folder, bench_folder = unit.source.parent, spec.bench.parent
     relative = "" if folder == bench_folder else os.path.relpath(folder, bench_folder)
     return os.path.normpath(os.path.join(relative, name))  # noqa: PTH118 - a label, not a path of this machine
+
+
+def _relative(spec: CaseSpec, path: Path) -> str:
+    """Return the path of a file relative to the folder of the benchmark file."""
+    return os.path.relpath(path, spec.bench.parent)
+
+
+def _is_text(content: bytes) -> bool:
+    """Return whether the content of a file is UTF-8 text without zero bytes."""
+    try:
+        return "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def noises(measurements: Iterable[Measurement]) -> dict[CaseKey, Noise]:

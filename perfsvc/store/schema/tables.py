@@ -331,6 +331,21 @@ class Metrics(Base):
     value: Mapped[float | None]
 
 
+class Imports(Base):
+    """A part of another tool's result file that was imported; ``digest`` is the SHA-256 of its content.
+
+    A part may hold results of several runs, such as a CSV file with several commits.
+    """
+
+    __tablename__ = "imports"
+
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+    format: Mapped[str]
+    path: Mapped[Free]
+    imported_at: Mapped[datetime]
+
+
 class NoiseOfCases(Base):
     """The noise of a case's times in a run; the columns have a prefix because ``between`` is a keyword of SQL."""
 

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from perfsvc import units
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case, Tolerance, codec
-from perfsvc.process import shared_memory
+from perfsvc.process import frames, shared_memory
 from perfsvc.process.child import Death
 from perfsvc.process.frames import FrameError
 from perfsvc.process.shared_memory import SharedArrays, take_inputs
 from perfsvc.suite.case import CaseSpec
-from perfsvc.suite.isolated import requests
 from perfsvc.suite.isolated.processes import Processes
 from perfsvc.suite.isolated.requests import (
     BenchRead,
@@ -209,11 +208,11 @@ def _ask_once(
 def _request(body: Body) -> BenchRequest:
     """Return a request with the working directory, the environment and the import path of this process."""
     try:
-        folder = requests.as_text(str(Path.cwd()))
+        folder = frames.as_text(str(Path.cwd()))
     except FileNotFoundError:
         folder = None
-    environment = {requests.as_text(name): requests.as_text(value) for name, value in os.environ.items()}
-    return BenchRequest(body, folder, environment, tuple(requests.as_text(entry) for entry in sys.path))
+    environment = {frames.as_text(name): frames.as_text(value) for name, value in os.environ.items()}
+    return BenchRequest(body, folder, environment, tuple(frames.as_text(entry) for entry in sys.path))
 
 
 def _ended(path: str, death: Death) -> SuiteError:

@@ -33,7 +33,6 @@ from perfsvc.suite.isolated.requests import (
     Specs,
     StoredBench,
     ToleranceFound,
-    from_text,
 )
 from perfsvc.suite.resolving import replay_tolerance
 
@@ -93,13 +92,13 @@ def _limit_memory() -> None:
 
 def _become_like_the_parent(request: BenchRequest) -> None:
     """Take over the parent's environment variables, working directory and import path."""
-    environment = {from_text(name): from_text(value) for name, value in request.environment.items()}
+    environment = {frames.from_text(name): frames.from_text(value) for name, value in request.environment.items()}
     if os.environ != environment:
         os.environ.clear()
         os.environ.update(environment)
     if request.folder is not None:
-        os.chdir(from_text(request.folder))
-    sys.path[:] = map(from_text, request.import_path)
+        os.chdir(frames.from_text(request.folder))
+    sys.path[:] = map(frames.from_text, request.import_path)
 
 
 def _answer(body: Body, descriptors: tuple[int, ...], made: list[SharedArrays]) -> Answer:

@@ -1,6 +1,5 @@
 """What perfsvc asks of the processes that run benchmark files, and what they answer, as JSON in frames."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +120,7 @@ class BenchRequest:
     """A request of any kind, with what the process that runs the benchmark file takes over from perfsvc's own process.
 
     Attributes:
-        folder: the working directory, in the form that ``as_text`` returns; None if the directory was deleted.
+        folder: the working directory, in the form that ``frames.as_text`` returns; None if the directory was deleted.
         environment: the environment variables, in the same form.
         import_path: where Python looks for modules (``sys.path``), in the same form.
     """
@@ -130,16 +129,6 @@ class BenchRequest:
     folder: str | None
     environment: Mapping[str, str]
     import_path: tuple[str, ...]
-
-
-def as_text(value: str) -> str:
-    """Return a path or a variable, which may have bytes that are no text, as text that JSON can hold."""
-    return os.fsencode(value).decode("latin-1")
-
-
-def from_text(text: str) -> str:
-    """Return the path or variable of ``as_text``."""
-    return os.fsdecode(text.encode("latin-1"))
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ from perfsvc.model import (
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries, Messages
+from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
@@ -96,6 +97,7 @@ def fill(store: Store) -> None:
     put(store, first, again, 0.125, binary)
     put(store, first, Measurement(NAIVE, "GPU-1", 0, Status.FAILED, reason="does not compile"), None, None)
     store.runs.end(first, RunState.FINISHED)
+    put_imported(store, first, started)
     series = Series(SHARED, "GPU-1", GPU.model)
     store.verdicts.put(first, [Judgement(replace(series, case=TILED), Verdict.NEW)])
     night = store.nights.begin(
@@ -188,6 +190,13 @@ WHY = Reason(
 
 
 INSTRUCTIONS = (Instruction(16, "LDG.E R2, [R4.64]", {"instructions": 64.0}, SourceLine("tile.cuh", 31)),)
+
+
+def put_imported(store: Store, run: int, imported: datetime) -> None:
+    """Store that a run was imported from a file."""
+    part = {"digest": "ab" * 32, "run_id": run, "format": "nvbench", "path": "out.json", "imported_at": imported}
+    with transaction(store.database.engine, writes=True) as connection:
+        connection.execute(insert(Imports), [part])
 
 
 def put_why(store: Store, first: int, second: int, binary: int) -> None:

@@ -220,6 +220,10 @@ def test_noise_peaks_and_costs_are_read(upgraded):
     assert costs == ({CASE: 4.0})
 
 
+def test_imported_files_are_read(upgraded):
+    assert upgraded.imports.known(["ab" * 32, "cd" * 32]) == {"ab" * 32: 1}
+
+
 def test_batches_are_read(upgraded):
     with transaction(upgraded.database.engine, writes=False) as connection:
         rows = connection.exec_driver_sql("SELECT number, rejected, samples, xids FROM batches ORDER BY number").all()

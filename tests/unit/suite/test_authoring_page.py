@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from perfsvc.build.cpu.host import HostToolchain
+from perfsvc.formats import FORMATS
 from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover
 from perfsvc.suite.arrays import make_arrays
+from perfsvc.suite.authoring import ProgramStep
+from perfsvc.suite.programs import FOLDERS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")
 REFERENCE = (DOCS / "reference" / "benchmark-files.md").read_text(encoding="utf-8")
+PROGRAMS = (DOCS / "reference" / "benchmark-programs.md").read_text(encoding="utf-8")
 STEPS = (DOCS / "reference" / "benchmark-steps.md").read_text(encoding="utf-8")
 
 
@@ -77,6 +81,17 @@ def test_the_page_has_the_size_of_the_guard_bands():
 def test_every_field_of_a_benchmark_is_in_its_table_and_no_other():
     rows = set(re.findall(r"^\| `(\w+)` \|", section(REFERENCE, "The benchmark"), re.MULTILINE))
     assert rows == {field.name for field in dataclasses.fields(Benchmark)} - {"line"}
+
+
+def test_every_field_of_a_program_is_in_its_table_and_no_other():
+    table = PROGRAMS.partition("| field of `program` |")[2].partition("\n\n")[0]
+    rows = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+    assert rows == {field.name for field in dataclasses.fields(ProgramStep)} - {"line", "command"}
+
+
+def test_every_format_of_a_program_is_on_its_page():
+    rows = set(re.findall(r'^\| `"([a-z-]+)"` \|', section(PROGRAMS, "Formats"), re.MULTILINE))
+    assert rows == set(FORMATS) - FOLDERS
 
 
 def test_every_field_of_a_variant_is_explained_and_no_other():

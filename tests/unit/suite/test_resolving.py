@@ -198,7 +198,7 @@ def test_a_record_names_modules_and_file_by_digest_and_survives_the_codec(spec):
 
 
 def test_a_record_needs_a_module_for_each_unit(spec):
-    with pytest.raises(ValueError, match="2 units, but 1 modules"):
+    with pytest.raises(ValueError, match="2 parts, but 1 modules"):
         spec.record(["aa"], "cc")
 
 

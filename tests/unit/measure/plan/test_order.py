@@ -1,15 +1,16 @@
 """The order of a plan."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfsvc.measure.plan.order import Plan, Task, devices
+from perfsvc.measure.plan.order import PROGRAM_GRACE_S, Plan, Task, devices
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe
-from perfsvc.model import CacheState, Case, Kind, ReplayRecord, Tolerance
+from perfsvc.model import CacheState, Case, Kind, ReplayRecord, RunProgram, Tolerance
 from perfsvc.process.shared_memory import share
 
 
@@ -91,3 +92,23 @@ def test_first_tasks_are_measured_once_before_all_others():
     assert [replica for replica, task in order if task.record.case.variant == "vpeak"] == [0]
     assert len(order) == 1 + 2 * 3
     assert both.order("GPU-2") == []  # a device without cases needs no measured peak
+
+
+def program(number, limit_s=None):
+    step = RunProgram(("./bench",), ("bench",), "csv", limit_s=limit_s)
+    task = make_task(number)
+    return replace(task, record=replace(task.record, kind=Kind.PROGRAM, steps=(step,)))
+
+
+@given(seed=st.integers(0, 2**32))
+def test_programs_follow_each_other_because_their_worker_opens_no_device(seed):
+    tasks = [program(number) if number % 2 else make_task(number) for number in range(10)]
+    order = [task.is_program for replica, task in plan(tasks, seed=seed).order("GPU-1") if replica == 0]
+    assert sum(before != after for before, after in pairwise(order)) <= 2
+
+
+def test_a_program_has_its_own_time_limit_and_its_worker_a_little_more():
+    limits = plan([program(1), program(2, limit_s=500), make_task(3)])
+    assert limits.limits_s(program(1)) == (60 + PROGRAM_GRACE_S, 60)
+    assert limits.limits_s(program(2, limit_s=500)) == (500 + PROGRAM_GRACE_S, 500)
+    assert limits.limits_s(make_task(3)) == (60 + Sampling().recovery_s, 0)

@@ -30,7 +30,6 @@ from perfsvc.model import (
     codec,
 )
 from perfsvc.process import frames
-from perfsvc.process.frames import Frame
 from perfsvc.process.shared_memory import ArrayLayout, share
 
 KEEPS = """
@@ -57,7 +56,7 @@ workspace = Workspace()
 def test_the_driver_sees_the_gpu_of_the_worker_alone(monkeypatch, opening, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(main, "open_device", lambda *opened: (*opened, os.environ["CUDA_VISIBLE_DEVICES"]))
-    opened = main._open(Frame(codec.encode(Request(opening)), (b"cubin",), ()))
+    opened = main._open(opening, (b"cubin",))
     assert opened == (opening.device, b"cubin", visible)
 
 

@@ -1,0 +1,1 @@
+"""Import the result files of other tools: read them all, store their runs at once, and judge these runs."""

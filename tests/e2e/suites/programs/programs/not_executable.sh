@@ -1,0 +1,2 @@
+#!/bin/sh
+echo took 1 ms

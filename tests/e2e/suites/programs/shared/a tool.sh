@@ -1,0 +1,2 @@
+#!/bin/sh
+[ "$2" = "" ] && echo "took $(cat "$1") ms"

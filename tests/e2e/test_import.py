@@ -1,0 +1,289 @@
+"""``perfsvc import``: real files of other tools become runs, once and as a whole, and are judged like our own runs."""
+
+import csv
+import io
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stored_text import PAYLOADS
+
+DATA = Path(__file__).parents[1] / "data" / "formats"
+FILES = {
+    "nvbench": ("nvbench.json", 4, 0),
+    "google-benchmark": ("google-benchmark.json", 4, 4),
+    "pytest-benchmark": ("pytest-benchmark.json", 4, 0),
+    "asv": ("asv", 7, 4),
+    "hyperfine": ("hyperfine.json", 2, 0),
+    "nccl-tests": ("nccl-tests.txt", 6, 0),
+    "csv": ("csv.csv", 2, 0),
+}
+"""By format: a file, the cases of its newest run, and the exit code of its import. The files with 4 have a failure."""
+COMMIT = "1f" * 20
+
+
+def counts(perfsvc):
+    tables = [name for (name,) in perfsvc.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {name: perfsvc.rows(f"SELECT count(*) FROM {name}") for name in tables}  # noqa: S608
+
+
+def nvbench(folder, name, **factors):
+    """Write the file of NVBench with the times of some benchmarks multiplied; return its path."""
+    document = json.loads((DATA / "nvbench.json").read_text())
+    for benchmark in document["benchmarks"]:
+        for summary in benchmark["states"][0]["summaries"]:
+            if "/time/gpu/" in summary["tag"]:
+                value = summary["data"][0]
+                value["value"] = repr(float(value["value"]) * factors.get(benchmark["name"], 1.0))
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def night(perfsvc, label, factor, **options):
+    """Import three files of a commit as the replicas of a run."""
+    unlike = 1 + ord(label) / 1e6  # a file with the content of an earlier one would be skipped
+    files = [
+        nvbench(perfsvc.folder, f"{label}{number}.json", copy=factor * (unlike + number / 2000), dot=1 + number / 3000)
+        for number in range(3)
+    ]
+    return perfsvc("import", "nvbench", *files, "--label", label, "--host", "box", "--commit", label * 40, **options)
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_a_real_file_is_imported_and_every_command_has_its_values(perfsvc, tool):
+    name, cases, code = FILES[tool]
+    perfsvc("import", tool, DATA / name, "--label", "mine", code=code)
+    rows = [*csv.DictReader(io.StringIO(perfsvc("report", "mine", "--format", "csv", "--summary", code=0).out))]
+    assert len(rows) == cases, "one row for each state"
+    for row in rows:
+        assert perfsvc("show", row["case"], code=0).out
+        if row["status"] == "ok" and row["median_s"]:
+            (history,) = perfsvc("show", row["case"], "--format", "json", code=0).json[-1:]
+            assert float(row["median_s"]) == pytest.approx(history["median_s"], rel=1e-6)
+    assert "mine" in perfsvc("runs", code=0).out
+    assert perfsvc("report", "mine", code=0).out.count("✓") >= 2
+    perfsvc("dashboard", "build", perfsvc.folder / "site", code=0)
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_importing_twice_adds_nothing(perfsvc, tool):
+    name, _, code = FILES[tool]
+    perfsvc("import", tool, DATA / name, code=code)
+    before = counts(perfsvc)
+    copied = perfsvc.folder / f"copy-{name}"
+    (shutil.copytree if (DATA / name).is_dir() else shutil.copy)(DATA / name, copied)
+    for path in (DATA / name, copied):
+        again = perfsvc("import", tool, path, code=0)
+        assert "imported before, and skipped" in again.out
+        assert "nothing new" in again.out
+    assert counts(perfsvc) == before
+
+
+def test_the_values_of_the_real_nvbench_file(perfsvc):
+    result = perfsvc("import", "nvbench", DATA / "nvbench.json", "--format", "json", code=0).json
+    (run,) = result["runs"]
+    assert run["provenance"]["suite"] == "nvb.py"
+    assert run["provenance"]["host"] == "unknown"
+    by_case = {row["case"]: row for row in result["newest"]["results"]}
+    assert set(by_case) == {"copy/nvbench", "copy/nvbench-2", "dot/nvbench", "dot/nvbench-2"}
+    copy = by_case["copy/nvbench"]
+    assert copy["median_s"] == pytest.approx(228.416e-6, rel=1e-5)
+    assert copy["device_model"] == "NVIDIA H100 80GB HBM3"
+    assert copy["verdict"] == "new"
+
+
+def test_a_file_that_is_not_valid_stores_nothing_of_any_file(perfsvc):
+    perfsvc("import", "nvbench", DATA / "nvbench.json", code=0)
+    before = counts(perfsvc)
+    good = nvbench(perfsvc.folder, "good.json", copy=1.1)
+    bad = perfsvc.folder / "bad.json"
+    bad.write_text(good.read_text()[:-300])
+    refused = perfsvc("import", "nvbench", good, bad, code=2)
+    assert "bad.json is no valid file of nvbench: it is no JSON: line" in refused.err
+    assert "cure:" in refused.err
+    assert counts(perfsvc) == before
+    perfsvc("import", "nvbench", good, code=0)
+    assert counts(perfsvc)["runs"] == [(2,)], "the good file was not known yet"
+
+
+def test_an_error_while_storing_leaves_nothing(perfsvc, monkeypatch):
+    """The second file changes after it was checked."""
+    files = [nvbench(perfsvc.folder, f"{number}.json", copy=1 + number / 100) for number in range(2)]
+    read, seen = Path.read_bytes, []
+
+    def changing(path):
+        seen.append(path.name)
+        return read(path) + (b" " if seen.count("1.json") == 2 and path.name == "1.json" else b"")
+
+    monkeypatch.setattr(Path, "read_bytes", changing)
+    refused = perfsvc("import", "nvbench", *files, code=2)
+    assert "1.json was changed while it was imported" in refused.err
+    assert perfsvc.rows("SELECT count(*) FROM runs") == perfsvc.rows("SELECT count(*) FROM devices") == [(0,)]
+
+
+def test_files_of_one_commit_are_replicas_and_give_verdicts_and_findings(perfsvc):
+    night(perfsvc, "a", 1.0, code=0)
+    night(perfsvc, "b", 1.0, code=0)
+    slower = night(perfsvc, "c", 1.1, code=1)
+    assert slower.out.count("regression") >= 2
+    assert perfsvc.rows("SELECT replicas FROM runs") == [(3,)] * 3
+    assert perfsvc("findings", "--format", "json", code=0).json == [], "one night alone raises no finding"
+    night(perfsvc, "d", 1.1, code=1)
+    (finding,) = perfsvc("findings", "--format", "json", code=0).json
+    assert finding["root_cause"] == "bbbbbbbbb..ccccccccc"
+    assert {moved["series"]["case"]["variant"] for moved in finding["moved"]} == {"nvbench", "nvbench-2"}
+    compared = perfsvc("compare", "b", "c", "--format", "json", code=1).json
+    assert compared["counts"] == {"regression": 2, "unchanged": 2}
+    night(perfsvc, "e", 1.0, code=0)
+    assert perfsvc("findings", "--format", "json", code=0).json == [], "the old level is back"
+    pages = perfsvc.folder / "site"
+    perfsvc("dashboard", "build", pages, code=0)
+    assert "copy/nvbench" in (pages / "index.html").read_text()
+
+
+def test_a_single_replica_is_inconclusive(perfsvc):
+    one, other = (nvbench(perfsvc.folder, f"{factor}.json", copy=factor) for factor in (1.0, 1.5))
+    perfsvc("import", "nvbench", one, "--commit", COMMIT, code=0)
+    assert "inconclusive" in perfsvc("import", "nvbench", other, "--commit", "2e" * 20, code=0).out
+    perfsvc("import", "nvbench", nvbench(perfsvc.folder, "third.json", copy=1.6), "--strict", code=3)
+
+
+def test_runs_of_hyperfine_are_replicas(perfsvc):
+    perfsvc("import", "hyperfine", DATA / "hyperfine.json", code=0)
+    assert perfsvc.rows("SELECT replicas FROM runs") == [(5,)]
+    assert perfsvc.rows("SELECT max(sample_count), count(*) FROM measurements") == [(1, 10)]
+
+
+def test_a_missing_case_of_the_same_program_is_reported(perfsvc):
+    perfsvc("import", "nvbench", DATA / "nvbench.json", code=0)
+    document = json.loads((DATA / "nvbench.json").read_text())
+    document["benchmarks"] = document["benchmarks"][:2]
+    less = perfsvc.folder / "less.json"
+    less.write_text(json.dumps(document))
+    assert "missing" in perfsvc("import", "nvbench", less, code=0).out
+    document["meta"]["argv"] = ["other"]
+    less.write_text(json.dumps(document))
+    assert "missing" not in perfsvc("import", "nvbench", less, code=0).out
+
+
+def test_each_file_of_separate_is_a_run_in_the_order_of_time(perfsvc):
+    files = [nvbench(perfsvc.folder, f"{number}.json", copy=1 + number / 100) for number in range(3)]
+    for file, moment in zip(files, (3_000, 1_000, 2_000), strict=True):
+        os.utime(file, (moment, moment))
+    perfsvc("import", "nvbench", *files, "--separate", "--label", "old", code=0)
+    assert perfsvc.rows("SELECT path FROM imports ORDER BY run_id") == [(str(files[index]),) for index in (1, 2, 0)]
+    assert perfsvc.rows("SELECT replicas FROM runs") == [(1,)] * 3
+
+
+def test_a_file_of_an_earlier_time_is_imported_with_a_warning(perfsvc):
+    new, old = (nvbench(perfsvc.folder, f"{factor}.json", copy=factor) for factor in (1.0, 1.001))
+    perfsvc("import", "nvbench", new, "--at", "2026-11-24T03:00+00:00", code=0)
+    second = perfsvc("import", "nvbench", old, "--at", "2026-11-20T03:00+00:00", code=0)
+    assert "import the oldest files first" in second.err
+
+
+def test_time_commit_and_host_come_from_options_before_the_file(perfsvc):
+    perfsvc(
+        "import",
+        "csv",
+        DATA / "csv.csv",
+        "--commit",
+        COMMIT,
+        "--host",
+        "farm",
+        "--at",
+        "2026-11-01T00:00+00:00",
+        code=0,
+    )
+    assert perfsvc.rows("SELECT git_commit, host, started_at FROM runs") == [
+        (COMMIT, "farm", "2026-11-01 00:00:00.000000")
+    ]
+
+
+def test_time_commit_and_host_come_from_the_file(perfsvc):
+    perfsvc("import", "csv", DATA / "csv.csv", code=0)
+    assert perfsvc.rows("SELECT git_commit, host, started_at FROM runs") == [
+        (COMMIT, "node7", "2026-11-20 03:00:00.000000")
+    ]
+
+
+def test_a_folder_of_asv_has_a_run_for_each_commit_and_takes_what_is_added(perfsvc):
+    folder = shutil.copytree(DATA / "asv", perfsvc.folder / "results")
+    perfsvc("import", "asv", folder, code=4)
+    commits = [commit[:8] for (commit,) in perfsvc.rows("SELECT git_commit FROM runs ORDER BY id")]
+    assert commits == ["c378158e", "7032ec01"], "in the order of the commits"
+    (newest,) = (folder / "vm").glob("7032*")
+    document = json.loads(newest.read_text())
+    document["results"]["bench.time_more"] = [[1e-3], [], "version", 1795529966327, 0.1]
+    newest.write_text(json.dumps(document))
+    perfsvc("import", "asv", folder, "--strict")
+    added = perfsvc.rows("SELECT cases.variant, measurements.run_id FROM measurements JOIN cases ON cases.id = case_id")
+    assert [variant for variant, run in added if run == 3] == ["time_more"]
+
+
+def test_a_counter_is_imported_and_judged_on_request(perfsvc):
+    perfsvc("import", "csv", DATA / "csv.csv", "--metric", "energy_mj", code=0)
+    assert perfsvc.rows("SELECT DISTINCT name FROM metrics") == [("energy_mj",)]
+    assert perfsvc.rows("SELECT count(*) FROM verdicts WHERE metric = 'energy_mj'") == [(2,)]
+    refused = perfsvc("import", "csv", DATA / "csv.csv", "--metric", "joules", code=2)
+    assert "the files have energy_mj" in refused.err
+    assert "name of perfsvc" in perfsvc("import", "csv", DATA / "csv.csv", "--metric", "time", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("excel", "a.xls"), "excel"),
+        (("nvbench",), "Missing argument"),
+        (("nvbench", "absent.json"), "absent.json is no file"),
+        (("nvbench", DATA), "is a folder"),
+        (("nvbench", DATA / "nvbench.json", "--commit", "no such"), "'no such' is no commit"),
+        (("nvbench", DATA / "nvbench.json", "--commit", "--output=x"), "is no commit"),
+        (("nvbench", DATA / "nvbench.json", "--at", "soon"), "'soon' is no time"),
+        (("asv", DATA / "asv", "--commit", COMMIT), "name their commits"),
+        (("asv", DATA / "asv", "--at", "2026-11-24"), "hold 2 runs"),
+        (("csv", DATA / "nvbench.json"), "is no valid file of csv"),
+    ],
+)
+def test_a_wrong_argument_is_a_usage_error_and_stores_nothing(perfsvc, arguments, says):
+    refused = perfsvc("import", *arguments, code=2)
+    assert says in refused.err
+    assert not perfsvc.database.exists()
+
+
+def test_an_imported_gpu_is_no_gpu_that_this_host_must_have(perfsvc):
+    """``--device auto`` takes the CPU device where no GPU is, although an imported run of this host has one."""
+    perfsvc("import", "nvbench", DATA / "nvbench.json", "--host", os.uname().nodename, code=0)
+    assert perfsvc("run", "--device", "cpu", "--suite", perfsvc.suites / "scale", "--replicas", 1).code in {0, 3}
+    assert "NVIDIA H100" not in perfsvc("expect", "list", "--all", code=0).out
+
+
+def test_an_imported_suspect_cannot_be_measured_again(perfsvc):
+    night(perfsvc, "a", 1.0, code=0)
+    night(perfsvc, "b", 1.2, code=1)
+    refused = perfsvc("confirm", "copy/nvbench", "--run", "2", "--device", "cpu")
+    assert refused.code == 2
+    assert "none of the devices asked for" in refused.err
+
+
+@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
+def test_hostile_names_are_inert(perfsvc, payload):
+    """tests/e2e/test_hostile_text.py shows each stored text in each format; this is the way into the database."""
+    document = json.loads((DATA / "nvbench.json").read_text())
+    document["meta"]["argv"] = [payload]
+    document["devices"][0]["name"] = payload
+    document["benchmarks"][0]["name"] = payload
+    document["benchmarks"][2]["states"][0]["axis_values"] = [{"name": payload, "type": "string", "value": payload}]
+    document["benchmarks"][3]["states"][0] |= {"is_skipped": True, "skip_reason": payload, "summaries": None}
+    file = perfsvc.folder / "hostile.json"
+    file.write_text(json.dumps(document))
+    ended = perfsvc("import", "nvbench", file, "--label", payload.replace("\0", ""), code=0)
+    for text in (ended.out, ended.err, perfsvc("report", code=0).out, perfsvc("report", "--format", "csv", code=0).out):
+        assert "\x1b" not in text
+        assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+    assert len(perfsvc("report", "--format", "json", code=0).json) == 4
+    assert "nothing new" in perfsvc("import", "nvbench", file, code=0).out
