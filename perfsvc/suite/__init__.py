@@ -28,9 +28,9 @@ from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
-from perfsvc.suite.packages import cupy, numba, torch, triton
 from perfsvc.suite.requirements import unmet
 from perfsvc.suite.selection import Selection
+from perfsvc.suite.steps.packages import cupy, numba, torch, triton
 
 __all__ = [
     "Benchmark",

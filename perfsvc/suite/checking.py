@@ -32,7 +32,6 @@ from perfsvc.suite.authoring import (
 )
 from perfsvc.suite.benchfile import BenchFile
 from perfsvc.suite.fields import misfits_of_benchmark, misfits_of_step, misfits_of_variant
-from perfsvc.suite.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.points import (
     Expansion,
     axes_of,
@@ -44,10 +43,11 @@ from perfsvc.suite.points import (
     problems_of_points,
     smoke_point,
 )
-from perfsvc.suite.programs import problems_of_program
 from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
+from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
+from perfsvc.suite.steps.programs import problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
 
 

@@ -139,7 +139,7 @@ def test_a_slower_kernel_is_confirmed_explained_and_bisected(workplace):
             workplace.change("softmax/softmax.py", "tl.max(values, axis=0))\n", "tl.max(values, axis=0))\n" + AGAIN)
         (workplace.folder / "NOTES").write_text(f"commit {place}\n", encoding="utf-8")
         workplace.commit(f"commit {place}")
-    printed = workplace.run("--select", "*/triton", "--confirm", "--profile", "--limit", "300", codes=(1,))
+    printed = workplace.run("--select", "softmax/triton", "--confirm", "--profile", "--limit", "300", codes=(1,))
     assert workplace.rows("select cause from confirmations where cause = 'kernel'") == [("kernel",)], printed
     explained = workplace.rows("select sentence from explanations")
     assert explained, (printed, workplace.rows("select reason from profiles"))

@@ -295,7 +295,9 @@ class PackageFunction:
 
     def _grid_of(self, chosen: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the grid for the arguments of a launch, which include the values that Triton's tuner chose."""
-        from perfsvc.suite.packages import grid_of_kernel  # reads benchmark files, which few cases need in a worker
+        from perfsvc.suite.steps.packages import (
+            grid_of_kernel,  # reads benchmark files, which few cases need in a worker
+        )
         from perfsvc.suite.values import Problem
 
         what = f"grid of {self._name!r}"

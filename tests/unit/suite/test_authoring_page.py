@@ -12,7 +12,7 @@ from perfsvc.measure.worker.memory import GUARD_BYTES
 from perfsvc.suite import Benchmark, Selection, Variant, discover
 from perfsvc.suite.arrays import make_arrays
 from perfsvc.suite.authoring import ProgramStep
-from perfsvc.suite.programs import FOLDERS
+from perfsvc.suite.steps.programs import FOLDERS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "how-to" / "write-a-benchmark.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from perfsvc.build import Cache, compile_all
 from perfsvc.build.toolchain import FakeToolchain
 from perfsvc.model import BufferArg, KernelConfiguration, PackageCall, ScalarArg
 from perfsvc.suite import Selection, discover
-from perfsvc.suite.packages import names_defined
+from perfsvc.suite.steps.packages import names_defined
 
 KERNEL = "import triton\n\n\n@triton.jit\ndef add_kernel(x, y, n, BLOCK):\n    ...\n"
 BENCH = '''"""Twice a vector."""

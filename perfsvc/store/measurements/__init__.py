@@ -26,7 +26,7 @@ from perfsvc.store.cases import (
     device_ids,
     lineages_of,
 )
-from perfsvc.store.columns import columns_of
+from perfsvc.store.measurements.columns import columns_of
 from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack

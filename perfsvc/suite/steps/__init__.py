@@ -18,7 +18,7 @@ from perfsvc.suite.authoring import (
     Variant,
     words,
 )
-from perfsvc.suite.packages import arguments_of, requirements_of
+from perfsvc.suite.steps.packages import arguments_of, requirements_of
 from perfsvc.suite.values import Problem
 
 _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
