@@ -71,6 +71,7 @@ from perfsvc.model.peaks import (
     Rates,
     nearest_peak,
     peak_of,
+    plausible,
 )
 from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
 from perfsvc.model.profiles import (
@@ -245,6 +246,7 @@ __all__ = [
     "is_own_program",
     "nearest_peak",
     "peak_of",
+    "plausible",
     "scope_options",
 ]
 

@@ -34,6 +34,10 @@ PEAK_NAMES: Mapping[str, str] = MappingProxyType(
 )
 """What people call a peak, by its name."""
 
+LEAST_RATE = 1e-3
+MOST_RATE = 1e20
+"""A stored rate outside of this range is not taken for a measured peak."""
+
 Rates = Mapping[str, float]
 """The measured peaks of a GPU by name: bytes a second for ``memory`` and ``l2``, else operations a second."""
 
@@ -59,8 +63,19 @@ class PeakShare:
     share: float
 
 
+def plausible(rate: object) -> bool:
+    """Return whether a stored rate can be that of a GPU; another program may have written anything there."""
+    return isinstance(rate, int | float) and LEAST_RATE < rate < MOST_RATE
+
+
 def peak_of(precision: str, rates: Rates) -> float | None:
-    """Return the highest measured rate in a precision, in operations a second; None if none is known."""
+    """Return the highest measured rate in a precision, in operations a second; None if it is not known.
+
+    Every GPU that computes in TF32 has tensor cores for FP64, which compute faster than its other units. Without their
+    rate, the limit in FP64 is not known.
+    """
+    if precision == "fp64" and "tf32" in rates and "fp64_tensor" not in rates:
+        return None
     return max((rates[name] for name in PRECISIONS.get(precision, ()) if name in rates), default=None)
 
 

@@ -1,12 +1,12 @@
 """Devices: what they are, their measured peaks, and their conditions during a run."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
-from perfsvc.model import MEMORY, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status
+from perfsvc.model import MEMORY, PEAK_NAMES, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status, plausible
 from perfsvc.store.cases import device_ids, judged, namesakes_of
 from perfsvc.store.rows import DeviceConditions
 from perfsvc.store.runs import ENDED
@@ -103,7 +103,8 @@ class DeviceStore:
         peaks: dict[str, dict[int, Peak]] = defaultdict(dict)
         with self._database.reading() as connection:
             for uuid, run, copied, read in connection.execute(query):
-                peaks[uuid][run] = Peak(copied, read)
+                if plausible(copied) and plausible(read):
+                    peaks[uuid][run] = Peak(copied, read)
         return dict(peaks)
 
     def put_gpu_peak(self, device: DeviceInfo, name: str, rate: float, *, version: int) -> None:
@@ -124,7 +125,25 @@ class DeviceStore:
             }
             connection.execute(delete(GpuPeaks).filter_by(**state))
             measured = {"rate": rate, "version": version, "measured_at": datetime.now(UTC)}
-            connection.execute(insert(GpuPeaks), [state | measured])
+            insert_new(connection, GpuPeaks, state | measured)  # another process may have measured the GPU just now
+
+    def doubt_gpu_peaks(self, device: DeviceInfo, names: Collection[str]) -> None:
+        """Give measured peaks of a GPU version 0: the next run measures them again, and this run still shows them."""
+        with self._database.writing() as connection:
+            of_state = self._of_state(connection, device)
+            connection.execute(update(GpuPeaks).where(*of_state, GpuPeaks.name.in_(names)).values(version=0))
+
+    def forget_gpu_peaks(self, device: DeviceInfo, *, except_version: int) -> None:
+        """Delete the peaks of a GPU with its driver and power limit that kernels of other versions measured."""
+        with self._database.writing() as connection:
+            of_state = self._of_state(connection, device)
+            connection.execute(delete(GpuPeaks).where(*of_state, GpuPeaks.version != except_version))
+
+    @staticmethod
+    def _of_state(connection: Connection, device: DeviceInfo) -> tuple[ColumnElement[bool], ...]:
+        ids = device_ids(connection, [device.uuid])
+        same_state = GpuPeaks.driver == device.driver, GpuPeaks.power_limit_w == device.power_limit_w
+        return (GpuPeaks.device_id == ids[device.uuid], *same_state)
 
     def gpu_peaks(self, device: DeviceInfo, *, version: int) -> dict[str, float]:
         """Return the peaks that kernels of a version measured of a GPU with its driver and power limit, by name."""
@@ -134,7 +153,8 @@ class DeviceStore:
     def gpu_peaks_of(self, run: int) -> dict[str, dict[str, float]]:
         """Return the measured peaks of arithmetic and L2 cache of a run's devices, by UUID and by name.
 
-        They are those of the driver and the power limit with which the run measured; a device without any is missing.
+        They are those of the driver and the power limit with which the run measured. A device without any is missing,
+        and so is a device that had several drivers or power limits, because the run was resumed.
         """
         states = (
             select(Devices.uuid, Environments.driver, Environments.power_limit_w)
@@ -146,30 +166,16 @@ class DeviceStore:
         with self._database.reading() as connection:
             peaks = gpu_peaks(connection)
             every_state = [(uuid, driver, limit_w) for uuid, driver, limit_w in connection.execute(states)]
-        return {state[0]: peaks[state] for state in every_state if state in peaks}
+        count = Counter(uuid for uuid, _, _ in every_state)
+        return {state[0]: peaks[state] for state in every_state if state in peaks and count[state[0]] == 1}
 
-    def newest_peaks(self, device: str) -> dict[str, float]:
-        """Return the newest measured peaks of a device (UUID) by name, that of its memory included.
+    def rates(self, run: int, device: str) -> dict[str, float]:
+        """Return the measured peaks of a device (UUID) in a run by name, that of its memory included.
 
-        Peaks that no run has measured yet are missing.
+        Peaks that were not measured are missing.
         """
-        of_memory = (
-            select(Peaks.copy_bytes_per_s, Peaks.read_bytes_per_s)
-            .join(Devices, Devices.id == Peaks.device_id)
-            .where(Devices.uuid == device)
-            .order_by(Peaks.run_id.desc())
-            .limit(1)
-        )
-        others = (
-            select(GpuPeaks.name, GpuPeaks.rate)
-            .join(Devices, Devices.id == GpuPeaks.device_id)
-            .where(Devices.uuid == device)
-            .order_by(GpuPeaks.measured_at)
-        )
-        with self._database.reading() as connection:
-            memory = connection.execute(of_memory).first()
-            rates = {row.name: row.rate for row in connection.execute(others)}
-        return rates | ({MEMORY: Peak(*memory).best_bytes_per_s} if memory else {})
+        memory = self.peaks(run).get(device)
+        return self.gpu_peaks_of(run).get(device, {}) | ({MEMORY: memory.best_bytes_per_s} if memory else {})
 
     def conditions(self, run: int) -> list[DeviceConditions]:
         """Return the conditions of each device during a run, in the order in which the devices were first stored."""
@@ -229,7 +235,8 @@ def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuSta
         query = query.where(GpuPeaks.version == version)
     peaks: dict[GpuState, dict[str, float]] = defaultdict(dict)
     for uuid, driver, power_limit_w, name, rate in connection.execute(query):
-        peaks[uuid, driver, power_limit_w][name] = rate
+        if name in PEAK_NAMES and name != MEMORY and plausible(rate):
+            peaks[uuid, driver, power_limit_w][name] = rate
     return dict(peaks)
 
 

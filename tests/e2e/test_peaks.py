@@ -112,3 +112,16 @@ def test_a_case_that_computes_is_shown_as_a_share_of_the_peak_of_its_precision(p
     out = perfsvc("report", code=0).out
     assert f" {100 * share:.0f} % FP32 " in out
     assert "reads 2.10 GB/s, FP32 2.01 TFLOP/s" in out
+
+
+def test_a_peak_that_a_case_exceeds_is_measured_again_in_the_next_run(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-9}, "peak": {"seconds": 10.0}, **PLAUSIBLE}, l2_bytes=1 << 20)
+    run = ("--select", "*/alpha", "--replicas", "1", "--format", "json")
+    first = perfsvc.fake(*run, code=0)
+    assert [doubt["peak"] for doubt in first.json["doubts"]] == ["fp32"]
+    perfsvc.play({"*": {"seconds": 1e-9}, "peak": {"seconds": 1e-3}, **PLAUSIBLE}, l2_bytes=1 << 20)
+    second = perfsvc.fake(*run, code=0)
+    assert second.json["doubts"] == []
+    (before,), (after,) = first.json["peaks"], second.json["peaks"]
+    assert after["fp32"] == pytest.approx(1e4 * before["fp32"])
+    assert after["bf16"] == before["bf16"]

@@ -138,6 +138,9 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         _severity=severity,
         _ok=severity == 0,
     )
+    if "peak" in prepared:  # replicas may come nearest to different peaks, if a case has about the same share of both
+        first = prepared["peak"].groupby(group).transform("first")
+        prepared["peak_share"] = prepared["peak_share"].where(prepared["peak"] == first)
     groups = prepared.groupby(group)
     columns = [*keys, *(name for name in table if name not in {*keys, *OF_ONE_REPLICA})]
     result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in columns})

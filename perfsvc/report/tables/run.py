@@ -112,7 +112,7 @@ def _device(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[
 def _peaks(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[str]:
     """Return the measured peaks of a device: those of its memory, and each other one that a row is compared with."""
     near = {row.peak for row in rows}
-    names = [name for name in rates if name in near or any(name in PRECISIONS.get(of, ()) for of in near)]
+    names = [name for name in rates if any(name in PRECISIONS.get(of, (of,)) for of in near)]
     others = [peaks.rate(name, rates[name]) for name in names]
     if peak is None:
         return others

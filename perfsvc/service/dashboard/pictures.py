@@ -71,5 +71,5 @@ class FindingPictures:
         except PerfsvcError:  # damaged: the page has the instructions instead
             sources = ({}, {})
         explanation = Explanation(why.factor or 1.0, why.sentence, why.reasons)
-        peaks = self._store.devices.newest_peaks(after.device)
+        peaks = self._store.devices.rates(after.run, after.device)
         return picture(profile_of(before), profile_of(after), explanation, sources, peaks)

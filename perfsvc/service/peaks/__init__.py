@@ -5,6 +5,8 @@ the others once for each driver and power limit. Results are shown as shares of 
 declares more work than a peak allows is doubted.
 """
 
+from dataclasses import replace
+
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import DeviceInfo
 from perfsvc.service.peaks import kernels, memory
@@ -16,6 +18,7 @@ def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
     return (*memory.specs(device), *kernels.specs(device))
 
 
-def sampling(spec: CaseSpec) -> Sampling:
-    """Return how a case of ``specs`` is sampled."""
-    return memory.SAMPLING if spec.case.variant in memory.VARIANTS else kernels.SAMPLING
+def sampling(spec: CaseSpec, most_s: float) -> Sampling:
+    """Return how a case of ``specs`` is sampled; sampling, and waiting for the GPU, take at most ``most_s`` seconds."""
+    how = memory.SAMPLING if spec.case.variant in memory.VARIANTS else kernels.SAMPLING
+    return replace(how, seconds=min(how.seconds, most_s), recovery_s=min(how.recovery_s, most_s))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from perfsvc import judge
-from perfsvc.model import MEMORY, PEAK_NAMES, DeviceInfo, Measurement, Peak, Rates, Status
+from perfsvc.model import MEMORY, PEAK_NAMES, PRECISIONS, DeviceInfo, Measurement, Peak, Rates, Status
 from perfsvc.service import peaks
 from perfsvc.service.peaks import kernels, memory
 from perfsvc.store import Store
@@ -42,6 +42,8 @@ class PeakCollector:
         self._specs = {device.uuid: {spec.case: spec for spec in peaks.specs(device)} for device in devices}
         self._memory: dict[str, dict[str, float]] = {device.uuid: {} for device in devices}
         self._memory_peaks = dict(memory_peaks)
+        for device in devices:
+            store.devices.forget_gpu_peaks(device, except_version=kernels.VERSION)
         self._rates = {device.uuid: store.devices.gpu_peaks(device, version=kernels.VERSION) for device in devices}
 
     def rates(self, device: str) -> dict[str, float]:
@@ -80,6 +82,10 @@ class PeakCollector:
             self._memory_peaks[uuid] = Peak(*(self._memory[uuid][variant] for variant in memory.VARIANTS))
             self._store.devices.put_peaks(self._run, self._memory_peaks)
         return True
+
+    def doubt(self, device: str, precision: str) -> None:
+        """Have the next run measure the peaks of a precision again: a case computed faster, so one of both is wrong."""
+        self._store.devices.doubt_gpu_peaks(self._devices[device], PRECISIONS[precision])
 
     def fail(self, device: str, variant: str, reason: str) -> None:
         """Report that the peak of a device stays unknown, and why; the memory of a device is reported once."""

@@ -3,6 +3,7 @@
 from perfsvc.device.memory import array_bytes
 from perfsvc.model import MEMORY, DeviceInfo, Rates, peak_of
 from perfsvc.report.rows import Doubt
+from perfsvc.service.peaks.kernels import FULL_RATE
 from perfsvc.service.peaks.memory import BEYOND_L2
 from perfsvc.suite import CaseSpec
 
@@ -12,6 +13,10 @@ our kernels miss."""
 FLOPS_TOLERATED = 1.25
 """The peak of arithmetic is what the GPU sustains. A short kernel may end before the GPU lowers its clock for the load:
 an H100 then computes 1.2 times as fast."""
+
+
+ONE_RATE = ("fp32", "fp64")
+"""The precisions whose peak is the limit of every GPU."""
 
 
 def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, rates: Rates) -> Doubt | None:
@@ -31,7 +36,8 @@ def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, rates: Rates) -> 
     beyond_l2 = 0 < BEYOND_L2 * device.l2_bytes <= footprint
     if memory and beyond_l2 and work.bytes > BYTES_TOLERATED * memory * median_s:
         return Doubt(spec.case, device.uuid, spec.cache, MEMORY, work.bytes, work.bytes / median_s, memory)
-    if arithmetic and work.flops > FLOPS_TOLERATED * arithmetic * median_s:
+    is_limit = work.precision in ONE_RATE or device.target in FULL_RATE
+    if arithmetic and is_limit and work.flops > FLOPS_TOLERATED * arithmetic * median_s:
         return Doubt(spec.case, device.uuid, spec.cache, work.precision, work.flops, work.flops / median_s, arithmetic)
     return None
 

@@ -28,9 +28,13 @@ OURS = 0
 VERSION = 1
 """The version of the kernels: peaks that were measured by other kernels are measured again."""
 
-SAMPLING = Sampling(seconds=0.5, least_s=0.4)
+SAMPLING = Sampling(seconds=0.5, least_s=0.4, recovery_s=2.0)
 """A GPU needs about 0.1 s until its clock has adapted to a load that reaches the power limit. The peak is the rate
-that the GPU sustains, so sampling lasts several times as long."""
+that the GPU sustains, so sampling lasts several times as long. A GPU that is too hot is not waited for: a later run
+measures its peaks."""
+FULL_RATE = frozenset({"sm_80", "sm_90"})
+"""The architectures whose tensor cores are known to compute no faster than our kernels, up to the clock. Others have
+instructions that our kernels lack, or multiply faster with narrower sums."""
 
 L2_SHARE = 3
 """The buffer takes at most a third of the L2 cache: the cache of an H100 has two halves, and both keep a copy of what

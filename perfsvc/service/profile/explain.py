@@ -104,7 +104,7 @@ def explain_two(request: ExplainRequest, progress: Progress) -> ExplainedProfile
         sides = _run_case(store, request, request.before), _run_case(store, request, request.after)
         first, last = _stored_pair(store, *sides) or _made_pair(store, request, sides, progress)
         sources = sources_of(store, first, last)
-        explanation, peaks = explain_results(store, first, last), store.devices.newest_peaks(last.device)
+        explanation, peaks = explain_results(store, first, last), store.devices.rates(last.run, last.device)
         return ExplainedProfiles(profile_of(first), profile_of(last), explanation, sources, peaks)
 
 

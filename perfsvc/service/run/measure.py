@@ -113,7 +113,7 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
         request.replicas,
         recorder.opened.seed,
         request.limit_s,
-        first=_peak_tasks(targets, binaries, recorder),
+        first=_peak_tasks(request, targets, binaries, recorder),
         helper_kernels=helper_kernels_of(targets, binaries),
         spread=request.spread,
         budget_s=_remaining_s(request, recorder),
@@ -261,7 +261,9 @@ def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
     )
 
 
-def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorder) -> tuple[Task, ...]:
+def _peak_tasks(
+    request: RunRequest, targets: Sequence[Target], binaries: Binaries, recorder: Recorder
+) -> tuple[Task, ...]:
     """Return the tasks that measure the peaks that are still unknown; report a peak kernel that cannot be built."""
     tasks = []
     for target in targets:
@@ -271,7 +273,8 @@ def _peak_tasks(targets: Sequence[Target], binaries: Binaries, recorder: Recorde
                     recorder.peaks.fail(target.device.uuid, spec.case.variant, error.what)
                 case modules:
                     recipe = Recipe(spec.arrays, partial(share, {}, {}))
-                    tasks.append(task(target.device, spec, modules, peaks.sampling(spec), recipe))
+                    how = peaks.sampling(spec, min(SAMPLING_SHARE, RECOVERY_SHARE) * request.limit_s)
+                    tasks.append(task(target.device, spec, modules, how, recipe))
     return tuple(tasks)
 
 

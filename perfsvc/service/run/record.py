@@ -16,7 +16,7 @@ from perfsvc.build import Binary
 from perfsvc.build.lines import renamed
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
-from perfsvc.model import Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
+from perfsvc.model import MEMORY, Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
 from perfsvc.report.rows import Doubt
 from perfsvc.service.peaks.collector import PeakCollector
 from perfsvc.service.peaks.doubts import doubt, note
@@ -130,6 +130,8 @@ class Recorder:
         if not doubted:
             return measurement
         self.doubts[device.uuid, measurement.case, measurement.cache] = doubted
+        if doubted.peak != MEMORY:
+            self.peaks.doubt(device.uuid, doubted.peak)
         return replace(measurement, note="; ".join(filter(None, [measurement.note, note(doubted)])))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, select
 
-from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, nearest_peak
+from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, nearest_peak, plausible
 from perfsvc.store.cases import case_of, judged, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.schema.judging_tables import Verdicts
@@ -105,14 +105,14 @@ _SAME_VERDICT = and_(
     Verdicts.metric == TIME,
     judged(Verdicts.run_id, Verdicts.case_id),
 )
-_OF_PEAKS = (
-    *("device", "driver", "power_limit_w", "cache", "precision"),
-    *("bandwidth_bytes_per_s", "flops_per_s", "copy_bytes_per_s", "read_bytes_per_s"),
-)
-"""The columns that decide which measured peak a measurement comes nearest to."""
-L2_SHARE = 0.5
+_STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
+"""The columns that decide which measured peaks a GPU has."""
+_RATE = ("cache", "precision", "bandwidth_bytes_per_s", "flops_per_s")
+"""The columns that decide which of them a measurement comes nearest to."""
+IN_L2, BEYOND_L2 = 0.5, 2.0
 """The arrays of a warm case are in the L2 cache if they fill at most half of it: the caches of recent GPUs have two
-halves, and what both need is in both."""
+halves, and what both need is in both. Of arrays up to twice as large as the cache, an unknown part is in it, so their
+bandwidth has no peak."""
 _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
@@ -164,14 +164,18 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
     table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
     table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
     nearest = []
-    for index, nbytes in enumerate(moved):
-        row = {name: table[name][index] for name in _OF_PEAKS}
-        rates = dict(peaks.get((row["device"], row["driver"], row["power_limit_w"]), {}))
-        if row["copy_bytes_per_s"] is not None:
-            rates[MEMORY] = Peak(row["copy_bytes_per_s"], row["read_bytes_per_s"]).best_bytes_per_s
-        in_l2 = row["cache"] == CacheState.WARM and nbytes <= L2_SHARE * l2_bytes[index]
-        bandwidth, flops = row["bandwidth_bytes_per_s"], row["flops_per_s"]
-        nearest.append(nearest_peak(bandwidth, flops, row["precision"], rates, in_l2=in_l2))
+    states = zip(*(table[name] for name in _STATE), strict=True)
+    rows = zip(*(table[name] for name in _RATE), strict=True)
+    of_state: dict[tuple[Any, ...], dict[str, float]] = {}
+    for state, (cache, precision, bandwidth, flops), nbytes, l2 in zip(states, rows, moved, l2_bytes, strict=True):
+        if state not in of_state:
+            *gpu, copied, read = state
+            memory = {MEMORY: Peak(copied, read).best_bytes_per_s} if plausible(copied) and plausible(read) else {}
+            of_state[state] = {**peaks.get((gpu[0], gpu[1], gpu[2]), {}), **memory}
+        warm = cache == CacheState.WARM
+        in_l2 = warm and nbytes <= IN_L2 * l2
+        known = None if warm and IN_L2 * l2 < nbytes < BEYOND_L2 * l2 else bandwidth
+        nearest.append(nearest_peak(known, flops, precision, of_state[state], in_l2=in_l2))
     table["peak"] = [near.peak if near else None for near in nearest]
     table["peak_share"] = [near.share if near else None for near in nearest]
 

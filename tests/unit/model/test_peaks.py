@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfsvc.model import PeakShare, nearest_peak, peak_of
+from perfsvc.model import PeakShare, nearest_peak, peak_of, plausible
 
 RATES = {"memory": 3e12, "l2": 8e12, "fp32": 60e12, "fp64": 30e12, "fp64_tensor": 60e12, "bf16": 900e12}
 
@@ -34,3 +34,13 @@ def test_double_precision_is_limited_by_the_faster_of_its_units():
 
 def test_without_the_peak_of_the_l2_cache_a_case_in_it_has_no_share_of_the_memory():
     assert nearest_peak(6e12, None, "", {"memory": 3e12}, in_l2=True) is None
+
+
+def test_the_limit_of_fp64_is_unknown_without_the_tensor_cores_that_the_gpu_has():
+    assert peak_of("fp64", {"fp64": 30e12, "tf32": 400e12}) is None
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan"), 5e-324, "fast", None])
+def test_a_rate_that_no_gpu_has_is_not_plausible(rate):
+    assert not plausible(rate)
+    assert plausible(1e12)

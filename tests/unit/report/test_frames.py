@@ -388,6 +388,15 @@ def test_the_summary_aggregates_each_column_in_its_own_way() -> None:
     assert (result.sm_clock_hz, result.note, result.rejected_batches) == (2e9, "not blocked; waited", 3)
 
 
+def test_replicas_that_come_nearest_to_another_peak_do_not_count_for_the_share():
+    peaks = {"peak": ["memory", "fp32", "memory", None], "peak_share": [0.5, 0.9, 0.5, None]}
+    same = {
+        name: [columns()[name][0]] * 4 for name in ("case", "variant", "point", "cache", "device") if name in columns()
+    }
+    (row, *_) = summary(frame(columns(**peaks, **same, replica=[0, 1, 2, 3], status=["ok"] * 4))).to_dict("records")
+    assert (row["peak"], row["peak_share"]) == ("memory", pytest.approx(0.5))
+
+
 def test_the_page_has_shares_metrics_and_details(capsys: pytest.CaptureFixture[str]) -> None:
     metrics = [{"latency_ms": 2.5, "sm_cycles": 1000.0}] * 3 + [{}]
     page = text_of("html", frame(columns(status=["ok"] * 3 + ["skipped"], metrics=metrics)), capsys)

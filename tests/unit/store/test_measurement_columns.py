@@ -95,8 +95,45 @@ def test_a_row_has_the_nearest_peak_of_its_driver_and_power_limit(story):
     assert nearest() == [("fp32", 0.8), ("fp32", 0.8)]
     assert devices.gpu_peaks_of(run) == {"GPU-1": {"fp32": 6.25, "l2": 12_000.0}}
     assert devices.gpu_peaks(gpu, version=2) == {"fp32": 6.25}
-    assert devices.newest_peaks("GPU-1")["memory"] == 6000.0
-    assert devices.newest_peaks("GPU-9") == {}
+    assert devices.rates(run, "GPU-1") == {"memory": 6000.0, "fp32": 6.25, "l2": 12_000.0}
+    assert devices.rates(run, "GPU-9") == {}
+    devices.doubt_gpu_peaks(gpu, ["fp32"])
+    assert nearest() == [("fp32", 0.8), ("fp32", 0.8)]
+    assert devices.gpu_peaks(gpu, version=2) == {}
+    devices.forget_gpu_peaks(gpu, except_version=1)
+    assert nearest() == [("memory", 0.5), ("l2", 0.25)]
+
+
+def test_a_warm_case_that_is_partly_in_the_cache_has_no_share_of_a_bandwidth(story):
+    story = replace(story, gpu=replace(story.gpu, l2_bytes=6000))
+    run = story.begin()
+    for cache in CacheState:
+        story.put(run, story.tiled, samples=(2.0,), cache=cache)
+    story.store.devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
+    columns = story.store.measurements.columns()
+    assert list(zip(columns["cache"], columns["peak"], strict=True)) == [("cold", "memory"), ("warm", None)]
+
+
+def test_rates_that_another_program_wrote_are_not_taken_for_peaks(story):
+    gpu = replace(story.gpu, driver="580.1", power_limit_w=700.0)
+    run = story.run()
+    story.store.devices.put_peaks(run, {"GPU-1": Peak(4000.0, 6000.0)})
+    for name, rate in (("", 1.0), ("memory", 1.0), ("<b>", 1.0), ("fp32", -1.0), ("l2", float("inf"))):
+        story.store.devices.put_gpu_peak(gpu, name, rate, version=1)
+    assert story.store.devices.rates(run, "GPU-1") == {"memory": 6000.0}
+    assert story.store.measurements.columns()["peak"] == ["memory"]
+    story.store.devices.put_peaks(run, {"GPU-1": Peak(float("inf"), 6000.0)})
+    assert story.store.devices.rates(run, "GPU-1") == {}
+    assert story.store.measurements.columns()["peak"] == [None]
+
+
+def test_a_run_with_two_drivers_has_the_peaks_of_none(story):
+    run = story.begin()
+    gpu = replace(story.gpu, driver="580.1", power_limit_w=700.0)
+    for replica, driver in enumerate(("580.1", "590.0")):
+        replace(story, environment=replace(story.environment, driver=driver)).put(run, story.tiled, replica=replica)
+        story.store.devices.put_gpu_peak(replace(gpu, driver=driver), "fp32", 25.0, version=1)
+    assert story.store.devices.gpu_peaks_of(run) == {}
 
 
 def test_an_untimed_measurement_has_no_bandwidth(story):

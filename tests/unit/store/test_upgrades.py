@@ -214,7 +214,7 @@ def test_noise_peaks_and_costs_are_read(upgraded):
     noise = [columns[name] for name in ("device", "cache", "noise_within", "noise_between")]
     assert noise == [["GPU-1"], ["cold"], [0.25], [0.125]]
     assert upgraded.devices.peaks(2) == ({"GPU-1": Peak(2.0e12, 2.5e12)})
-    assert upgraded.devices.newest_peaks("GPU-1") == {"memory": 2.5e12, "tf32": 4.0e14}
+    assert upgraded.devices.rates(2, "GPU-1") == {"memory": 2.5e12, "tf32": 4.0e14}
     assert [case.variant for _, case, _ in upgraded.runs.over_budget(2)] == ["naive"]
     costs = {case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled]).items()}
     assert costs == ({CASE: 4.0})

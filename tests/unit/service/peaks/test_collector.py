@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import Case, DeviceInfo, Measurement, Peak, Status
-from perfsvc.service.peaks import kernels
+from perfsvc.service.peaks import kernels, sampling
+from perfsvc.service.peaks import specs as peaks_of
 from perfsvc.service.peaks.collector import PeakCollector
 from perfsvc.store import Store
 
@@ -95,6 +96,25 @@ def test_a_peak_that_is_measured_again_replaces_the_old_one(collect, store):
         peaks.take(measured("fp32", seconds))
     flops = next(spec.work.flops for spec in peaks.unknown("FAKE-1") + kernels_of(GPU) if spec.case.variant == "fp32")
     assert store.devices.gpu_peaks(GPU, version=kernels.VERSION) == {"fp32": pytest.approx(flops / 2e-3)}
+
+
+def test_peaks_of_other_kernels_are_deleted_and_doubted_ones_are_measured_again(collect, store):
+    for name, version in (("fp32", kernels.VERSION - 1), ("bf16", kernels.VERSION), ("fp64", kernels.VERSION)):
+        store.devices.put_gpu_peak(GPU, name, 1e12, version=version)
+    peaks = collect(GPU)
+    assert peaks.rates("FAKE-1") == {"bf16": 1e12, "fp64": 1e12}
+    assert store.devices.gpu_peaks(GPU, version=kernels.VERSION - 1) == {}
+    peaks.doubt("FAKE-1", "fp64")
+    assert peaks.rates("FAKE-1") == {"bf16": 1e12, "fp64": 1e12}  # in this run
+    assert "fp64" in names(collect(GPU).unknown("FAKE-1"))
+    assert "bf16" not in names(collect(GPU).unknown("FAKE-1"))
+
+
+def test_waiting_for_a_hot_gpu_and_sampling_are_limited():
+    for spec in peaks_of(GPU):
+        how = sampling(spec, 0.25)
+        assert max(how.seconds, how.recovery_s) <= 0.25
+        assert sampling(spec, 30.0).recovery_s <= 30.0
 
 
 def kernels_of(device: DeviceInfo) -> list:

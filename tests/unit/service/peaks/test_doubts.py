@@ -50,6 +50,12 @@ def test_operations_beyond_what_a_short_kernel_can_do_are_doubted(flops: int, pr
     assert bool(doubt(declaring(Work(flops=flops, precision=precision)), GPU, 1e-3, RATES)) is doubted
 
 
+def test_tensor_cores_that_may_be_faster_than_our_kernels_are_no_reason_for_a_doubt() -> None:
+    spec = declaring(Work(flops=10**9, precision="tf32"))
+    assert doubt(spec, replace(GPU, target="sm_90"), 1e-3, RATES)
+    assert doubt(spec, replace(GPU, target="sm_100"), 1e-3, RATES) is None
+
+
 def test_a_doubt_shows_the_declared_bytes_the_rate_and_the_cure() -> None:
     doubted = doubt(declaring(Work(9000)), GPU, 1e-3, RATES)
     assert (doubted.case.id, doubted.cache, doubted.peak, doubted.declared) == (
