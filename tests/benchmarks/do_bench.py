@@ -1,6 +1,6 @@
 """Compare perfsvc's medians of five Triton kernels with those of ``triton.testing.do_bench``, on the same GPU.
 
-    python tests/benchmarks/do_bench.py [--device cuda:0]
+    python tests/benchmarks/do_bench.py [--device cuda:0] [--replicas 3]
 
 perfsvc measures the suite ``tests/gpu/suites/triton_five`` twice, with arrays at eight places and at one. Then a fresh
 process launches the same kernels, in the configurations that perfsvc's tuning chose, with the same inputs, and times
@@ -44,13 +44,16 @@ def main() -> int:
     """Measure, compare, and print the claim."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--replicas", default="3", help="fresh processes of perfsvc for each kernel (default: 3)")
     parser.add_argument("--time", metavar="FOLDER", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.time:
         print(json.dumps(times_of_do_bench(Path(arguments.time))))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        many, one = (measured(Path(folder) / f"{places}.db", arguments.device, places) for places in (8, 1))
+        many, one = (
+            measured(Path(folder) / f"{places}.db", arguments.device, places, arguments.replicas) for places in (8, 1)
+        )
         command = [sys.executable, __file__, "--time", str(Path(folder) / "8.db")]
         timed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         theirs = json.loads(timed.stdout.splitlines()[-1])
@@ -81,11 +84,14 @@ def reason_of(many_s: float, one_s: float, median_s: float, low_s: float, high_s
     return ""
 
 
-def measured(database: Path, device: str, places: int) -> dict[str, float]:
+def measured(database: Path, device: str, places: int, replicas: str) -> dict[str, float]:
     """Return the level of each case in seconds, from a run with the arrays at some places."""
     command = ["run", "--suite", str(SUITE), "--device", device, "--select", "*/triton", "--limit", "300"]
     subprocess.run(
-        [sys.executable, "-m", "perfsvc", *command, "--places", str(places), "--db", str(database)],
+        [
+            *(sys.executable, "-m", "perfsvc", *command, "--replicas", replicas),
+            *("--places", str(places), "--db", str(database)),
+        ],
         check=True,
         cwd=ROOT,
         stdout=sys.stderr,
