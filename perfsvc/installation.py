@@ -14,6 +14,7 @@ REQUIRED = (
     "alembic",
     "click",
     "jinja2",
+    "ml-dtypes",
     "numpy",
     "nvtx",
     "pandas",
