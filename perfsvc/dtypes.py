@@ -10,7 +10,7 @@ import ml_dtypes  # noqa: F401 - importing it registers the names with NumPy
 import numpy as np
 
 NARROW: Mapping[str, str] = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-"""The floats that NumPy lacks, each with the dtype of its bits. Libraries name these types as they are named here."""
+"""The floats that NumPy lacks, each with the dtype of its bits. PyTorch and other libraries use the same names."""
 
 _NUMBERS = "biufc"
 _USER_DEFINED = 2  # in dtype.isbuiltin: the dtype comes from another package

@@ -13,7 +13,7 @@ from perfsvc.model import ProgramFile, digest
 from perfsvc.process import programs
 
 MOST_PROGRAM_BYTES = 1 << 28
-"""How much the files of a program may have together. They are stored in the database whenever they change."""
+"""The largest size of all files of a program together: the database stores them whenever they change."""
 
 
 def read_programs(
@@ -26,7 +26,7 @@ def read_programs(
 
     Args:
         files: the files of programs.
-        builds_at_once: how many commands may run at once. Two commands of one source tree may disturb each other.
+        builds_at_once: how many commands may run at once. Two commands in the same source tree may disturb each other.
         on_done: called in the calling thread with each file and its outcome.
 
     Returns:

@@ -21,7 +21,7 @@ else:
 
 
 class Moment(_ToMoment):
-    """A moment in ISO 8601; without an offset, the time zone of this machine is meant."""
+    """A moment in ISO 8601. Without an offset, it is in the time zone of this machine."""
 
     name = "time"
 
@@ -41,7 +41,7 @@ class Moment(_ToMoment):
     "--suite-name",
     default="",
     show_default="the program that measured, else the format",
-    help="Names what is measured. The runs of one name form a history, in which perfsvc notices a missing case.",
+    help="A name for the set of benchmarks. Runs with the same name form a history.",
 )
 @click.option("--commit", default="", help="The commit that was measured, or a git revision; else the file's own.")
 @click.option(
@@ -49,18 +49,16 @@ class Moment(_ToMoment):
     type=Moment(),
     default=None,
     metavar="TIME",
-    help="When it was measured, such as 2026-11-24T03:00; else the time in the file, else the time of the file.",
+    help="The time of the measurement, such as 2026-11-24T03:00; else the time in the file, else the time of the file.",
 )
 @click.option("--host", default="", help="The machine that measured; else the file's own, else 'unknown'.")
-@click.option(
-    "--separate", is_flag=True, help="Each file is a run of its own, and not a replica of the run of its commit."
-)
+@click.option("--separate", is_flag=True, help="Make each file a run of its own, not a replica of one run.")
 @click.option(
     "--metric",
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Also import this number of the results; less is better. May be repeated.",
+    help="Also store and judge this number of each result; lower is better. May be repeated.",
 )
 @click.option(
     "--threshold",
@@ -143,7 +141,7 @@ def _show(outcome: "ImportOutcome", database: str, output_format: Literal["table
 
 
 def _notes(outcome: "ImportOutcome") -> Iterator[str]:
-    """Yield a line about what was imported before, and a line about results without a number that is stored."""
+    """Yield a line about what was imported before, and a line about results without any number to store."""
     if outcome.known:
         count = sum(outcome.known.values())
         runs = units.some([f"run {run}" for run in sorted(outcome.known)])

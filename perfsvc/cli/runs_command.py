@@ -43,7 +43,7 @@ def list_(last: int, database: str, output_format: str) -> None:
         output.show(runs_table(rows))
 
 
-@command.command("environment", short_help="Show where RUN was measured, or what changed until run LATER.")
+@command.command("environment", short_help="Show the environment of RUN, or what changed from RUN to LATER.")
 @any_run
 @click.argument("later", required=False, metavar="[LATER]")
 @options.suite

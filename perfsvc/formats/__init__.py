@@ -1,4 +1,4 @@
-"""Reads the result files of other tools; a module for each format.
+"""Read the result files of other tools, with a module for each format.
 
 Each parser takes the content of a file and yields results. A malformed file raises ``FormatError`` with the place in
 the file. A worker may import this package: it needs only the standard library, NumPy, the model and the errors.
@@ -71,7 +71,7 @@ def content(file: Path) -> bytes:
         if not file.is_file():  # a FIFO or a device would never end
             raise FormatError(f"{file} is no file", cure="name a file of results")
         if file.stat().st_size > MOST_BYTES:
-            what = f"{file} has {units.size(file.stat().st_size)}, and may have {units.size(MOST_BYTES)}"
+            what = f"{file} has {units.size(file.stat().st_size)}, but at most {units.size(MOST_BYTES)} are allowed"
             raise FormatError(what, cure="let the tool write several smaller files")
         return file.read_bytes()
     except (OSError, ValueError) as error:
@@ -106,7 +106,7 @@ def parse(
         yield from _distinct(PARSERS[format](text, folder))
     except FormatError as error:
         cure = error.cure or f"name the format that the file has, or let {format} write it again"
-        raise FormatError(f"{subject} is no valid file of {format}: {error.what}", cure=cure) from None
+        raise FormatError(f"{subject} is not in the format {format}: {error.what}", cure=cure) from None
 
 
 def _distinct(results: Iterable[Result]) -> Iterator[Result]:

@@ -61,10 +61,10 @@ def _time_column(columns: list[str]) -> str:
     """Return the name of the column with the times; raises ``FormatError`` if the columns are not as they must be."""
     cure = f"name the columns in the first line: benchmark, one of {', '.join(TIMES)}, and axes"
     if len(set(columns)) != len(columns) or "" in columns:
-        raise FormatError("a column has no name, or two columns have one", cure=cure)
+        raise FormatError("a column has no name, or two columns have the same name", cure=cure)
     times = [name for name in columns if name in TIMES]
     if "benchmark" not in columns or len(times) != 1:
-        raise FormatError("it has no column benchmark, or not one column of times", cure=cure)
+        raise FormatError("it needs the column benchmark and exactly one column of times", cure=cure)
     return times[0]
 
 
@@ -73,10 +73,10 @@ def _result(row: Row, time: str, where: str) -> Result:
     axes = [(name, value) for name, value in row.items() if not _is_known(name) and value]
     cache = row.get("cache") or CacheState.WARM.value
     if cache not in set(CacheState):
-        raise FormatError(f"{where}: the cache is {' or '.join(CacheState)}, and not {cache!r}")
+        raise FormatError(f"{where}: the cache is {cache!r}, and must be {' or '.join(CacheState)}")
     replica = row.get("replica") or "0"
     if not (replica.isascii() and replica.isdigit()) or len(replica) > len(str(MOST_REPLICAS)):
-        raise FormatError(f"{where}: {replica!r} is no number of a replica")
+        raise FormatError(f"{where}: the replica is {replica!r}, and must be a number from 0")
     if not row["benchmark"]:
         raise FormatError(f"{where} names no benchmark")
     named: dict[str, Any] = {

@@ -79,7 +79,11 @@ def _result(name: str, rows: list[Record], origin: dict[str, Any]) -> Result:
     cpu_s = _seconds(last, "cpu_time") if "cpu_time" in last.fields else None
     only_aggregates = last.text("run_type") == "aggregate"
     note = "the file has no repetitions: one value stands for all of them" if only_aggregates else ""
-    note = f"{left_out} of {len(times)} repetitions have no time, and were left out" if left_out else note
+    note = (
+        f"{left_out} of {len(times)} repetitions were left out, because they have no time above zero"
+        if left_out
+        else note
+    )
     return Result(**named, samples_s=usable, counters=finite({"cpu_s": cpu_s, **counters}), note=note)
 
 

@@ -73,7 +73,7 @@ def parse(text: bytes, folder: Path | None) -> Iterator[Result]:
         for state in benchmark.records("states"):
             device = devices.get(state.integer("device", -1))
             if device is None:
-                raise FormatError(f"{state.where}.device is no device that the file describes")
+                raise FormatError(f"{state.where}.device names a device that the file does not describe")
             point = point_of(map(_axis, state.records("axis_values")))
             yield _result(state, partial(Result, name, variant, point, device=device, program=program), folder)
 
@@ -128,7 +128,7 @@ def _result(state: Record, named: Callable[..., Result], folder: Path | None) ->
         return named(status=Status.SKIPPED, reason=reason)
     source = next((tag for tag in (COLD, CPU, BATCH) if _has_times(summaries, tag)), "")
     if not source:
-        return named(status=Status.SKIPPED, reason="NVBench stored no time of it")
+        return named(status=Status.SKIPPED, reason="NVBench stored no time for this state")
     mean = _value(summaries, f"{source}/mean")
     samples = _samples(summaries, SAMPLES.get(source, ""), folder)
     if samples is None:
@@ -138,7 +138,11 @@ def _result(state: Record, named: Callable[..., Result], folder: Path | None) ->
     else:
         usable = [time for time in samples.tolist() if is_time(time)]
         left_out = samples.size - len(usable)
-        note = f"{left_out} of {samples.size} samples are no times, and were left out" if left_out else ""
+        note = (
+            f"{left_out} of {samples.size} samples were left out, because they are not times above zero"
+            if left_out
+            else ""
+        )
     if not usable:
         return named(status=Status.FAILED, reason="NVBench stored no time above zero")
     clock = _value(summaries, CLOCK)

@@ -67,7 +67,9 @@ def _result(benchmark: Record, origin: dict[str, Any]) -> Result:
         return Result(**named, status=Status.FAILED, reason="pytest-benchmark stored no time above zero")
     left_out = len(times) - len(usable)
     note = "" if rounds else "the file has no rounds: one value stands for all of them"
-    note = f"{left_out} of {len(times)} rounds have no time, and were left out" if left_out else note
+    note = (
+        f"{left_out} of {len(times)} rounds were left out, because they have no time above zero" if left_out else note
+    )
     extra = benchmark.record("extra_info").fields
     counters = {key: number_of(value) for key, value in extra.items() if not isinstance(value, str)}
     return Result(**named, samples_s=usable, counters=finite(counters), note=note)

@@ -136,7 +136,7 @@ class Difference:
     """A part in which two full environments differ; ``before`` or ``after`` is None if the part is absent there.
 
     Attributes:
-        devices: the UUIDs of the devices that changed so; empty for a part that all devices share.
+        devices: the UUIDs of the devices with this difference; empty for a part that all devices share.
     """
 
     name: str

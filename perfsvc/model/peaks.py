@@ -1,4 +1,4 @@
-"""The measured peaks of a GPU: the highest rates at which its memory, its L2 cache and its arithmetic were seen."""
+"""The measured peaks of a GPU: the highest measured rates of its memory, its L2 cache and its arithmetic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ PEAK_NAMES: Mapping[str, str] = MappingProxyType(
         "fp8": "FP8",
     }
 )
-"""What people call a peak, by its name."""
+"""How reports write a peak, by its name."""
 
 LEAST_RATE = 1e-3
 MOST_RATE = 1e20
@@ -64,15 +64,15 @@ class PeakShare:
 
 
 def plausible(rate: object) -> bool:
-    """Return whether a stored rate can be that of a GPU; another program may have written anything there."""
+    """Return whether a stored rate is possible for a GPU: another program may have changed the database."""
     return isinstance(rate, int | float) and LEAST_RATE < rate < MOST_RATE
 
 
 def peak_of(precision: str, rates: Rates) -> float | None:
     """Return the highest measured rate in a precision, in operations a second; None if it is not known.
 
-    Every GPU that computes in TF32 has tensor cores for FP64, which compute faster than its other units. Without their
-    rate, the limit in FP64 is not known.
+    Every GPU that computes in TF32 also has tensor cores for FP64, which are faster than its other units. Without the
+    rate of these tensor cores, the limit in FP64 is not known.
     """
     if precision == "fp64" and "tf32" in rates and "fp64_tensor" not in rates:
         return None

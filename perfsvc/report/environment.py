@@ -15,7 +15,7 @@ MOST_DIFFERENCES = 20
 
 
 def heading(changes: EnvironmentDifferences) -> str:
-    """Return what the list of differences is about: ``2 differences of the environment since run 7``."""
+    """Return the heading of a list of differences: ``2 differences of the environment since run 7``."""
     count = units.count(len(changes.differences), "difference")
     return f"{count} of the environment since run {changes.before}"
 

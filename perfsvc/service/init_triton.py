@@ -31,7 +31,7 @@ _NUMPY = {
 }
 """The functions of Triton that NumPy has too."""
 _FLOATS = re.compile(r"eps|scale|alpha|beta|theta|slope|rate|factor|momentum|^p$", re.IGNORECASE)
-"""Names of numbers that are usually no sizes."""
+"""Names of parameters that are usually not sizes."""
 _BLOCK = 1024
 
 
@@ -105,7 +105,7 @@ def read(file: Path) -> list[TritonSource]:
         ) from error
     except (SyntaxError, ValueError) as error:  # ValueError: a null byte
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UsageError(f"{file}{line} is no Python: {error}", cure="correct the file") from error
+        raise UsageError(f"{file}{line} is not valid Python: {error}", cure="correct the file") from error
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_jitted(node)]
     called = {name for node in functions for name in _called(node)}
     kernels = [_kernel(node) for node in functions if node.name not in called and not _returns(node)]
@@ -147,7 +147,7 @@ def _returns(node: ast.FunctionDef) -> bool:
 
 
 def _kernel(node: ast.FunctionDef) -> TritonSource:
-    """Return what a kernel's text shows."""
+    """Return what the text of a kernel shows."""
     every = [*node.args.posonlyargs, *node.args.args]
     with_default = {item.arg for item in every[len(every) - len(node.args.defaults) :]} if node.args.defaults else set()
     constants = [item.arg for item in every if item.annotation is not None and _last(item.annotation) == "constexpr"]
@@ -184,7 +184,7 @@ def _tuned(node: ast.FunctionDef) -> set[str]:
 
 
 class _Flow:
-    """Which parameters of a kernel are the addresses that it reads and writes.
+    """Find the parameters of a kernel that are addresses which it reads and writes.
 
     Args:
         node: the kernel.

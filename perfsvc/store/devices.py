@@ -146,7 +146,7 @@ class DeviceStore:
         return (GpuPeaks.device_id == ids[device.uuid], *same_state)
 
     def gpu_peaks(self, device: DeviceInfo, *, version: int) -> dict[str, float]:
-        """Return the peaks that kernels of a version measured of a GPU with its driver and power limit, by name."""
+        """Return the peaks of a GPU with its driver and power limit that kernels of a version measured, by name."""
         with self._database.reading() as connection:
             return gpu_peaks(connection, version).get((device.uuid, device.driver, device.power_limit_w), {})
 
@@ -170,7 +170,7 @@ class DeviceStore:
         return {state[0]: peaks[state] for state in every_state if state in peaks and count[state[0]] == 1}
 
     def rates(self, run: int, device: str) -> dict[str, float]:
-        """Return the measured peaks of a device (UUID) in a run by name, that of its memory included.
+        """Return the measured peaks of a device (UUID) in a run by name, including the peak of its memory.
 
         Peaks that were not measured are missing.
         """

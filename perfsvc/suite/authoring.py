@@ -332,8 +332,8 @@ def program(
         parse: the format of its times, such as ``nvbench``, or ``regex(...)``.
         result: the file with the times; by default the file that the command names and the program writes, or else its
             standard output.
-        pick: axes and their values, which choose one of several results; ``benchmark`` and ``variant`` are its names.
-        metrics: metrics of the result that are stored and judged beside the time; lower is better.
+        pick: the values that the result must have, by axis, or by ``benchmark`` or ``variant``.
+        metrics: names of other numbers of the result that perfsvc stores and judges; lower is better.
         files: other files that the program needs, relative to bench.py; they are stored with the run.
         build: a shell command that makes the executable and ``files``; it runs in the folder of bench.py.
         env: environment variables to set.

@@ -103,7 +103,7 @@ def test_a_file_that_is_not_valid_stores_nothing_of_any_file(perfsvc):
     bad = perfsvc.folder / "bad.json"
     bad.write_text(good.read_text()[:-300])
     refused = perfsvc("import", "nvbench", good, bad, code=2)
-    assert "bad.json is no valid file of nvbench: it is no JSON: line" in refused.err
+    assert "bad.json is not in the format nvbench: it is no JSON: line" in refused.err
     assert "cure:" in refused.err
     assert counts(perfsvc) == before
     perfsvc("import", "nvbench", good, code=0)
@@ -241,12 +241,12 @@ def test_a_counter_is_imported_and_judged_on_request(perfsvc):
         (("nvbench",), "Missing argument"),
         (("nvbench", "absent.json"), "absent.json is no file"),
         (("nvbench", DATA), "is a folder"),
-        (("nvbench", DATA / "nvbench.json", "--commit", "no such"), "'no such' is no commit"),
-        (("nvbench", DATA / "nvbench.json", "--commit", "--output=x"), "is no commit"),
+        (("nvbench", DATA / "nvbench.json", "--commit", "no such"), "'no such' is neither a commit"),
+        (("nvbench", DATA / "nvbench.json", "--commit", "--output=x"), "is neither a commit"),
         (("nvbench", DATA / "nvbench.json", "--at", "soon"), "'soon' is no time"),
         (("asv", DATA / "asv", "--commit", COMMIT), "name their commits"),
         (("asv", DATA / "asv", "--at", "2026-11-24"), "hold 2 runs"),
-        (("csv", DATA / "nvbench.json"), "is no valid file of csv"),
+        (("csv", DATA / "nvbench.json"), "is not in the format csv"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error_and_stores_nothing(perfsvc, arguments, says):

@@ -30,7 +30,7 @@ FAILURES = {
     "text": "./text cannot be started: Exec format error",
     "no_tool": "this machine has no program 'no-such-program-here'",
     "unbuilt": "failed (exit status 2):\nno rule to make target",
-    "broken_json": "its standard output is no valid file of nvbench",
+    "broken_json": "its standard output is not in the format nvbench",
     "several": "its file 'out.json' has 2 results that fit the case: BM_a/google-benchmark, BM_b/google-benchmark",
     "other_point": "has no result that fits the case [n=7], only BM_a/google-benchmark[n=8]",
     "no_file": "it wrote no file 'out.json'",

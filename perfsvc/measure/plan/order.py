@@ -14,7 +14,7 @@ GROUP = 16
 With more suspects little more is shared, and more measurements would be lost when the time budget ends."""
 
 PROGRAM_GRACE_S = 20.0
-"""Seconds that a worker may take beside a program: to write its files, and to read and parse its result."""
+"""Seconds that a worker may need in addition to a program: to write its files, and to read and parse its result."""
 
 PythonSource = tuple[str, tuple[tuple[str, str], ...]]
 """The text of a benchmark file, and the names and texts of the modules that it imports."""

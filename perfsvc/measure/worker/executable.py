@@ -1,7 +1,7 @@
 """Cases that are programs: run the executable once, in a folder and a session of its own, and read its times.
 
 The worker does not open the device, because a second context on a GPU would disturb the program. Nothing that the
-program starts outlives its case: the worker adopts what leaves the program's session, and kills it.
+program starts outlives its case: the worker adopts processes that leave the program's session, and kills them.
 """
 
 import contextlib
@@ -43,15 +43,15 @@ from perfsvc.process.programs import describe_exit
 from perfsvc.temporary import temporary_folder
 
 MOST_OUTPUT_BYTES = 1 << 26
-"""How much a program may print, and how large its result may be."""
+"""The most bytes that a program may print."""
 POLL_S = 0.2
-"""Seconds between two looks at the size of the output."""
+"""Seconds between two checks of the size of the output."""
 LINGER_S = 1.0
 """Seconds that the processes which a program has started may take to end after the program itself."""
 TAIL_BYTES = 2000
-"""How much of a failed program's output is reported."""
+"""The most bytes of a failed program's output that an error shows."""
 MOST_NAMES = 5
-"""How many processes that a program left behind are named."""
+"""The most processes left behind by a program that an error names."""
 
 
 def serve(parent: socket.socket, request: Open, device: DeviceInfo) -> int:
@@ -139,8 +139,8 @@ def measure(
 def _conditions(telemetry: GpuTelemetry | None) -> Conditions:
     """Return what happened to the GPU while a program ran.
 
-    Clocks and power are left out: they are those of an idle GPU by now. So are the other processes on the GPU, because
-    the program is one of them.
+    Clocks and power are left out, because the GPU is idle again. Other processes on the GPU are left out too, because
+    the program itself would be among them.
     """
     if telemetry is None:
         return Conditions()
@@ -212,7 +212,7 @@ class _Program:
         raise ProgramError(f"this machine has no program {name!r}", cure="install it, or correct PATH or the command")
 
     def _run(self, stdout: IO[bytes], stderr: IO[bytes], limit_s: float) -> _Ended:
-        """Run the program, and kill it and all that it has started, however this method ends."""
+        """Run the program. However this method ends, kill the program and all processes that it has started."""
         try:
             process = subprocess.Popen(
                 self._step.command,
@@ -290,7 +290,7 @@ def _tool(name: str, path: Path) -> PythonCode | None:
 
 
 def _left_behind() -> list[str]:
-    """Return the names of the processes that a program started and that do not end soon after it."""
+    """Return the names of the processes that still run ``LINGER_S`` after the program that started them."""
     ends = time.monotonic() + LINGER_S
     while True:
         with contextlib.suppress(ChildProcessError):

@@ -1,7 +1,7 @@
 """Call functions and launch kernels of Triton, CuPy, Numba and PyTorch with a case's buffers.
 
-A package is imported only when a case needs it. The names and calls of Triton are those of version 3.6, those of CuPy
-14, numba-cuda 0.2x and PyTorch 2.11; older ones have the same.
+A package is imported only when a case needs it. This module uses the names and calls of Triton 3.6, CuPy 14, numba-cuda
+0.2x and PyTorch 2.11. Older versions have the same names and calls.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ Otherwise chance would choose another configuration in each process.
 _COMPILE_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "enable_fp_fusion")
 """The entries of Triton's metadata that its compiler takes as options."""
 _SIGNED: Mapping[str, str] = {"uint16": "<i2", "uint8": "|u1"}
-"""The bits of narrow floats as PyTorch takes them: old versions know no uint16."""
+"""The integers as which PyTorch takes the bits of narrow floats: its old versions have no uint16."""
 
 
 class Arrays(Protocol):
@@ -279,7 +279,7 @@ class PackageFunction:
 
     @property
     def _is_raw(self) -> bool:
-        """Whether the kernel takes NumPy's scalars, whose sizes it cannot convert."""
+        """Whether the step launches a kernel of CuPy, which needs NumPy scalars of exactly the right type."""
         return self._call.package == "cupy" and bool(self._call.configurations[0].grid)
 
     def _run(self, args: Sequence[Any], configuration: KernelConfiguration) -> Any:

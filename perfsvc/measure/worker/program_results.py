@@ -67,7 +67,7 @@ STDOUT = "its standard output"
 
 
 def _content(output: ProgramOutput, step: RunProgram) -> tuple[bytes, str, Path | None]:
-    """Return the text with the times, where it is from, and the folder of its file; the folder is None for output."""
+    """Return the text with the times, its name for messages, and the folder of its file (None for printed output)."""
     written = [step.result] if step.result else list(dict.fromkeys(_written(output.folder, step)))
     if not written:
         return output.stdout, STDOUT, None
@@ -103,7 +103,7 @@ def _written(folder: Path, step: RunProgram) -> Iterator[str]:
 
 
 def _fitting(results: Sequence[Result], step: RunProgram, case: Case) -> list[Result]:
-    """Return the results that have the picked values, and at each axis of the case that they have its value."""
+    """Return the results that have the picked values, and the values of the case at each axis that both have."""
     wanted, picked = dict(case.point), dict(step.pick)
 
     def fits(result: Result) -> bool:
@@ -180,7 +180,7 @@ def _metrics(result: Result, names: Sequence[str]) -> dict[str, float]:
 
 
 def _usable(samples_s: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the samples; raise ``ProgramError`` if one of them is no possible time, or if there are too many."""
+    """Return the samples; raise ``ProgramError`` if one of them is an impossible time, or if there are too many."""
     if len(samples_s) > MOST_SAMPLES:
         raise ProgramError(f"the result has more than {MOST_SAMPLES} samples", cure="take fewer samples")
     for seconds in samples_s:

@@ -243,7 +243,7 @@ def _checked(  # noqa: PLR0917 - what a checked kernel has
 
 
 class _Pointer:
-    """An array, as far as Triton looks at one to compile: its dtype, and an address that is a multiple of 16."""
+    """What Triton needs of an array to compile a kernel: its dtype, and an address that is a multiple of 16."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype

@@ -54,7 +54,7 @@ class FoundRun:
         started: when the first measurement began; without times, the time of the oldest file.
         dirty: whether any result was measured with uncommitted changes.
         results: the number of results.
-        empty: the number of results that hold nothing that is stored.
+        empty: the number of results without any number that perfsvc stores.
     """
 
     files: dict[Path, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class FoundRun:
     def add(
         self, result: Result, file: Path, device: DeviceInfo, *, whole: str, changed: datetime, is_empty: bool
     ) -> None:
-        """Add what a result tells about its run.
+        """Add a result to its run.
 
         Args:
             result: the result.
@@ -77,7 +77,7 @@ class FoundRun:
             device: its device.
             whole: the digest of the file.
             changed: when the file was changed last.
-            is_empty: whether the result holds nothing that is stored.
+            is_empty: whether the result has no number that perfsvc stores.
         """
         self.files[file] = whole
         self.parts.setdefault(result.digest or whole, file)
@@ -173,7 +173,7 @@ class Reader:
                     continue
                 measurement = self._measurement(result, source.host)
                 key = measurement.device, measurement.case, measurement.cache
-                used = in_file[key]  # --commit and --host may make one run of what the file has as several
+                used = in_file[key]  # --commit and --host may merge several runs of the file
                 replica = max(used) + 1 if result.replica in used else result.replica
                 used.add(replica)
                 measurement = replace(measurement, replica=replicas[key] + replica)

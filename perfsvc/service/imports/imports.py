@@ -69,7 +69,7 @@ class ImportOutcome:
     Attributes:
         runs: the new runs, in the order in which they were measured.
         known: how many parts of files were imported before, by the run that has them.
-        empty: the number of results that hold no number which perfsvc stores.
+        empty: the number of results without any number that perfsvc stores.
         judgements: the verdicts on the last new run.
         ignored_moves: the series and directions of ignored findings, which do not count as regressions.
     """
@@ -190,18 +190,23 @@ def _commit(text: str, folder: Path) -> str:
         return commit
     if _COMMIT.fullmatch(text):
         return text
-    raise UsageError(f"{text!r} is no commit, and no git revision here", cure="write all digits of the commit")
+    raise UsageError(
+        f"{text!r} is neither a commit nor a git revision of this folder", cure="write all digits of the commit"
+    )
 
 
 def _require_fit(request: ImportRequest, found: Mapping[Source, FoundRun], counters: AbstractSet[str]) -> None:
     """Raise ``UsageError`` if the options do not fit what the files hold."""
     if taken := sorted(request.metrics & {TIME, *AUXILIARY}):
-        raise UsageError(f"a metric may not be named {taken[0]!r}, which is a name of perfsvc", cure="leave it out")
+        raise UsageError(
+            f"a metric cannot have the name {taken[0]!r}, because perfsvc has a metric of this name",
+            cure="leave it out",
+        )
     if unknown := sorted(request.metrics - counters):
         names = f"the files have {units.some(sorted(counters))}" if counters else "the files have no further numbers"
         raise UsageError(f"no result has the number {unknown[0]!r}", cure=f"{names}; check --metric")
     if request.format == "asv" and request.commit:
         raise UsageError("the files of asv name their commits", cure="leave out --commit")
     if request.at is not None and len(found) > 1:
-        what = f"the files hold {len(found)} runs, which have not all begun at one time"
+        what = f"the files hold {len(found)} runs, and --at would give all of them the same time"
         raise UsageError(what, cure="leave out --at, or import the files of one run at a time")

@@ -84,11 +84,11 @@ class PeakCollector:
         return True
 
     def doubt(self, device: str, precision: str) -> None:
-        """Have the next run measure the peaks of a precision again: a case computed faster, so one of both is wrong."""
+        """Have the next run measure the peaks of a precision again, because a case was faster than these peaks."""
         self._store.devices.doubt_gpu_peaks(self._devices[device], PRECISIONS[precision])
 
     def fail(self, device: str, variant: str, reason: str) -> None:
-        """Report that the peak of a device stays unknown, and why; the memory of a device is reported once."""
+        """Report that a peak of a device stays unknown, and why; report the memory only once for both of its cases."""
         what = "memory" if variant in memory.VARIANTS else f"{PEAK_NAMES[variant]} peak"
         message = f"the {what} of {device} could not be measured, so no share of it is shown: {reason}"
         if f"{device} {what}" not in self._failed:

@@ -8,15 +8,15 @@ from perfsvc.service.peaks.memory import BEYOND_L2
 from perfsvc.suite import CaseSpec
 
 BYTES_TOLERATED = 1.05
-"""No case can exceed the peak of the memory by more than this: it covers the noise of both and the last per cent that
-our kernels miss."""
+"""No case can exceed the peak of the memory by more than this factor. It covers the noise of both measurements, and
+the last per cent of the bandwidth, which our kernels do not reach."""
 FLOPS_TOLERATED = 1.25
 """The peak of arithmetic is what the GPU sustains. A short kernel may end before the GPU lowers its clock for the load:
 an H100 then computes 1.2 times as fast."""
 
 
 ONE_RATE = ("fp32", "fp64")
-"""The precisions whose peak is the limit of every GPU."""
+"""The precisions whose measured peak is the limit on every GPU."""
 
 
 def doubt(spec: CaseSpec, device: DeviceInfo, median_s: float, rates: Rates) -> Doubt | None:

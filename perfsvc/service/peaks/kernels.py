@@ -33,8 +33,8 @@ SAMPLING = Sampling(seconds=0.5, least_s=0.4, recovery_s=2.0)
 that the GPU sustains, so sampling lasts several times as long. A GPU that is too hot is not waited for: a later run
 measures its peaks."""
 FULL_RATE = frozenset({"sm_80", "sm_90"})
-"""The architectures whose tensor cores are known to compute no faster than our kernels, up to the clock. Others have
-instructions that our kernels lack, or multiply faster with narrower sums."""
+"""The architectures on which our kernels reach the full rate of the tensor cores. The tensor cores of others have
+instructions that our kernels do not use, or multiply faster if they add in a narrower type."""
 
 L2_SHARE = 3
 """The buffer takes at most a third of the L2 cache: the cache of an H100 has two halves, and both keep a copy of what
@@ -52,9 +52,9 @@ class Arithmetic:
 
     Attributes:
         source: the file with the kernel ``perfsvc_peak_`` and the name of the peak.
-        threads: of a block.
-        flops: operations of a block in a round.
-        rounds: of a launch, which then takes some 4 ms on an H100.
+        threads: the threads of a block.
+        flops: the operations of a block in a round.
+        rounds: the rounds of a launch, which then takes some 4 ms on an H100.
     """
 
     source: str
@@ -113,8 +113,8 @@ def specs(device: DeviceInfo) -> tuple[CaseSpec, ...]:
 def arithmetic(target: str) -> dict[str, Arithmetic]:
     """Return the kernels that measure an architecture's peaks, by the name of the peak.
 
-    Hopper's tensor cores reach their full rate only by instructions of their own. Later tensor cores have others again;
-    for them the peak is that of the older instructions, which may be lower than what the GPU can compute.
+    Hopper's tensor cores reach their full rate only with their own instructions. Later tensor cores have newer
+    instructions again. Our kernels use the older ones there, so the peak may be lower than what the GPU can compute.
     """
     if target in _NO_TENSOR_CORES:
         return dict(_SCALAR)

@@ -134,8 +134,8 @@ def _imported(benches: Mapping[str, Path]) -> set[str]:
 def _packages_of(module: str) -> tuple[str, ...]:
     """Return the packages that installed a top-level module; empty if none is known.
 
-    Many packages have the name of their module. To read the lists of files of all other packages would take a second,
-    so only packages whose name contains the name of the module, and packages that list their modules, are found.
+    Many packages have the name of their module. Reading the file lists of all other packages would take a second, so
+    this function finds only packages whose name contains the name of the module, and packages that list their modules.
     """
     if installation.version(module):
         return (module,)
@@ -222,7 +222,7 @@ def _limits(root: Path) -> tuple[float | None, int | None]:
 def _groups(base: Path, path: str) -> Iterator[Path]:
     """Yield the folder of a cgroup and the folders of the groups around it, up to ``base``.
 
-    Inside a container, the path may name a folder that only exists outside; then only ``base`` has files.
+    Inside a container, the path may name a folder that exists only outside. Then only ``base`` has files.
     """
     parts = [part for part in path.split("/") if part]
     for length in range(0 if ".." in parts else len(parts), -1, -1):

@@ -218,7 +218,7 @@ def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Bina
         modules.append(binary)
     if spec.files and (size := sum(len(module.code) for module in modules)) > build.MOST_PROGRAM_BYTES:
         return CompileError(
-            f"the files of its program have {size >> 20} MiB, and may have {build.MOST_PROGRAM_BYTES >> 20} MiB",
+            f"the files of its program have {size >> 20} MiB: more than {build.MOST_PROGRAM_BYTES >> 20} MiB",
             cure="name fewer files=, and give the program the paths of those that never change",
         )
     return tuple(modules)

@@ -64,7 +64,7 @@ def put_full(connection: Connection, run: int, full: FullEnvironment) -> None:
     parts = json.dumps({"common": dict(full.common), "devices": dict(full.devices)}, sort_keys=True)
     row = {"digest": digest(parts.encode()), "parts": parts}
     query = select(FullEnvironments.id).filter_by(digest=row["digest"])
-    # An update and not only a look, so that no other process can remove the row before this run refers to it.
+    # Update the row instead of only reading it, so that no other process removes it before this run refers to it.
     if connection.execute(update(FullEnvironments).filter_by(digest=row["digest"]).values(row)).rowcount == 0:
         insert_new(connection, FullEnvironments, row)
     number = connection.execute(query).scalar_one()

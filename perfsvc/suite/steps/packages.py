@@ -148,7 +148,7 @@ def requirements_of(step: PackageStep) -> tuple[str, ...]:
 def name_in(function: Any, names: Mapping[str, Any]) -> str:
     """Return the name that a bench.py gives to a kernel or function; empty if it has none at the top level.
 
-    Triton's tuner and other wrappers have no name of their own, so the object itself is looked for.
+    Triton's tuner and other wrappers have no name of their own, so this function looks for the object itself.
     """
     if isinstance(function, str):
         return function if function in names else ""
@@ -250,7 +250,7 @@ def names_defined(text: str) -> tuple[str, ...]:
 
 
 def _problems_of_parameters(step: PackageStep, what: str, known: Collection[str]) -> Iterator[Problem]:
-    """Yield a problem for each parameter of a function that is no known name."""
+    """Yield a problem for each parameter of a function that is not the name of a buffer, axis or parameter."""
     if not callable(step.function):
         yield Problem(f"{what} gets {step.function!r:.60}", step.line, "give it a function, or args=(...)")
         return
@@ -332,7 +332,7 @@ def resolved(
 
 
 def _grid_function(step: PackageStep, values: Mapping[str, Value], names: Mapping[str, Any], variant: str) -> str:
-    """Return the name of a grid function that asks for values which only the kernel's own tuner knows; else empty."""
+    """Return the name of a grid function that asks for values of the kernel's own tuner; empty for any other grid."""
     if not callable(step.grid):
         return ""
     chosen = {*values, *step.values, *(name for config in step.configs for name in config)}
@@ -353,7 +353,7 @@ def _grid_function(step: PackageStep, values: Mapping[str, Value], names: Mappin
 def _configurations(
     step: PackageStep, values: Mapping[str, Value], variant: str, *, known_grid: bool
 ) -> Iterator[KernelConfiguration]:
-    """Yield each configuration with its grid; there is one without values if the step names none."""
+    """Yield each configuration with its grid. A step without ``configs`` has one configuration."""
     for config in step.configs or ({},):
         own = {
             name: _value(value, values, f"{name} of variant {variant!r}", step.line)

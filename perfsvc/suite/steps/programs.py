@@ -13,7 +13,7 @@ from perfsvc.suite.authoring import ProgramStep, Regex, Variant, words
 from perfsvc.suite.values import Problem, nearest
 
 FOLDERS = frozenset({"asv"})
-"""Formats that are no file and no output: a program cannot print them."""
+"""Formats whose results are a folder, which a program cannot print."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

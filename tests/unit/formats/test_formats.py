@@ -58,7 +58,7 @@ def test_a_file_has_results_with_distinct_cases(tool):
 @pytest.mark.parametrize("tool", FILES)
 @pytest.mark.parametrize("text", ["", "null", "[]", "{}", "\0\1\2", "{" * 100_000, "9" * 5000, "\ud800"])
 def test_a_file_of_something_else_is_refused_with_a_cure(tool, text):
-    assert "is no valid file of" in refusal(tool, text.encode("utf-8", "surrogatepass"))
+    assert "is not in the format" in refusal(tool, text.encode("utf-8", "surrogatepass"))
 
 
 # --- NVBench ---------------------------------------------------------------------------------------------------------
@@ -223,16 +223,16 @@ def test_rows_of_csv_are_samples_of_their_replica():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("benchmark,n\na,1\n", "not one column of times"),
-        ("benchmark,time_s,time_ms\na,1,2\n", "not one column of times"),
-        ("benchmark,time_s,n,n\na,1,2,3\n", "two columns have one"),
+        ("benchmark,n\na,1\n", "exactly one column of times"),
+        ("benchmark,time_s,time_ms\na,1,2\n", "exactly one column of times"),
+        ("benchmark,time_s,n,n\na,1,2,3\n", "two columns have the same name"),
         ("benchmark,time_s\na,1,2\n", "line 2 has 3 cells"),
         ("benchmark,time_s\na,-1\n", "line 2: time_s is no time above zero"),
         ("benchmark,time_s\na,nan\n", "is no time above zero"),
         ("benchmark,time_s\n,1\n", "names no benchmark"),
         ("benchmark,time_s,at\na,1,yesterday\n", "is no time: 'yesterday'"),
-        ("benchmark,time_s,cache\na,1,lukewarm\n", "not 'lukewarm'"),
-        ("benchmark,time_s,replica\na,1,-1\n", "no number of a replica"),
+        ("benchmark,time_s,cache\na,1,lukewarm\n", "the cache is 'lukewarm', and must be cold or warm"),
+        ("benchmark,time_s,replica\na,1,-1\n", "the replica is '-1', and must be a number from 0"),
         ("benchmark,time_s\n", "no rows"),
     ],
 )
@@ -276,7 +276,7 @@ def test_what_is_no_file_or_too_large_is_refused(tmp_path, monkeypatch):
     with pytest.raises(FormatError, match="is no file"):
         formats.content(Path("/dev/zero"))
     monkeypatch.setattr(formats, "MOST_BYTES", 10)
-    with pytest.raises(FormatError, match="may have 10 B"):
+    with pytest.raises(FormatError, match="at most 10 B are allowed"):
         formats.content(DATA / "csv.csv")
     with pytest.raises(ValueError, match="is no format"):
         list(formats.parse("excel", b""))

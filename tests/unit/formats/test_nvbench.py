@@ -75,7 +75,7 @@ def test_samples_that_are_no_times_are_left_out_with_a_note(file):
     file.samples(TIMES, [1e-4, float("nan"), float("inf"), 0.0, -1.0], "-bin")
     (one,) = file.read()
     assert one.samples_s == pytest.approx((1e-4,))
-    assert one.note == "4 of 5 samples are no times, and were left out"
+    assert one.note == "4 of 5 samples were left out, because they are not times above zero"
 
 
 def test_samples_without_any_time_are_a_failure(file):
