@@ -91,7 +91,11 @@ def test_existing_files_are_kept(file, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "what"),
-    [("def f(: pass", "is no Python"), ("def f(): pass", "has no Triton kernel"), ("x = '\0'", "is no Python")],
+    [
+        ("def f(: pass", "is no Python: invalid syntax"),
+        ("def f(): pass", "has no Triton kernel"),
+        ("x = '\0'", "is no Python"),
+    ],
 )
 def test_a_file_without_kernels_is_refused(file, tmp_path, text, what):
     file.write_text(text)
