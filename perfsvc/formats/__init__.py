@@ -105,7 +105,8 @@ def parse(
     try:
         yield from _distinct(PARSERS[format](text, folder))
     except FormatError as error:
-        cure = error.cure or f"name the format that the file has, or let {format} write it again"
+        remedy = "correct it" if format == "csv" else f"let {format} write it again"
+        cure = error.cure or f"name the format that the file has, or {remedy}"
         raise FormatError(f"{subject} is not in the format {format}: {error.what}", cure=cure) from None
 
 

@@ -62,9 +62,13 @@ def _time_column(columns: list[str]) -> str:
     cure = f"name the columns in the first line: benchmark, one of {', '.join(TIMES)}, and axes"
     if len(set(columns)) != len(columns) or "" in columns:
         raise FormatError("a column has no name, or two columns have the same name", cure=cure)
+    if not columns:
+        raise FormatError("its first line is empty", cure=cure)
+    if "benchmark" not in columns:
+        raise FormatError("it has no column benchmark", cure=cure)
     times = [name for name in columns if name in TIMES]
-    if "benchmark" not in columns or len(times) != 1:
-        raise FormatError("it needs the column benchmark and exactly one column of times", cure=cure)
+    if len(times) != 1:
+        raise FormatError(f"it has {len(times) or 'no'} columns of times", cure=cure)
     return times[0]
 
 

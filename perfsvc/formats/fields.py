@@ -28,6 +28,8 @@ _REAL = re.compile(r"-?[0-9]{1,20}\.[0-9]{1,20}([eE][+-]?[0-9]{1,3})?|-?[0-9]{1,
 
 def json_of(text: bytes) -> "Record":
     """Return the JSON object that a file holds; raises ``FormatError`` if it holds none."""
+    if not text.strip():
+        raise FormatError("it is empty")
     try:
         value = json.loads(text)
     except RecursionError:

@@ -35,8 +35,9 @@ MIN_DEVICES = 2
 LOPSIDED = 0.1
 """Above this threshold, the reason of an improvement also states the lower limit: 50 % more is undone by 33 % less."""
 
-NO_SPREAD = "one replica on each side shows no spread to judge by: measure both sides with --replicas 3"
-SINGLE_REPLICA = "one replica alone decides nothing, because it may be an outlier: measure both sides with --replicas 3"
+MORE_REPLICAS = "import three files of each side, or measure both with --replicas 3"
+NO_SPREAD = f"one replica on each side shows no spread to judge by: {MORE_REPLICAS}"
+SINGLE_REPLICA = f"one replica alone decides nothing, because it may be an outlier: {MORE_REPLICAS}"
 NO_RATIO = "a ratio needs values above 0 on both sides"
 
 

@@ -104,8 +104,8 @@ def read(file: Path) -> list[TritonSource]:
             f"{file} cannot be read: {error.strerror}", cure="name a Python file: --triton FILE"
         ) from error
     except (SyntaxError, ValueError) as error:  # ValueError: a null byte
-        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UsageError(f"{file}{line} is not valid Python: {error}", cure="correct the file") from error
+        line, why = (f":{error.lineno}", error.msg) if isinstance(error, SyntaxError) else ("", str(error))
+        raise UsageError(f"{file}{line} is not valid Python: {why}", cure="correct the file") from error
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and _is_jitted(node)]
     called = {name for node in functions for name in _called(node)}
     kernels = [_kernel(node) for node in functions if node.name not in called and not _returns(node)]

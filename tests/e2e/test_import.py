@@ -53,6 +53,17 @@ def night(perfsvc, label, factor, **options):
     return perfsvc("import", "nvbench", *files, "--label", label, "--host", "box", "--commit", label * 40, **options)
 
 
+@pytest.mark.parametrize("options", [(), ("--separate",)])
+def test_a_copy_of_a_file_in_the_same_command_is_skipped_and_named(perfsvc, options):
+    files = [
+        nvbench(perfsvc.folder, name, copy=factor) for name, factor in (("a.json", 1), ("b.json", 1), ("c.json", 2))
+    ]
+    ended = perfsvc("import", "nvbench", *files, *options, code=0)
+    assert f"{files[1]} has the same content as {files[0]}, and is skipped" in ended.err
+    per_run = [number for (number,) in perfsvc.rows("SELECT count(*) FROM measurements GROUP BY run_id")]
+    assert per_run == ([4, 4] if options else [8])
+
+
 @pytest.mark.parametrize("tool", FILES)
 def test_a_real_file_is_imported_and_every_command_has_its_values(perfsvc, tool):
     name, cases, code = FILES[tool]

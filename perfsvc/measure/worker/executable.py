@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from perfsvc import units
 from perfsvc.device import VISIBLE
 from perfsvc.device.telemetry import GpuTelemetry
 from perfsvc.errors import CaseError, LaunchError, ProgramError, TimeLimitError
@@ -195,9 +196,10 @@ class _Program:
                 how = describe_exit(ended.code) if ended.code >= 0 else f"killed by {describe_exit(ended.code)}"
                 raise self._failed(f"{how}{_said(stdout, stderr)}", "run the command yourself, in an empty folder")
             if ended.left:
+                left = units.count(len(ended.left), "process", "processes")
                 names = ", ".join(ended.left[:MOST_NAMES]) + (", …" if len(ended.left) > MOST_NAMES else "")
                 raise self._failed(
-                    f"it ended and left {len(ended.left)} processes running, which perfsvc has killed: {names}",
+                    f"it ended and left {left} running, which perfsvc has killed: {names}",
                     "let the program wait for the processes that it starts",
                 )
             return ProgramOutput(self._folder, _content(stdout), _said(stdout, stderr)), seconds
@@ -209,7 +211,9 @@ class _Program:
             return Path(os.path.normpath(self._folder / name))
         if found := shutil.which(name, path=self._environment.get("PATH")):
             return Path(found)
-        raise ProgramError(f"this machine has no program {name!r}", cure="install it, or correct PATH or the command")
+        is_beside = "/" not in name and (self._folder / name).is_file()
+        cure = f"write ./{name}" if is_beside else "install it, or correct PATH or the command"
+        raise ProgramError(f"this machine has no program {name!r}", cure=cure)
 
     def _run(self, stdout: IO[bytes], stderr: IO[bytes], limit_s: float) -> _Ended:
         """Run the program. However this method ends, kill the program and all processes that it has started."""

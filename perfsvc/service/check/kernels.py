@@ -20,7 +20,7 @@ from perfsvc.build.sources import is_python
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.judge.static_checks import REGISTERS, SPILLS, STACK
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, DeviceInfo, FactChange, Launch, Status, Unit, digest
-from perfsvc.service.check.triton_kernels import check_triton
+from perfsvc.service.check.triton_kernels import check_triton, triton_calls
 from perfsvc.service.progress import Progress
 from perfsvc.suite import CaseSpec, Selection, unmet
 
@@ -285,7 +285,7 @@ def _checked(
     A case without kernels yields one nameless kernel that holds the reason.
     """
     units = [unit for unit in spec.units if _has_facts(unit)]
-    if reason := _why_nothing(spec, units) or unmet(spec, device_of(architecture)):
+    if reason := _why_nothing(spec, units, architecture) or unmet(spec, device_of(architecture)):
         yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason), None
         return
     facts: dict[Unit, Kernels] = {}
@@ -324,9 +324,11 @@ def _kernel_names(spec: CaseSpec, symbols: Mapping[Unit, Iterable[str]]) -> dict
     return names
 
 
-def _why_nothing(spec: CaseSpec, units: Sequence[Unit]) -> str:
+def _why_nothing(spec: CaseSpec, units: Sequence[Unit], architecture: str) -> str:
     """Return why a case has nothing to check; empty if it has something."""
     if all(map(is_python, spec.units)):
+        if triton_calls(spec) and (missing := unmet(_without_torch(spec), device_of(architecture))):
+            return missing
         return "it is a program, which perfsvc does not compile" if spec.files else "nvcc compiles nothing of it"
     return "" if units else "it is PTX, which the driver compiles"
 

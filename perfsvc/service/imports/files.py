@@ -124,9 +124,14 @@ class Reader:
         progress.begin("reading", len(files))
         found: dict[Source, FoundRun] = defaultdict(FoundRun)
         counters: set[str] = set()
+        first: dict[str, Path] = {}
         for file in files:
             content = formats.content(file)
             whole, changed = _digest(self.format, content), datetime.fromtimestamp(file.stat().st_mtime, UTC)
+            if (same := first.setdefault(whole, file)) != file:
+                progress.report(f"{file} has the same content as {same}, and is skipped")
+                progress.step(file.name)
+                continue
             results = 0
             for result in formats.parse(self.format, content, file.parent, name=str(file)):
                 source = self._source(result, file)

@@ -51,7 +51,8 @@ def _problems_of_command(step: ProgramStep, what: str) -> Iterator[Problem]:
             f"{what} runs {command[0]!r}, a program of this machine, and names no file of its own",
             step.line,
             f'list what {command[0]} runs, such as files="bench.py": perfsvc stores these files, to know when the code '
-            "has changed and to measure it again",
+            "has changed and to measure it again"
+            + ("" if "/" in command[0] else f"; if {command[0]} lies beside the bench.py, write ./{command[0]}"),
         )
 
 

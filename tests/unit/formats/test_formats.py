@@ -61,6 +61,10 @@ def test_a_file_of_something_else_is_refused_with_a_cure(tool, text):
     assert "is not in the format" in refusal(tool, text.encode("utf-8", "surrogatepass"))
 
 
+def test_an_empty_file_is_called_empty():
+    assert "nvbench: it is empty" in refusal("nvbench", " \n")
+
+
 # --- NVBench ---------------------------------------------------------------------------------------------------------
 
 
@@ -223,8 +227,10 @@ def test_rows_of_csv_are_samples_of_their_replica():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("benchmark,n\na,1\n", "exactly one column of times"),
-        ("benchmark,time_s,time_ms\na,1,2\n", "exactly one column of times"),
+        ("", "its first line is empty"),
+        ("time_s,n\n1,1\n", "no column benchmark"),
+        ("benchmark,n\na,1\n", "no columns of times"),
+        ("benchmark,time_s,time_ms\na,1,2\n", "2 columns of times"),
         ("benchmark,time_s,n,n\na,1,2,3\n", "two columns have the same name"),
         ("benchmark,time_s\na,1,2\n", "line 2 has 3 cells"),
         ("benchmark,time_s\na,-1\n", "line 2: time_s is no time above zero"),

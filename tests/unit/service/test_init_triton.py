@@ -92,7 +92,7 @@ def test_existing_files_are_kept(file, tmp_path):
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("def f(: pass", "is not valid Python"),
+        ("def f(: pass", "is not valid Python: invalid syntax"),
         ("def f(): pass", "has no Triton kernel"),
         ("x = '\0'", "is not valid Python"),
     ],

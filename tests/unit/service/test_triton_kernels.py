@@ -14,8 +14,9 @@ from perfsvc.model import Status, Unit, codec
 from perfsvc.process import programs
 from perfsvc.process.programs import Finished
 from perfsvc.service.check import triton_kernels
+from perfsvc.service.check.kernels import KernelReader
 from perfsvc.service.check.triton_kernels import CompiledAnswer, CompileRequest, check_triton
-from perfsvc.suite import Selection, discover
+from perfsvc.suite import Selection, discover, requirements
 
 BENCH = '''"""Twice a vector."""
 
@@ -119,3 +120,11 @@ def test_without_triton_the_kernel_cannot_be_compiled(specs, monkeypatch, tmp_pa
     monkeypatch.setattr(triton_kernels, "_version", lambda: "")
     (kernels,) = check_triton(specs, ["sm_90"], None, Cache(tmp_path / "cache"), Mock()).values()
     assert {kernel.reason for kernel in kernels} == {"the package triton is not installed"}
+
+
+def test_without_triton_a_check_skips_the_case_and_names_the_package(specs, monkeypatch, tmp_path):
+    monkeypatch.setattr(requirements, "_is_installed", lambda package: package != "triton")
+    found = KernelReader(["sm_90"], Mock()).read(tmp_path / "suite", Selection(), "full")
+    assert {kernel.case for kernel in found.checked} == {specs[0].case}
+    assert [kernel.status for kernel in found.checked] == [Status.SKIPPED]
+    assert "the package triton is not installed" in found.checked[0].reason

@@ -92,3 +92,11 @@ def test_a_record_names_a_digest_for_each_file(resolved):
     assert spec.record(["d1", "d2"], "b").modules == ("d1", "d2")
     with pytest.raises(ValueError, match="2 parts, but 1 modules"):
         spec.record(["d1"], "b")
+
+
+def test_a_program_beside_the_benchmark_that_lacks_its_folder_gets_a_hint(tmp_path):
+    folder = tmp_path / "suite" / "loop"
+    folder.mkdir(parents=True)
+    (folder / "bench.py").write_text(BENCH.format(variants=f'Variant("v", run=program("tool", parse={TIME}))'))
+    (problem,) = discover(tmp_path / "suite").problems
+    assert problem.cure.endswith("if tool lies beside the bench.py, write ./tool")
