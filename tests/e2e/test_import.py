@@ -242,7 +242,7 @@ def test_a_counter_is_imported_and_judged_on_request(perfsvc):
     assert perfsvc.rows("SELECT count(*) FROM verdicts WHERE metric = 'energy_mj'") == [(2,)]
     refused = perfsvc("import", "csv", DATA / "csv.csv", "--metric", "joules", code=2)
     assert "the files have energy_mj" in refused.err
-    assert "name of perfsvc" in perfsvc("import", "csv", DATA / "csv.csv", "--metric", "time", code=2).err
+    assert "has a metric of this name" in perfsvc("import", "csv", DATA / "csv.csv", "--metric", "time", code=2).err
 
 
 @pytest.mark.parametrize(
