@@ -59,8 +59,8 @@ class Pair:
     Attributes:
         reasons: the expected reasons: the first must be found first; of two, both must be among the first two; without
             any, the two are the same and no reason may be found.
-        line: a part of the first source line expected for the first reason that instructions carry, in the variant that
-            has the reason; None if the reasons concern the whole launch.
+        line: a part of the first source line expected for the first reason, in the variant that has the reason; None if
+            the reason concerns the whole launch.
     """
 
     benchmark: str
@@ -123,9 +123,11 @@ class Found:
 
     @property
     def line(self) -> HotLine | None:
-        """The first line of the first reason that has lines, in the variant that has more of what is counted there."""
-        lines = (reason.after or reason.before for reason in self.explanation.reasons if reason.follows is None)
-        return next((first for first, *_ in filter(None, lines)), None)
+        """The first line of the first reason, in the variant that has more of what is counted there."""
+        if not self.explanation.reasons:
+            return None
+        reason = self.explanation.reasons[0]
+        return next(iter(reason.after or reason.before), None)
 
 
 class Silent:
@@ -293,7 +295,7 @@ def is_right(pair: Pair, found: Found) -> bool:
 
 
 def has_right_line(pair: Pair, found: Found) -> bool:
-    """Return whether the expected line is the first line that is found."""
+    """Return whether the expected line is the first line of the first reason."""
     return found.line is not None and (pair.line or "") in (found.line.text or "")
 
 
