@@ -68,13 +68,13 @@ def workers(monkeypatch):
     seen = Workers()
 
     class Watched(WorkerHandle):
-        def open(self, device, helper_kernels):
+        def open(self, device, helper_kernels, *, programs):
             seen.open(device)
-            return super().open(device, helper_kernels)
+            return super().open(device, helper_kernels, programs=programs)
 
-        def send(self, task, replica, arrays, checked):
+        def send(self, task, *arguments):
             seen.send(task)
-            return super().send(task, replica, arrays, checked)
+            return super().send(task, *arguments)
 
     monkeypatch.setattr(device_queue, "WorkerHandle", Watched)
     return seen

@@ -52,7 +52,7 @@ with Store.open(place) as store:
 HALFWAY = """
 from perfsvc.store import measurements
 
-real = measurements._put
+real = measurements.put_measurement
 def stop_after_the_row(connection, run, entry, keys):
     real(connection, run, entry, keys)
     print("halfway", flush=True)
@@ -61,7 +61,7 @@ def stop_after_the_row(connection, run, entry, keys):
 with Store.open(place) as store:
     run = begin(store)
     put(store, run, 1)
-    measurements._put = stop_after_the_row
+    measurements.put_measurement = stop_after_the_row
     put(store, run, 2)
 """
 
