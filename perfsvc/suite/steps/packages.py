@@ -6,13 +6,13 @@ a worker needs it. So a machine without the package can still list the suite, an
 
 import ast
 import inspect
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from perfsvc.model import Arg, Buffer, Call, KernelConfiguration, PackageCall, Role, Value
 from perfsvc.suite.authoring import Argument, Extent, Function, PackageStep
+from perfsvc.suite.authoring.steps import callers_line
 from perfsvc.suite.values import Problem, block_of, evaluate, integer, line_of, nearest
 
 PYTHON = ".py"
@@ -24,10 +24,6 @@ _REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "numba": ("cuda", "import numba"),
     "torch": ("import torch",),
 }
-
-
-def _callers_line() -> int:
-    return sys._getframe(2).f_lineno  # noqa: SLF001 - the only way to a caller's line without reading its source
 
 
 def triton(
@@ -59,7 +55,7 @@ def triton(
         grid=grid,
         configs=configs,
         values=values,
-        line=_callers_line(),
+        line=callers_line(),
     )
 
 
@@ -81,7 +77,7 @@ def numba(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        line=_callers_line(),
+        line=callers_line(),
     )
 
 
@@ -112,7 +108,7 @@ def cupy(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        line=_callers_line(),
+        line=callers_line(),
     )
 
 
@@ -133,7 +129,7 @@ def torch(
         source: a Python file next to bench.py.
     """
     return PackageStep(
-        package="torch", function=function, source=source, args=args, compile=compile, line=_callers_line()
+        package="torch", function=function, source=source, args=args, compile=compile, line=callers_line()
     )
 
 

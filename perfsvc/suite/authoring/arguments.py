@@ -1,0 +1,101 @@
+"""What a kernel gets: outputs, scratch memory, and arguments passed by value."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Extent = int | tuple[int, ...]
+"""A shape, a grid or a block: one integer or a tuple of them."""
+
+Function = Callable[..., Any]
+"""A function of axes (and ``-D`` parameters, where stated). The names of its parameters decide what it is given."""
+
+Words = str | Sequence[str]
+"""One word, or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array that a variant writes: a result, or scratch memory between two steps.
+
+    ``shape`` is in elements: constant or a function of the axes (for scratch memory also of the parameters).
+    """
+
+    dtype: str
+    shape: Extent | Function
+
+
+def output(dtype: str, shape: Extent | Function) -> Output:
+    """Declare a result by its NumPy dtype name and its shape; the shape is constant or a function of the axes."""
+    return Output(dtype, shape)
+
+
+def scratch(dtype: str, shape: Extent | Function) -> Output:
+    """Declare memory that a variant's steps share; the shape is constant or a function of axes and parameters."""
+    return Output(dtype, shape)
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A kernel argument passed by value: the name of an axis or parameter, a number, or a function of them."""
+
+    dtype: str
+    value: str | float | Function
+
+
+def i32(value: str | int | Function) -> Scalar:
+    """Pass a 32-bit ``int`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("int32", value)
+
+
+def i64(value: str | int | Function) -> Scalar:
+    """Pass a 64-bit ``long long`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("int64", value)
+
+
+def f32(value: str | float | Function) -> Scalar:
+    """Pass a ``float`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("float32", value)
+
+
+def f64(value: str | float | Function) -> Scalar:
+    """Pass a ``double`` argument: an axis or parameter by name, a number, or a function of them."""
+    return Scalar("float64", value)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A kernel argument of the type ``CUtensorMap``."""
+
+    buffer: str
+    box: tuple[int, int] | Function
+    swizzle: int | Function
+    element: str
+
+
+def tensor_map(
+    buffer: str, *, box: tuple[int, int] | Function, swizzle: int | Function = 0, element: str = ""
+) -> TensorMap:
+    """Pass a ``const __grid_constant__ CUtensorMap`` argument, with which a kernel fetches boxes of a matrix.
+
+    Args:
+        buffer: the name of the matrix; it is stored row by row without gaps.
+        box: the rows and columns that are fetched at once.
+        swizzle: the span in bytes within which 16-byte pieces change places in shared memory: 32, 64 or 128; 0 for
+            none.
+        element: the type of the elements if it differs from the array's dtype: ``bfloat16`` stored as uint16,
+            ``tfloat32`` stored as float32.
+    """
+    return TensorMap(buffer, box, swizzle, element)
+
+
+Argument = str | Scalar | TensorMap
+"""The name of a buffer, axis or parameter, a scalar of an explicit type, or a tensor map."""
+
+
+def ceil_div(count: int, size: int) -> int:
+    """Return how many groups of ``size`` hold ``count`` items: ``count / size`` rounded up."""
+    return -(-count // size)
