@@ -28,6 +28,7 @@ def command(
     from perfsvc.process import fork_servers
 
     fork_servers.shared(fork_servers.SUITE)  # start the server: it imports while this process imports too
+    from perfsvc.model import Kind
     from perfsvc.report.tables.lists import cases_table
     from perfsvc.suite import Selection, discover
 
@@ -40,7 +41,7 @@ def command(
             "variant": listed.case.variant,
             "point": dict(listed.case.point),
             "kind": listed.kind,
-            "caches": list(listed.caches),
+            "caches": [] if listed.kind is Kind.PROGRAM else list(listed.caches),
             "requires": list(listed.requires),
         }
         for listed in benchmarks.select(selection, points or "full")

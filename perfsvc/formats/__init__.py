@@ -4,6 +4,7 @@ Each parser takes the content of a file and yields results. A malformed file rai
 the file. A worker may import this package: it needs only the standard library, NumPy, the model and the errors.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -106,8 +107,20 @@ def parse(
         yield from _distinct(PARSERS[format](text, folder))
     except FormatError as error:
         remedy = "correct it" if format == "csv" else f"let {format} write it again"
+        other = _format_of(text, but=format)
         cure = error.cure or f"name the format that the file has, or {remedy}"
+        if other:
+            cure = f"name the format {other}, in which it has results"
         raise FormatError(f"{subject} is not in the format {format}: {error.what}", cure=cure) from None
+
+
+def _format_of(text: bytes, *, but: str) -> str:
+    """Return another format in which a content has a result; empty if there is none."""
+    for format, parser in PARSERS.items():  # noqa: A001 - see read
+        with contextlib.suppress(FormatError):
+            if format != but and next(parser(text, None), None) is not None:
+                return format
+    return ""
 
 
 def _distinct(results: Iterable[Result]) -> Iterator[Result]:

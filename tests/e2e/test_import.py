@@ -258,6 +258,7 @@ def test_a_counter_is_imported_and_judged_on_request(perfsvc):
         (("asv", DATA / "asv", "--commit", COMMIT), "name their commits"),
         (("asv", DATA / "asv", "--at", "2026-11-24"), "hold 2 runs"),
         (("csv", DATA / "nvbench.json"), "is not in the format csv"),
+        (("hyperfine", DATA / "nvbench.json"), "name the format nvbench, in which it has results"),
     ],
 )
 def test_a_wrong_argument_is_a_usage_error_and_stores_nothing(perfsvc, arguments, says):

@@ -16,9 +16,10 @@ GOOD = {"good": 1.5e-3, "spaces": 2.5e-3, "machine": 7e-3, "json": 1.5e-3, "pick
 GOOD |= {"stdin": 1e-3, "built": 4e-3}
 
 FAILURES = {
-    "hangs": "time limit: ./tool.py was still running after 1 s, so it was killed: waiting for a lock",
-    "crashes": "./tool.py failed: killed by SIGSEGV: about to crash",
-    "exits": "./tool.py failed: exit status 3: no licence",
+    "hangs": "time limit: ./tool.py was still running after 1 s, so it was killed; it printed to "
+    "standard output: waiting for a lock",
+    "crashes": "./tool.py failed: killed by SIGSEGV; it printed to standard error: about to crash",
+    "exits": "./tool.py failed: exit status 3; it printed to standard error: no licence",
     "nonsense": "its standard output: nothing matches",
     "zero": "its standard output: the group 'time_ms' is '0', which is no time",
     "huge": "./tool.py failed: it printed more than 64 MiB, so it was killed",

@@ -319,10 +319,10 @@ def _content(output: IO[bytes]) -> bytes:
 
 
 def _said(stdout: IO[bytes], stderr: IO[bytes]) -> str:
-    """Return the end of what a program printed, after a colon: its errors, or else its output; empty if nothing."""
-    for output in (stderr, stdout):
+    """Return the end of what a program printed, and where: its errors, or else its output; empty if nothing."""
+    for output, name in ((stderr, "standard error"), (stdout, "standard output")):
         size = output.seek(0, os.SEEK_END)
         output.seek(max(0, size - TAIL_BYTES))
         if text := output.read(TAIL_BYTES).decode(errors="replace").strip():
-            return f": {text}"
+            return f"; it printed to {name}: {text}"
     return ""
