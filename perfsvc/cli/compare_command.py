@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
@@ -16,12 +16,49 @@ if TYPE_CHECKING:
 Format = Literal["table", "json", "github", "junit"]
 
 
+class CompareOptions(TypedDict):
+    """The arguments and options of ``perfsvc compare`` as click parsed them."""
+
+    base: str
+    new: str
+    interleaved: bool
+    select: tuple[str, ...]
+    exclude: tuple[str, ...]
+    devices: tuple[str, ...]
+    points: Literal["smoke", "full"] | None
+    budget: float | None
+    suite: Path
+    threshold: float | None
+    strict: bool
+    database: str
+    output_format: Format
+
+
 @click.command("compare")
 @click.argument("base")
 @click.argument("new")
+@click.option(
+    "--interleaved",
+    is_flag=True,
+    help="BASE and NEW are git revisions: build both, and measure in A/B pairs what differs. Uses no database.",
+)
 @options.select
 @options.exclude
-@click.option("--device", "devices", multiple=True, metavar="UUID|MODEL", help="Only these devices. May be repeated.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="UUID|MODEL",
+    help="Only these devices; with --interleaved, the devices to measure on, as for perfsvc run. May be repeated.",
+)
+@options.points
+@click.option(
+    "--budget",
+    type=options.Duration(),
+    default=None,
+    show_default="10m",
+    help="The time for --interleaved on each device: 90s, 20m, 1h30m.",
+)
 @options.suite
 @options.threshold
 @options.strict
@@ -34,45 +71,75 @@ Format = Literal["table", "json", "github", "junit"]
     show_default=True,
     help="A table for people, JSON, Markdown for a pull request on GitHub, or JUnit's XML.",
 )
-def command(
-    base: str,
-    new: str,
-    select: tuple[str, ...],
-    exclude: tuple[str, ...],
-    devices: tuple[str, ...],
-    suite: Path,
-    threshold: float | None,
-    strict: bool,
-    database: str,
-    output_format: Format,
-) -> None:
+def command(**chosen: Unpack[CompareOptions]) -> None:
     """Judge the run NEW against the run BASE.
 
     NEW and BASE are each a run's number, a label, latest, latest~1, or a git revision of the suite's repository. BASE
     may be @baseline: each series is then compared with its own baseline. If NEW lacks a series that it should have, the
     series is missing and the exit code is 4. With --select, --exclude and --device, other series are not compared.
+
+    With --interleaved, NEW and BASE are git revisions that need not have been measured before, such as main and HEAD of
+    a pull request. A case with the same code at both is unchanged and is not measured.
     """
+    sys.exit(_compare_revisions(chosen) if chosen["interleaved"] else _compare_runs(chosen))
+
+
+def _compare_runs(chosen: CompareOptions) -> int:
+    """Compare two runs of the database, print the comparison, and return the exit code."""
     from perfsvc.service.compare.compare import compare, how_to_confirm
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
-    with Store.open(database, create=False) as store:
+    for option, value in (("--points", chosen["points"]), ("--budget", chosen["budget"])):
+        if value is not None:
+            raise click.UsageError(f"{option} needs --interleaved: two runs are measured already.")
+    with Store.open(chosen["database"], create=False) as store:
         comparison = compare(
             store,
-            base,
-            new,
-            folder=suite,
-            threshold=configuration.thresholds(threshold),
+            chosen["base"],
+            chosen["new"],
+            folder=chosen["suite"],
+            threshold=configuration.thresholds(chosen["threshold"]),
             against=configuration.against(),
-            selection=Selection(select, exclude),
-            devices=devices,
+            selection=Selection(chosen["select"], chosen["exclude"]),
+            devices=chosen["devices"],
         )
         commands = how_to_confirm(store, comparison.judgements)
         base_run = comparison.base.run if comparison.base else None
         environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
-    _show(comparison, commands, environment, output_format)
-    sys.exit(comparison.exit_code(strict=strict))
+    _show(comparison, commands, environment, chosen["output_format"])
+    return comparison.exit_code(strict=chosen["strict"])
+
+
+def _compare_revisions(chosen: CompareOptions) -> int:
+    """Measure two revisions, print their comparison, and return the exit code."""
+    from perfsvc.service.confirm.pairs import BUDGET_S
+    from perfsvc.service.interleaved.compare import RevisionsRequest, compare_revisions
+    from perfsvc.suite import Selection
+
+    request = RevisionsRequest(
+        chosen["base"],
+        chosen["new"],
+        chosen["suite"],
+        devices=chosen["devices"] or ("auto",),
+        selection=Selection(chosen["select"], chosen["exclude"]),
+        points=chosen["points"],
+        budget_s=BUDGET_S if chosen["budget"] is None else chosen["budget"],
+        threshold=configuration.thresholds(chosen["threshold"]),
+    )
+    options.announce_suite(chosen["suite"])
+    with output.progress() as progress:
+        comparison = compare_revisions(request, progress)
+    output.warn(comparison.warnings)
+    for problem in comparison.problems:
+        click.echo(f"error: {problem}", err=True)
+    is_for_people = chosen["output_format"] in {"table", "github"}
+    if comparison.measured.judgements or not is_for_people:
+        _show(comparison.measured if is_for_people else comparison, (), None, chosen["output_format"])
+    if comparison.same and is_for_people:
+        click.echo(f"{comparison.same}.")
+    return comparison.exit_code(strict=chosen["strict"])
 
 
 def _show(

@@ -170,26 +170,34 @@ class RunReport:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """A run in a comparison, and the name that the user gave it: ``main``, ``latest~1``, ``7``.
+    """A run or a revision in a comparison, and the name that the user gave it: ``main``, ``latest~1``, ``7``.
 
     Attributes:
+        run: the run's number; None for a revision that was measured without a database.
         why: why it is this one of several runs of a revision; empty if there was no choice.
     """
 
     asked: str
-    run: int
+    run: int | None
     label: str = ""
     commit: str = ""
     dirty: bool = False
     why: str = ""
 
     @property
+    def name(self) -> str:
+        """The run in words, ``run 7``; for a revision, what the user typed."""
+        return self.asked if self.run is None else f"run {self.run}"
+
+    @property
     def description(self) -> str:
         """What the user typed, and the run that this means: ``HEAD = run 7, 1a2b3c4d5 (the newest of its 2 runs)``."""
-        run = f"run {self.run}"
-        name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         label = f"“{self.label}”" if self.label not in {"", self.asked} else ""
         commit = f"{self.commit[:9]}{' with uncommitted changes' if self.dirty else ''}".lstrip()
+        if self.run is None:
+            return commit if self.commit.startswith(self.asked) else f"{self.asked} = {commit}"
+        run = f"run {self.run}"
+        name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
         return ", ".join(filter(None, [name, label, commit])) + (f" ({self.why})" if self.why else "")
 
 

@@ -294,14 +294,17 @@ def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]
     )
 
 
-def missing_sentence(new: int, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
-    """Return which series were over budget in run ``new``, and which are missing, a line each; empty without any."""
+def missing_sentence(new: str, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
+    """Return which series were over budget in ``new``, and which are missing, a line each; empty without any.
+
+    ``new`` is the run that was judged in words: ``run 7``.
+    """
     missing = [judgement.series for judgement in judgements if judgement.verdict is Verdict.MISSING]
     of_both = sum(judgement.verdict is not Verdict.NEW for judgement in judgements)
     verb = "is" if len(missing) == 1 else "are"
-    skipped = f"over budget in run {new}, and not missing: {some(names_on_devices(over_budget))}" if over_budget else ""
+    skipped = f"over budget in {new}, and not missing: {some(names_on_devices(over_budget))}" if over_budget else ""
     absent = (
-        f"{len(missing)} of {units.count(of_both, 'series', 'series')} {verb} missing in run {new}: "
+        f"{len(missing)} of {units.count(of_both, 'series', 'series')} {verb} missing in {new}: "
         f"{some(names_on_devices(missing))}"
         if missing
         else ""

@@ -38,7 +38,7 @@ def environment_differences(
 
 
 def since_baseline(
-    store: Store, base: int | None, run: int, judged: Iterable[Judgement]
+    store: Store, base: int | None, run: int | None, judged: Iterable[Judgement]
 ) -> EnvironmentDifferences | None:
     """Return in what the environment of a run differs from that of its baseline; None if one of them is unknown.
 
@@ -46,13 +46,13 @@ def since_baseline(
         store: the database.
         base: the run that all series are compared with; None if each series has its own baseline. Then the run that is
             the baseline of most series counts.
-        run: the judged run.
+        run: the judged run; None for a revision, whose environment is not stored.
         judged: the verdicts on the series of the run.
     """
     if base is None:
         runs = Counter(judgement.baseline_run for judgement in judged if judgement.baseline_run is not None)
         base = max(runs, key=lambda number: (runs[number], number), default=None)
-    return environment_differences(store, [(base, run)]).get((base, run))
+    return None if run is None else environment_differences(store, [(base, run)]).get((base, run))
 
 
 def of_findings(store: Store, findings: Iterable[Finding]) -> Mapping[int, EnvironmentDifferences]:

@@ -47,7 +47,7 @@ def comparison_table(
     heading = Text(f"{new.description}\nagainst {against}", "bold")
     table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
     reasons = wording.verdict_lines(judgements, figures=False)
-    missing = wording.missing_sentence(new.run, judgements, over_budget)
+    missing = wording.missing_sentence(new.name, judgements, over_budget)
     absent = [Text(missing, "yellow"), Text(LIMIT, "dim"), Text()] if missing else []
     blank = [Text()] if reasons else []
     differing = [Text(), *_differing(environment), Text()] if environment and environment.differences else []

@@ -1,0 +1,1 @@
+"""Compare two revisions of a suite without a database: build both, and measure in A/B pairs what differs."""
