@@ -2,14 +2,17 @@
 
     python tests/benchmarks/do_bench.py [--device cuda:0] [--replicas 3]
 
-perfsvc measures the suite ``tests/gpu/suites/triton_five`` twice, with arrays at eight places and at one. Then a fresh
-process launches the same kernels, in the configurations that perfsvc's tuning chose, with the same inputs, and times
-them with ``do_bench``. Prints a table, and the reason for each ratio that is more than 1 % from 1:
+perfsvc measures the suite ``tests/gpu/suites/triton_five``, and an empty kernel too. Then a fresh process launches
+the same kernels, in the configurations that perfsvc's tuning chose, with the same inputs, and times them with
+``do_bench``. Both have their arrays at eight places in memory, and the result is the mean over the places. While
+``do_bench`` works, a thread reads the clock of the multiprocessors.
 
-- the kernel is short: do_bench's events count some microseconds of their own, which are not those of perfsvc;
-- the places: do_bench has one place of the arrays, and perfsvc the mean over eight. The ratio at one place is near 1;
-- the scatter: the middle 60 % of do_bench's own samples reach further than the difference;
-- the clock: do_bench keeps the GPU busy for longer, and a GPU at its power limit lowers its clock.
+Prints a table, and the reason for each ratio that is more than 1 % from 1. A reason has to be measured:
+
+- the events: what ``do_bench`` measures of an empty kernel beyond perfsvc's time is subtracted;
+- the clock: ``do_bench`` keeps the GPU busy without a pause, and a GPU at its power limit lowers its clock. The
+  cycles (time times clock) are compared instead of the times;
+- the scatter: the middle 60 % of do_bench's own samples reach further than the difference.
 
 Exits with 1 if a ratio has none of these reasons.
 """
@@ -17,13 +20,16 @@ Exits with 1 if a ratio has none of these reasons.
 import argparse
 import contextlib
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -37,7 +43,45 @@ from perfsvc.suite import StoredBench, isolated
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "tests" / "gpu" / "suites" / "triton_five"
 NEAR = 0.01
-SHORT_S = 15e-6
+PLACES = 8
+PLACE_BYTES = 3 << 16  # from one place to the next: whole pages of 64 KiB, and no power of two
+EMPTY = "empty"
+
+EMPTY_KERNEL = """\
+import triton
+
+
+@triton.jit
+def empty_kernel(out):
+    pass
+"""
+EMPTY_BENCH = """\
+from perfsvc.suite import Benchmark, Tolerance, Variant, output, triton
+
+benchmark = Benchmark(
+    points=({"n": 128},),
+    smoke={"n": 128},
+    inputs=lambda rng, n: {"out": rng.random(n, dtype="float32")},
+    outputs={"out": output("float32", lambda n: n)},
+    reference=lambda out: out,
+    tolerance=Tolerance(max=0.0, mean=0.0),
+    variants=[Variant("triton", source="empty.py", run=triton("empty_kernel", grid=1, args=("out",)))],
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The time of a case in seconds, the clock in hertz, and where the middle of the samples lies."""
+
+    median_s: float
+    clock_hz: float
+    low_s: float = 0.0
+    high_s: float = 0.0
+
+    def without(self, seconds: float) -> "Timed":
+        """Return the same time with some seconds less."""
+        return Timed(self.median_s - seconds, self.clock_hz, self.low_s - seconds, self.high_s - seconds)
 
 
 def main() -> int:
@@ -45,59 +89,85 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--replicas", default="3", help="fresh processes of perfsvc for each kernel (default: 3)")
-    parser.add_argument("--time", metavar="FOLDER", help=argparse.SUPPRESS)
+    parser.add_argument("--time", metavar="DATABASE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.time:
-        print(json.dumps(times_of_do_bench(Path(arguments.time))))
+        print(json.dumps({case: asdict(timed) for case, timed in times_of_do_bench(Path(arguments.time)).items()}))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        many, one = (
-            measured(Path(folder) / f"{places}.db", arguments.device, places, arguments.replicas) for places in (8, 1)
-        )
-        command = [sys.executable, __file__, "--time", str(Path(folder) / "8.db")]
-        timed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        theirs = json.loads(timed.stdout.splitlines()[-1])
-    print(f"{'case':42}{'perfsvc':>11}{'one place':>11}{'do_bench':>11}{'ratio':>8}  reason")
-    unexplained, near = [], 0
-    for case, (median_s, low_s, high_s, power_limited) in theirs.items():
-        ratio = many[case] / median_s
-        near += abs(ratio - 1) <= NEAR
-        reason = "" if abs(ratio - 1) <= NEAR else reason_of(many[case], one[case], median_s, low_s, high_s)
-        if not reason and abs(ratio - 1) > NEAR:
-            reason = "the clock: the GPU was at its power limit" if power_limited else ""
-            unexplained += [] if reason else [case]
-        shown = "".join(f"{1e6 * seconds:>8.2f} us" for seconds in (many[case], one[case], median_s))
-        print(f"{case:42}{shown}{ratio:>8.3f}  {reason}")
-    print(f"claim: {near} of {len(theirs)} medians are within {NEAR:.0%} of do_bench's; {len(theirs) - near} are not")
+        suite, database = Path(folder) / "suite", Path(folder) / "perfsvc.db"
+        shutil.copytree(SUITE, suite)
+        (suite / EMPTY).mkdir()
+        (suite / EMPTY / "empty.py").write_text(EMPTY_KERNEL, encoding="utf-8")
+        (suite / EMPTY / "bench.py").write_text(EMPTY_BENCH, encoding="utf-8")
+        ours = times_of_perfsvc(suite, database, arguments.device, arguments.replicas)
+        command = [sys.executable, __file__, "--time", str(database)]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT).stdout
+        theirs = {case: Timed(**timed) for case, timed in json.loads(printed.splitlines()[-1]).items()}
+    return compare(ours, theirs)
+
+
+def compare(ours: dict[str, Timed], theirs: dict[str, Timed]) -> bool:
+    """Print the table and the claim; return whether a ratio has no reason."""
+    (empty,) = [case for case in ours if case.startswith(f"{EMPTY}/")]
+    events_s = theirs.pop(empty).median_s - ours.pop(empty).median_s
+    print(f"an empty kernel takes {1e6 * events_s:.2f} us more with do_bench than with perfsvc")
+    print(f"{'case':42}{'perfsvc':>11}{'do_bench':>11}{'ratio':>7}{'clocks':>14}  reason")
+    near, unexplained = 0, []
+    for case, our in ours.items():
+        their = theirs[case]
+        ratio = our.median_s / their.median_s
+        reason = "" if is_near(ratio) else reason_of(our, their, events_s)
+        near += is_near(ratio)
+        if not is_near(ratio) and not reason:
+            unexplained.append(case)
+        times = f"{1e6 * our.median_s:>8.2f} us{1e6 * their.median_s:>8.2f} us"
+        clocks = f"{our.clock_hz / 1e6:.0f}, {their.clock_hz / 1e6:.0f} MHz"
+        print(f"{case:42}{times}{ratio:>7.3f}{clocks:>16}  {reason}")
+    print(f"claim: {near} of {len(ours)} medians are within {NEAR:.0%} of do_bench's; {len(ours) - near} are not")
     print(f"unexplained: {', '.join(unexplained) or 'none'}")
     return bool(unexplained)
 
 
-def reason_of(many_s: float, one_s: float, median_s: float, low_s: float, high_s: float) -> str:
+def is_near(ratio: float) -> bool:
+    """Return whether a ratio is within 1 % of 1."""
+    return abs(ratio - 1) <= NEAR
+
+
+def reason_of(our: Timed, their: Timed, events_s: float) -> str:
     """Return why two medians differ, as the numbers show it; empty if they do not show it."""
-    if median_s < SHORT_S:
-        return "short: the events of do_bench count too"
-    if abs(one_s / median_s - 1) <= NEAR:
-        return "the places: at one place the ratio is near 1"
-    if low_s <= many_s <= high_s:
-        return "the scatter of do_bench's own samples is larger"
+    corrected = their.without(events_s)
+    ratio = our.median_s / corrected.median_s
+    if is_near(ratio):
+        return f"the events: {ratio:.3f} without them"
+    cycles = our.median_s * our.clock_hz / (corrected.median_s * corrected.clock_hz)
+    if is_near(cycles):
+        return f"the clock: {cycles:.3f} of its cycles"
+    if corrected.low_s <= our.median_s <= corrected.high_s:
+        return f"the scatter: its middle samples reach from {1e6 * their.low_s:.1f} to {1e6 * their.high_s:.1f} us"
     return ""
 
 
-def measured(database: Path, device: str, places: int, replicas: str) -> dict[str, float]:
-    """Return the level of each case in seconds, from a run with the arrays at some places."""
-    command = ["run", "--suite", str(SUITE), "--device", device, "--select", "*/triton", "--limit", "300"]
+def times_of_perfsvc(suite: Path, database: Path, device: str, replicas: str) -> dict[str, Timed]:
+    """Measure the Triton kernels of a suite, and return the time and the clock of each case."""
+    command = ["run", "--suite", str(suite), "--device", device, "--select", "*/triton", "--limit", "300"]
     subprocess.run(
         [
             *(sys.executable, "-m", "perfsvc", *command, "--replicas", replicas),
-            *("--places", str(places), "--db", str(database)),
+            *("--places", str(PLACES), "--db", str(database)),
         ],
         check=True,
         cwd=ROOT,
         stdout=sys.stderr,
     )
+    query = "select cases.name, avg(sm_clock_hz) from measurements join cases on cases.id = case_id group by 1"
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        clocks = dict(connection.execute(query).fetchall())
     with Store.open(str(database)) as store:
-        return {series.case.id: median(map(median, level.replicas)) for series, level in times(store).items()}
+        return {
+            series.case.id: Timed(median(map(median, level.replicas)), clocks[series.case.id])
+            for series, level in times(store).items()
+        }
 
 
 def times(store: Store) -> dict[Series, Level]:
@@ -105,27 +175,51 @@ def times(store: Store) -> dict[Series, Level]:
     return {series: level for series, level in store.series.levels(1).items() if series.metric == TIME}
 
 
-def times_of_do_bench(database: Path) -> dict[str, tuple[float, float, float, bool]]:
-    """Return the median of do_bench for each case, its 20th and 80th percentile, and whether the power was limited."""
+def times_of_do_bench(database: Path) -> dict[str, Timed]:
+    """Return what do_bench measures of each case of a database."""
     import torch
+
+    stream = torch.cuda.Stream()
+    with Store.open(str(database)) as store, torch.cuda.stream(stream):
+        return {series.case.id: timed_by_do_bench(store, series, stream.cuda_stream) for series in times(store)}
+
+
+def timed_by_do_bench(store: Store, series: Series, stream: int) -> Timed:
+    """Return the mean over the places of do_bench's median and of its 20th and 80th percentile, and the mean clock."""
     import triton.testing
 
-    with contextlib.closing(sqlite3.connect(database)) as connection:
-        query = "select cases.name, max(slowdowns) from measurements join cases on cases.id = case_id group by 1"
-        slowdowns = dict(connection.execute(query).fetchall())
-    stream = torch.cuda.Stream()
-    found = {}
-    with Store.open(str(database)) as store, torch.cuda.stream(stream):
-        for series in times(store):
-            launch = launch_of(store, series, stream.cuda_stream)
-            median_ms, low_ms, high_ms = triton.testing.do_bench(launch, warmup=100, rep=500, quantiles=[0.5, 0.2, 0.8])
-            limited = "power" in str(slowdowns.get(series.case.id)).lower()
-            found[series.case.id] = (median_ms / 1e3, low_ms / 1e3, high_ms / 1e3, limited)
-    return found
+    quantiles, clocks = [], []
+    for launch in launches_of(store, series, stream):
+        with read_clocks(series.device.uuid, clocks):
+            quantiles.append(triton.testing.do_bench(launch, warmup=25, rep=100, quantiles=[0.5, 0.2, 0.8]))
+    median_s, low_s, high_s = (fmean(values) / 1e3 for values in zip(*quantiles, strict=True))
+    return Timed(median_s, fmean(clocks), low_s, high_s)
 
 
-def launch_of(store: Store, series: Series, stream: int) -> Callable[[], object]:
-    """Return a function that launches the kernel of a case as perfsvc did, in the same configuration."""
+@contextlib.contextmanager
+def read_clocks(uuid: str, clocks: list[float]) -> Iterator[None]:
+    """Read the clock of the multiprocessors in hertz every few milliseconds, as long as the context lasts."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.wait(0.005):
+            clocks.append(1e6 * pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        done.set()
+        reader.join()
+
+
+def launches_of(store: Store, series: Series, stream: int) -> Iterator[Callable[[], object]]:
+    """Yield a function for each place of the arrays: it launches the kernel of a case in perfsvc's configuration."""
     import torch
 
     case = stored_case(store, series, 1, series.device)
@@ -133,11 +227,6 @@ def launch_of(store: Store, series: Series, stream: int) -> Callable[[], object]
     ((_, function),) = load_functions([call], case.bench, case.modules).items()
     bench = StoredBench(case.bench, case.record.case.benchmark, case.python_modules)
     inputs = isolated.replay_inputs(bench, case.record.case.point, case.record.seed)
-    arrays = {}
-    for buffer in case.record.buffers:
-        array = inputs.get(buffer.array.name, np.zeros(buffer.array.shape, buffer.array.dtype))
-        signed = {"bfloat16": "int16"}.get(array.dtype.name, array.dtype.name)
-        arrays[buffer.array.name] = torch.from_numpy(np.array(array).view(signed)).cuda()
     step = PackageFunction(
         call,
         function,
@@ -146,9 +235,18 @@ def launch_of(store: Store, series: Series, stream: int) -> Callable[[], object]
         stream=stream,
         dtypes={buffer.array.name: buffer.array.dtype for buffer in case.record.buffers},
     )
-    timed, _ = step.bind(arrays)
-    torch.cuda.synchronize()
-    return timed
+    for place in range(PLACES):
+        arrays = {}
+        for buffer in case.record.buffers:
+            array = np.array(inputs.get(buffer.array.name, np.zeros(buffer.array.shape, buffer.array.dtype)))
+            signed = {"bfloat16": "int16"}.get(array.dtype.name, array.dtype.name)
+            data = torch.from_numpy(array.view(signed))
+            room = torch.empty(array.nbytes + PLACES * PLACE_BYTES, dtype=torch.uint8, device="cuda")
+            moved = room[place * PLACE_BYTES :][: array.nbytes].view(data.dtype).view(data.shape)
+            arrays[buffer.array.name] = moved.copy_(data)
+        timed, _ = step.bind(arrays)
+        torch.cuda.synchronize()
+        yield timed
 
 
 if __name__ == "__main__":
