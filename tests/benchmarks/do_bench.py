@@ -190,7 +190,7 @@ def timed_by_do_bench(store: Store, series: Series, stream: int) -> Timed:
 
     quantiles, clocks = [], []
     for launch in launches_of(store, series, stream):
-        with read_clocks(series.device.uuid, clocks):
+        with read_clocks(series.device, clocks):
             quantiles.append(triton.testing.do_bench(launch, warmup=25, rep=100, quantiles=[0.5, 0.2, 0.8]))
     median_s, low_s, high_s = (fmean(values) / 1e3 for values in zip(*quantiles, strict=True))
     return Timed(median_s, fmean(clocks), low_s, high_s)

@@ -140,7 +140,7 @@ def test_a_slower_kernel_is_confirmed_explained_and_bisected(workplace):
         (workplace.folder / "NOTES").write_text(f"commit {place}\n", encoding="utf-8")
         workplace.commit(f"commit {place}")
     printed = workplace.run("--select", "softmax/triton", "--confirm", "--profile", "--limit", "300", codes=(1,))
-    assert workplace.rows("select cause from confirmations where cause = 'kernel'") == [("kernel",)], printed
+    assert workplace.rows("select cause from confirmations where metric = 'time'") == [("kernel",)], printed
     explained = workplace.rows("select sentence from explanations")
     assert explained, (printed, workplace.rows("select reason from profiles"))
     command = ["bisect", CASE, "--good", "HEAD~4", "--device", workplace.device, "--suite", "kernels"]
