@@ -645,6 +645,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("cure", sa.Text(), nullable=False),
         sa.Column("instructions", sa.LargeBinary(), nullable=True),
+        sa.Column("kernels", sa.LargeBinary(), nullable=True),
         sa.Column("report_sha256", sa.Text(), nullable=True),
         sa.Column("wall_s", sa.Double(), nullable=False),
         sa.Column("profiled_at", sa.DateTime(timezone=True), nullable=False),

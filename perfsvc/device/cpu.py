@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +25,9 @@ from numpy.typing import NDArray
 
 from perfsvc import elf
 from perfsvc.device.arguments import check_arguments
+from perfsvc.device.host_graph import HostGraph
 from perfsvc.device.memory import HostDevice
+from perfsvc.device.protocol import Graph, GraphStep
 from perfsvc.errors import LaunchError
 from perfsvc.model import Batch, Conditions, DeviceInfo, Dim3, Launch, ReplayRecord
 from perfsvc.temporary import temporary_folder
@@ -245,6 +248,7 @@ class CpuDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time samples: in elapsed time with the clock ``"host"``, else in processor time.
 
@@ -252,17 +256,35 @@ class CpuDevice(HostDevice):
         change it. Eviction writes at most 64 MiB; data in the private caches of other cores stays there.
         """
         samples_s = []
-        now = time.perf_counter if clock == "host" else time.process_time
         started = time.perf_counter()
         for number in range(count):
             if before:
                 before(number)
-            self._evicted[:evict_bytes] += 1
-            self._parallel_s = 0.0
-            start = now()
-            sample()
-            samples_s.append(now() - start - (0.0 if clock == "host" else self._parallel_s))
+            self._evict(evict_bytes)
+            if seconds:
+                sample()
+                samples_s.append(seconds())
+            elif clock == "host":
+                start = time.perf_counter()
+                sample()
+                samples_s.append(time.perf_counter() - start)
+            else:
+                samples_s.append(self._processor_s(sample))
         return Batch(tuple(samples_s), busy_s=time.perf_counter() - started)
+
+    def _evict(self, nbytes: int) -> None:
+        self._evicted[:nbytes] += 1
+
+    def _processor_s(self, run: Callable[[], object]) -> float:
+        """Run a function, and return its processor time divided by the number of the workers of each launch."""
+        self._parallel_s = 0.0
+        start = time.process_time()
+        run()
+        return time.process_time() - start - self._parallel_s
+
+    def capture(self, steps: Sequence[GraphStep], *, apart: bool = False, evict_bytes: int = 0) -> Graph:
+        """Return a graph that runs the steps one after the other."""
+        return HostGraph(steps, self._processor_s if apart else None, partial(self._evict, evict_bytes))
 
     def back_to_back(self, sample: Callable[[], None], count: int) -> float:
         """Return seconds of processor time per sample, with nothing between samples."""

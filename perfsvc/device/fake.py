@@ -62,7 +62,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.device.host_graph import HostGraph
 from perfsvc.device.memory import HostDevice, array_bytes
+from perfsvc.device.protocol import Graph, GraphStep
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import (
     Batch,
@@ -321,6 +323,7 @@ class FakeDevice(HostDevice):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Run the work at each place of its arrays once, and return the next scripted sample times."""
         launched, launches = self._launches, 0
@@ -341,6 +344,10 @@ class FakeDevice(HostDevice):
         busy_s = sum(samples_s)
         self._clock += busy_s + (BLOCKING_LIMIT_S if blocked and ahead is False else 0.0)
         return Batch(samples_s, blocked, ahead, busy_s=busy_s, conditions=self.conditions())
+
+    def capture(self, steps: Sequence[GraphStep], *, apart: bool = False, evict_bytes: int = 0) -> Graph:
+        """Return a graph that runs the steps; the script has the times of its replays."""
+        return HostGraph(steps, None, lambda: None)
 
     def _keeps_ahead(self, operations: int) -> bool:
         return self._fault != "synchronises" and operations <= (self.queue_depth or operations)

@@ -18,6 +18,28 @@ from perfsvc.model import Batch, Conditions, DeviceInfo, Error, Launch, ReplayRe
 Module = Any
 """A loaded binary; only the device that loaded it knows its type."""
 
+GraphStep = tuple[str, Callable[[], object]]
+"""A step to capture: what messages call it, and a function that queues its work."""
+
+
+class Graph(Protocol):
+    """The work of some steps, captured once and replayed as a whole."""
+
+    def launch(self) -> None:
+        """Queue a replay."""
+        ...
+
+    def seconds(self) -> float:
+        """Return the sum of the steps' times in the last replay, which has ended.
+
+        Only for a graph whose steps were captured ``apart``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the graph; it cannot be used afterwards."""
+        ...
+
 
 class Device(Protocol):
     """A device opened by this process."""
@@ -153,6 +175,7 @@ class Device(Protocol):
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Run ``sample`` ``count`` times, and time each run by itself.
 
@@ -168,6 +191,24 @@ class Device(Protocol):
                 ``kept_ahead`` is False.
             before: called before each sample with the sample's number, counted from 0. It may queue work, which is not
                 timed.
+            seconds: returns the seconds of the sample that has just ended, for samples that time themselves. Without
+                it, the device times them. The fake device's script has the times in any case.
+        """
+        ...
+
+    def capture(self, steps: Sequence[GraphStep], *, apart: bool = False, evict_bytes: int = 0) -> Graph:
+        """Return what steps queue, one after the other, as a graph. No step runs before the graph is launched.
+
+        A device without streams has no graphs: there, a replay runs the steps one after the other.
+
+        Args:
+            steps: the steps; each has run at least once before, so that all its code is loaded.
+            apart: let each replay time each step by itself. On a GPU, each step is then between two events.
+            evict_bytes: bytes written before each step, outside the time of any step; as in ``batch``.
+
+        Raises:
+            LaunchError: a step cannot be captured, for example because it waits for the GPU. The device can still be
+                used.
         """
         ...
 

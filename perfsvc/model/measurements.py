@@ -19,7 +19,7 @@ ENERGY: Final = "energy_j"
 """The metric of a sample's energy in joules; measured on request."""
 
 UNJUDGED: Final = frozenset(
-    {"sm_cycles", "back_to_back_s", "timer_overhead_s", "registers", "compile_s", "bus_bytes_per_s"}
+    {"sm_cycles", "back_to_back_s", "timer_overhead_s", "steps_s", "registers", "compile_s", "bus_bytes_per_s"}
 )
 """Metrics that explain a time. They are shown and stored, never judged."""
 

@@ -58,6 +58,14 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
+class ProfiledKernel:
+    """A kernel among several that were profiled together; the time is None if it was not counted."""
+
+    name: str
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A launch of a kernel as Nsight Compute saw it.
 
@@ -70,6 +78,8 @@ class Profile:
         chip: the device's architecture (``sm_90``).
         ncu_version: version of Nsight Compute.
         instructions: the instructions at which something was counted, in the order of their offsets.
+        kernels: all kernels of a CUDA graph or a Python function, in the order in which they ran; the profile is that
+            of the longest. Empty if there was only one kernel.
     """
 
     kernel: str
@@ -79,6 +89,7 @@ class Profile:
     chip: str = ""
     ncu_version: str = ""
     instructions: tuple[Instruction, ...] = ()
+    kernels: tuple[ProfiledKernel, ...] = ()
 
 
 MIN_NAMED = 0.25

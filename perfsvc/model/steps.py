@@ -197,6 +197,10 @@ class RunProgram:
 
 Step = Memset | Launch | HostFinish | HostMetric | Call | RunProgram
 
+GraphTiming = Literal["", "replay", "cold steps"]
+"""How a case uses a CUDA graph: not at all; a sample is a replay of the graph of its steps; or a sample is the sum of
+the steps' times in a graph that empties the cache before each step."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayRecord:
@@ -204,7 +208,8 @@ class ReplayRecord:
 
     ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
     binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which
-    makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps.
+    makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps. ``graph`` is empty unless the
+    steps are captured in a CUDA graph.
     """
 
     case: Case
@@ -214,6 +219,7 @@ class ReplayRecord:
     modules: tuple[str, ...]
     bench: str
     seed: int
+    graph: GraphTiming = ""
     format: int = 1
 
 

@@ -21,11 +21,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from perfsvc.device import fake
 from perfsvc.errors import CountersError, NoProfilerError, PerfsvcError, ProfileError, TimeLimitError
-from perfsvc.model import DeviceInfo, Profile, ProfilerRule, codec, digest
+from perfsvc.model import DeviceInfo, Profile, ProfiledKernel, ProfilerRule, codec, digest
 from perfsvc.process import programs
 from perfsvc.profile.profiler import LIMIT_S
 
@@ -99,9 +99,24 @@ class FakeProfiler:
                 files = [digest(file.read_bytes()) for file in sorted(report.parent.iterdir())]
                 key = next((key for key in (*files, "*") if key in self._script.metrics), "*")
                 metrics = self._script.metrics.get(key, {})
-                name = json.loads((report.parent / "launch.json").read_bytes())["range"]
-                profiles[name] = Profile("", metrics, self._script.rules, self._device, "FAKE", self.version)
+                launch = json.loads((report.parent / "launch.json").read_bytes())
+                kernels = self._kernels(launch["record"], metrics.get("duration_s"))
+                profiles[launch["range"]] = Profile(
+                    kernels[0].name if kernels else "",
+                    metrics,
+                    self._script.rules,
+                    self._device,
+                    "FAKE",
+                    self.version,
+                    kernels=kernels,
+                )
         return profiles
+
+    @staticmethod
+    def _kernels(record: Mapping[str, Any], duration_s: float | None) -> tuple[ProfiledKernel, ...]:
+        """Return the kernels of a case's CUDA graph, all with the same time; none for a case without a graph."""
+        launches = [step for step in record["steps"] if step["step"] == "launch"] if record.get("graph") else []
+        return tuple(ProfiledKernel(step["entry"], duration_s) for step in launches)
 
     def read(self, report: Path, kernels: Mapping[str, str]) -> Mapping[str, Profile | PerfsvcError]:
         """Return the profiles that ``run`` wrote."""
@@ -109,7 +124,9 @@ class FakeProfiler:
             raise _error("unread")
         profiles = codec.decode(dict[str, Profile], report.read_bytes())
         return {
-            name: replace(profiles[name], kernel=kernel) if name in profiles else _error("nothing")
+            name: replace(profiles[name], kernel=kernel or profiles[name].kernel)
+            if name in profiles
+            else _error("nothing")
             for name, kernel in kernels.items()
         }
 

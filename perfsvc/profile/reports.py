@@ -19,7 +19,7 @@ import re
 import struct
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from math import isfinite
@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 from perfsvc.device import NVTX_DOMAIN
 from perfsvc.errors import MissingPackageError, PerfsvcError, ProfileError, ReportError
 from perfsvc.installation import install_command
-from perfsvc.model import Profile, ProfilerRule, codec
+from perfsvc.model import Profile, ProfiledKernel, ProfilerRule, codec
 from perfsvc.process import programs
 from perfsvc.profile.instructions import read_instructions
 from perfsvc.profile.metrics import METRICS, RawMetric, operations
@@ -94,7 +94,7 @@ def read_ranges(path: Path, kernels: Mapping[str, str]) -> dict[str, Profile | R
     Args:
         path: a ``.ncu-rep`` file with any number of launches.
         kernels: for the name of each range, the function that was launched in it; empty if that is not known. Then the
-            range may have several launches, and the profile is that of the longest.
+            range may have several launches, and the profile is that of the longest, with the times of all.
 
     Raises:
         ReportError: the file is missing, empty, cut short or not a report.
@@ -117,7 +117,9 @@ def _profile_in_range(  # noqa: PLR0917 - what a range has
     library: Any, path: Path, name: str, kernel: str, actions: list[Any], ncu_version: str
 ) -> Profile | ReportError:
     """Return the profile of the only launch in a range, or of the longest, or why there is none."""
-    if not kernel and actions:
+    kernels: tuple[ProfiledKernel, ...] = ()
+    if not kernel and len(actions) > 1:
+        kernels = tuple(ProfiledKernel(action.name(), _duration(action) or None) for action in actions)
         actions = [max(actions, key=_duration)]
     if len(actions) != 1:
         return ReportError(
@@ -129,13 +131,13 @@ def _profile_in_range(  # noqa: PLR0917 - what a range has
             f"the range {name} has a launch of the kernel {actions[0].name()}, not of {kernel}", cure="report it"
         )
     try:
-        return _profile(path, actions[0], ncu_version)
+        return replace(_profile(path, actions[0], ncu_version), kernels=kernels)
     except ReportError as error:
         return error
 
 
 def _duration(action: Any) -> float:
-    """Return the time of a launch in nanoseconds; 0 if it was not counted."""
+    """Return the time of a launch in seconds; 0 if it was not counted."""
     return _raw_metrics(action, frozenset(action.metric_names()))("gpu__time_duration.sum") or 0.0
 
 

@@ -12,7 +12,17 @@ from datetime import UTC, datetime
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
-from perfsvc.model import CaseExplanation, Instruction, Profile, ProfileResult, ProfilerRule, Reason, codec, digest
+from perfsvc.model import (
+    CaseExplanation,
+    Instruction,
+    Profile,
+    ProfiledKernel,
+    ProfileResult,
+    ProfilerRule,
+    Reason,
+    codec,
+    digest,
+)
 from perfsvc.store.binaries import put_artifact
 from perfsvc.store.cases import case_id, case_of, device_id, lineage_of, with_case
 from perfsvc.store.schema.code_tables import Explanations, ProfileMetrics, ProfileRules, Profiles
@@ -123,6 +133,7 @@ def _put(connection: Connection, result: ProfileResult, report_sha256: str | Non
         "reason": result.reason,
         "cure": result.cure,
         "instructions": _compressed(profile.instructions) if profile else None,
+        "kernels": _compressed(profile.kernels) if profile else None,
         "report_sha256": report_sha256,
         "wall_s": result.wall_s,
         "profiled_at": datetime.now(UTC),
@@ -179,6 +190,7 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
                 row.chip,
                 row.profiler_version,
                 _instructions(row.id, row.instructions),
+                _kernels(row.id, row.kernels),
             ),
             launch=row.launch,
             wall_s=row.wall_s,
@@ -188,9 +200,9 @@ def _profiles(connection: Connection, where: ColumnElement[bool]) -> list[Profil
     ]
 
 
-def _compressed(instructions: tuple[Instruction, ...]) -> bytes | None:
-    """Return instructions as the database stores them; None if there are none."""
-    return zlib.compress(codec.encode(instructions)) if instructions else None
+def _compressed(items: tuple[Instruction, ...] | tuple[ProfiledKernel, ...]) -> bytes | None:
+    """Return instructions or kernels as the database stores them; None if there are none."""
+    return zlib.compress(codec.encode(items)) if items else None
 
 
 def _instructions(profile: int, content: bytes | None) -> tuple[Instruction, ...]:
@@ -199,6 +211,14 @@ def _instructions(profile: int, content: bytes | None) -> tuple[Instruction, ...
         return () if content is None else codec.decode(tuple[Instruction, ...], zlib.decompress(content))
     except (zlib.error, ValueError) as error:
         raise damaged(f"the list of instructions of profile {profile}") from error
+
+
+def _kernels(profile: int, content: bytes | None) -> tuple[ProfiledKernel, ...]:
+    """Return the stored kernels of a profile; raise ``DatabaseError`` if they cannot be read."""
+    try:
+        return () if content is None else codec.decode(tuple[ProfiledKernel, ...], zlib.decompress(content))
+    except (zlib.error, ValueError) as error:
+        raise damaged(f"the list of kernels of profile {profile}") from error
 
 
 def reasons_of(explanation: int, content: str) -> tuple[Reason, ...]:

@@ -8,6 +8,7 @@ from perfsvc.model import (
     Buffer,
     CacheState,
     Case,
+    GraphTiming,
     Kind,
     ProgramFile,
     ReplayRecord,
@@ -40,6 +41,7 @@ class CaseSpec:
         variant_index: the variant's position in its benchmark.
         relative_to: the full name of the variant with which this variant is compared; empty if there is none.
         files: the files of a program, in the order of ``RunProgram.files``.
+        graph: how the case uses a CUDA graph; empty if it uses none.
     """
 
     case: Case
@@ -58,6 +60,7 @@ class CaseSpec:
     variant_index: int = 0
     relative_to: str = ""
     files: tuple[ProgramFile, ...] = ()
+    graph: GraphTiming = ""
 
     @property
     def parts(self) -> tuple[Unit | ProgramFile, ...]:
@@ -94,4 +97,5 @@ class CaseSpec:
             modules=tuple(modules),
             bench=bench_digest,
             seed=self.seed,
+            graph=self.graph,
         )

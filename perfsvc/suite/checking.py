@@ -46,6 +46,7 @@ from perfsvc.suite.points import (
 from perfsvc.suite.requirements import problems_of_requirement, problems_of_tensor_maps
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
+from perfsvc.suite.steps.graphs import problems_of_graph
 from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.steps.programs import problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
@@ -291,6 +292,7 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
             'declare what the reference computes: outputs={"c": output("float32", ...)}',
         )
     yield from _problems_of_metrics(variant)
+    yield from problems_of_graph(variant)
     yield from problems_of_params(variant)
     yield from problems_of_sources(variant, file.path.parent)
     names = _VariantNames(

@@ -7,6 +7,7 @@ from typing import Any
 from perfsvc.model import CacheState, Kind, Tolerance, Work
 from perfsvc.suite.authoring import (
     BOTH,
+    COLD_STEPS,
     Benchmark,
     CallStep,
     FinishStep,
@@ -149,6 +150,7 @@ _VARIANT = {
     "requires": _WORDS,
     "only": _FUNCTION,
     "cache": _FieldType(f"one of {', '.join((*CacheState, BOTH))}", lambda value: value in (*CacheState, BOTH)),
+    "graph": _FieldType(f"True, False or {COLD_STEPS!r}", lambda value: isinstance(value, bool) or value == COLD_STEPS),
     "reference": _FUNCTION,
     "formerly": _WORDS,
 }

@@ -51,6 +51,7 @@ from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plai
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
 from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, requirements, steps_of
+from perfsvc.suite.steps.graphs import graph_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.steps.programs import files_of, resolve_program
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
@@ -203,6 +204,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         variant_index=[other.name for other in expansions_of(benchmark)].index(expansion.name),
         relative_to=benchmark.relative_to,
         files=files_of(variant, resolved, at.path.parent),
+        graph=graph_of(variant),
     )
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 

@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from perfsvc.device import NVTX_DOMAIN, telemetry
 from perfsvc.device.arguments import ParameterLayout, encode_tensor_map, pack, parameter_layout
-from perfsvc.device.cuda import listing
+from perfsvc.device.cuda import graphs, listing
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
+from perfsvc.device.protocol import Graph, GraphStep
 from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
@@ -135,7 +136,8 @@ class CudaDevice:
             kernels = HelperKernels(helper_kernels, self.info.multiprocessors)
             self._results = Results(kernels, self._stream)
             self._results_on_other_stream = Results(kernels, drv.Stream(_NON_BLOCKING))
-            self._timer = SampleTimer(kernels, self._stream, Eviction(self._stream), self._telemetry.read)
+            self._eviction = Eviction(self._stream)
+            self._timer = SampleTimer(kernels, self._stream, self._eviction, self._telemetry.read)
         except NoDeviceError:
             self._telemetry.close()
             raise
@@ -314,11 +316,19 @@ class CudaDevice:
         evict_bytes: int,
         blocked: bool,
         before: Callable[[int], None] | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time samples one by one."""
         if clock == "host":
             return self._timer.host_batch(sample, count, evict_bytes=evict_bytes, before=before)
-        return self._timer.batch(sample, count, evict_bytes=evict_bytes, blocked=blocked, before=before)
+        return self._timer.batch(
+            sample, count, evict_bytes=evict_bytes, blocked=blocked, before=before, seconds=seconds
+        )
+
+    @_translated
+    def capture(self, steps: Sequence[GraphStep], *, apart: bool = False, evict_bytes: int = 0) -> Graph:
+        """Capture steps on the stream as a CUDA graph."""
+        return graphs.capture(self._stream, steps, self._eviction, self._fail, apart=apart, evict_bytes=evict_bytes)
 
     @_translated
     def back_to_back(self, sample: Callable[[], None], count: int) -> float | None:
@@ -345,6 +355,7 @@ class CudaDevice:
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise a ``LaunchError`` for a PyCUDA error; the ``LaunchError`` is fatal if the context is lost."""
+        graphs.abandon(self._stream)  # a capture forbids to synchronise
         try:
             drv.Context.synchronize()
         except drv.Error:

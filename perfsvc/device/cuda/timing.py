@@ -109,9 +109,18 @@ class SampleTimer:
         self._stamps, self._stamps_address = mapped(2 * _SLOTS * 2, np.uint64)
 
     def batch(
-        self, sample: Sample, count: int, *, evict_bytes: int, blocked: bool, before: Callable[[int], None] | None
+        self,
+        sample: Sample,
+        count: int,
+        *,
+        evict_bytes: int,
+        blocked: bool,
+        before: Callable[[int], None] | None,
+        seconds: Callable[[], float] | None = None,
     ) -> Batch:
         """Time ``count`` samples one by one; ``before`` is called before each sample with its number.
+
+        With ``seconds``, the samples time themselves, and the events around them only show how long the device worked.
 
         The GPU's conditions are read towards the end of the batch. A batch that is shorter than a reading, such as a
         warm-up batch, has no conditions. If the host does not queue a sample in time, so that the blocking kernel ends
@@ -120,6 +129,7 @@ class SampleTimer:
         reading: Future[Conditions] | None = None
         done, held, ahead = 0, True, True  # ahead: the host has queued each sample before the device began it
         samples_s: list[float] = []
+        own_s: list[float] = []
         started = time.perf_counter()
         self._stamps[:] = 0
         self._stamp(0)
@@ -136,6 +146,8 @@ class SampleTimer:
             if done:  # while the device runs the next sample
                 samples_s.append(self._sample_s(done - 1))
             self._stream.synchronize()
+            if seconds:
+                own_s.append(seconds())
             held = not blocked or self.blocking_kernel.held
             done += 1
         samples_s.append(self._sample_s(done - 1))
@@ -144,7 +156,9 @@ class SampleTimer:
         long_enough = time.perf_counter() - started >= _READING_S
         conditions = reading.result() if reading else self.conditions() if long_enough else Conditions()
         busy_s = done * self._preparation_s + sum(samples_s)
-        return Batch(tuple(samples_s), blocked, held and ahead, busy_s, conditions=self._with_clock(conditions))
+        return Batch(
+            tuple(own_s or samples_s), blocked, held and ahead, busy_s, conditions=self._with_clock(conditions)
+        )
 
     def _sample_s(self, number: int) -> float:
         """Return the seconds of a finished sample; for the first sample, note the seconds of its preparation too."""

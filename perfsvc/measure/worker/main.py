@@ -43,7 +43,7 @@ from perfsvc.measure.worker.program import Functions, Program, load_functions
 from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
-from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, take_samples
+from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, bytes_to_evict, take_samples
 from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 
@@ -155,8 +155,8 @@ def measure(
         with (
             device.measuring(job.record, job.replica),
             CaseMemory(device, job.record.buffers, make_room=cache.clear, places=places) as memory,
+            contextlib.closing(Program(device, job.record, modules, memory, functions_of(job, modules))) as program,
         ):
-            program = Program(device, job.record, modules, memory, functions_of(job, modules))
             check = ResultCheck(device, job, arrays, cache, memory, program)
             measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
             if memory.places < job.sampling.places and job.record.kind is not Kind.HOST:
@@ -198,7 +198,9 @@ def _measure(
         memory.move(place)
         program.bind()
         check.load()
+        program.capture(evict_bytes)
 
+    evict_bytes = bytes_to_evict(device, job.sampling, job.cache)
     is_host = job.record.kind is Kind.HOST
     if program.packages:
         check.load()
@@ -209,6 +211,7 @@ def _measure(
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
     else:
         pipeline = job.record.kind is Kind.PIPELINE  # timed by the host's clock from end to end
+        program.capture(evict_bytes)
         sampling_started = time.monotonic()
         samples = take_samples(
             device,
@@ -218,9 +221,13 @@ def _measure(
             cache=job.cache,
             operations=program.operations,
             places=Places(memory.places, move),
+            seconds=program.graph.seconds,
         )
         sampling_s = time.monotonic() - sampling_started
         metrics = {**samples.metrics, **program.metrics()}
+        if job.record.graph == "replay":
+            with program.graph.other(program.timed, apart=True) as graph:
+                metrics["steps_s"] = brief_median_s(device, job.sampling, job.cache, graph.launch, graph.seconds)
         # Excludes the launches that a tuner tried before.
         with _launches(job) as launched, _naming_moves(job, memory):
             check.after(samples.median_s)

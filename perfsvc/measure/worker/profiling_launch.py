@@ -3,8 +3,9 @@
 The command is ``python -m perfsvc.measure.worker.profiling_launch FOLDER``; see
 ``perfsvc.measure.protocol.profiling_folder`` for the folder. For each case, the steps of a sample run with one launch
 inside the ranges: the requested launch or, without a request, the longest launch, which is found in two earlier runs of
-the steps. A call of a Python function counts as a launch, and the profiler sees all kernels that it launches. No helper
-kernel of perfsvc is queued in that range: no blocking kernel, no eviction, no check.
+the steps. A call of a Python function counts as a launch, and the profiler sees all kernels that it launches. If the
+steps are captured in a CUDA graph, the replay of the graph is the only launch. No helper kernel of perfsvc is queued in
+that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -85,6 +86,9 @@ def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str]:
         steps = _Steps(device, program, memory, loaded)
         if calls:
             steps.compile()
+        if record.graph:
+            steps.replay_in_range()
+            return 0, ""
         chosen = request.launch
         if chosen is None:
             chosen = steps.longest_launch() if len(launches) > 1 else 0
@@ -143,17 +147,29 @@ class _Steps:
 
         The profiler looks for the outer range. The inner range has the name by which the launch is found in the report.
         """
+        self._run(lambda number: self._profiled() if number == chosen else contextlib.nullcontext())
 
-        @contextlib.contextmanager
-        def profiled() -> Iterator[None]:
+    def replay_in_range(self) -> None:
+        """Run the steps one after the other, and then capture and replay them as a graph inside the two NVTX ranges.
+
+        The profiler profiles each kernel of the graph. The capture runs nothing. It is in the ranges too, because a
+        profiler may look for the ranges when a kernel is captured.
+        """
+        self._run(lambda _: contextlib.nullcontext())
+        self._load()
+        with self._profiled(), self._program.graph.other(self._program.timed) as graph:
+            graph.launch()
             self._device.synchronize()
-            with (
-                nvtx.annotate(NVTX_PROFILED, domain=NVTX_DOMAIN),
-                nvtx.annotate(self._range, domain=NVTX_DOMAIN),
-            ):
-                yield
 
-        self._run(lambda number: profiled() if number == chosen else contextlib.nullcontext())
+    @contextlib.contextmanager
+    def _profiled(self) -> Iterator[None]:
+        """Enclose a launch in the two NVTX ranges."""
+        self._device.synchronize()
+        with (
+            nvtx.annotate(NVTX_PROFILED, domain=NVTX_DOMAIN),
+            nvtx.annotate(self._range, domain=NVTX_DOMAIN),
+        ):
+            yield
 
     def _run(self, around: Around) -> None:
         """Run the steps, each launch in the context that ``around`` returns for its number."""

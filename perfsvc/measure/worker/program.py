@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from perfsvc.device.protocol import Device, Module
 from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
+from perfsvc.measure.worker.graphs import CaseGraph
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.packages import PackageFunction, Timer
 from perfsvc.model import (
@@ -73,6 +74,7 @@ class Program:
         timed: the steps of a sample, each with the callable that runs it.
         calls: whether any step of a sample is a Python function.
         packages: the steps that call a Python package, by their position.
+        graph: the CUDA graph of the steps of a sample, if the case has one.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Program:
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         # A worker with a device runs no program.
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric | RunProgram)]
+        self.graph = CaseGraph(device, record.graph)
         self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
         self.packages = {
             position: PackageFunction(
@@ -110,15 +113,36 @@ class Program:
         self.bind()
 
     def bind(self) -> None:
-        """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``."""
+        """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``.
+
+        A graph of the steps is dropped.
+        """
+        self.graph.drop()
         bound = [(step, *self._bind(position, step)) for position, step in enumerate(self._steps)]
         self.timed = [(step, timed) for step, timed, _ in bound if not isinstance(step, Call) or step.timed]
         self._all = [checked for _, _, checked in bound]
         self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
 
+    def capture(self, evict_bytes: int) -> None:
+        """Capture the steps of a sample in a graph, if the case has one, and replay it; ``run`` must run before.
+
+        Args:
+            evict_bytes: bytes written before each sample.
+
+        Raises:
+            LaunchError: a step cannot be captured, or the replay failed.
+        """
+        self.graph.capture(self.timed, evict_bytes)
+
+    def close(self) -> None:
+        """Free the graph."""
+        self.graph.drop()
+
     @property
     def operations(self) -> int | None:
         """How many operations ``queue`` puts on the stream; None if a Python step decides that."""
+        if self.graph.captured:
+            return 1
         return None if self.calls else len(self._queued)
 
     def set_constants(self) -> None:
@@ -146,8 +170,15 @@ class Program:
         self._device.synchronize()
 
     def run(self) -> list[Any]:
-        """Run every step, host steps included, wait for the device, and return what each step returned."""
+        """Run every step, host steps included, wait for the device, and return what each step returned.
+
+        If the steps are captured, a replay runs them and returns nothing.
+        """
         self._device.synchronize()  # inputs may still be uploading, and a pipeline has streams of its own
+        if self.graph.captured:
+            self.graph.launch()
+            self._device.synchronize()
+            return []
         returned = [step() for step in self._all]
         self._device.synchronize()
         return returned
@@ -159,7 +190,13 @@ class Program:
         self._device.synchronize()
 
     def queue(self) -> None:
-        """Queue the timed steps that run on the device, without host steps: a sample of a ``kernel`` variant."""
+        """Queue the timed steps that run on the device, without host steps: a sample of a ``kernel`` variant.
+
+        If the steps are captured, queue a replay.
+        """
+        if self.graph.captured:
+            self.graph.launch()
+            return
         for step in self._queued:
             step()
 

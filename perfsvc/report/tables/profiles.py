@@ -7,7 +7,16 @@ from rich.table import Table
 from rich.text import Text
 
 from perfsvc import units
-from perfsvc.model import CaseExplanation, Evidence, Explanation, Profile, ProfileResult, ProfilerRule, Reason
+from perfsvc.model import (
+    CaseExplanation,
+    Evidence,
+    Explanation,
+    Profile,
+    ProfiledKernel,
+    ProfileResult,
+    ProfilerRule,
+    Reason,
+)
 from perfsvc.report import wording
 from perfsvc.report.explanations import place, reason_lines
 from perfsvc.report.tables.layout import grid
@@ -37,7 +46,21 @@ def profile_table(result: ProfileResult) -> RenderableType:
     for name, value in profile.metrics.items():
         table.add_row(name, profiled_value(name, value))
     rules = [rule_line(rule) for rule in profile.rules]
-    return Group(heading, Text(), table, *([Text(), *rules] if rules else []))
+    kernels = [Text(), _kernels(profile.kernels), Text()] if profile.kernels else [Text()]
+    return Group(heading, *kernels, table, *([Text(), *rules] if rules else []))
+
+
+def _kernels(kernels: Sequence[ProfiledKernel]) -> Table:
+    """Return a table of the kernels that were profiled together, with the sum of their times."""
+    table = grid()
+    table.add_column("", justify="right")
+    table.add_column("kernel", overflow="fold")
+    table.add_column("time", justify="right", no_wrap=True)
+    for number, kernel in enumerate(kernels, 1):
+        table.add_row(str(number), kernel.name, or_dash(kernel.duration_s, units.seconds))
+    counted = [kernel.duration_s for kernel in kernels if kernel.duration_s is not None]
+    table.add_row("", "sum", units.seconds(sum(counted)) if counted else DASH, style="bold")
+    return table
 
 
 def explanation_lines(explanations: Sequence[CaseExplanation]) -> RenderableType:

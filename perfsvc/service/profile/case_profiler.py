@@ -372,7 +372,7 @@ class _DeviceSessions:
             profile = found[pending.range]
             if isinstance(profile, Profile):
                 located = with_source_lines(
-                    profile, report.kernel, self.store.binaries.files(task.subject.binary, LINES)
+                    profile, report.kernel or profile.kernel, self.store.binaries.files(task.subject.binary, LINES)
                 )
                 if not report.kernel:  # of a Python file
                     located = with_stored_names(located, self.store.binaries.files(task.subject.binary, "source"))
@@ -430,7 +430,7 @@ def with_source_lines(profile: Profile, kernel: str, tables: Mapping[str, bytes]
 
     Args:
         profile: the profile of a launch.
-        kernel: the symbol of the kernel.
+        kernel: the symbol of the kernel; a kernel of a Python function has no lines here.
         tables: the encoded line tables of the case's modules.
     """
     try:

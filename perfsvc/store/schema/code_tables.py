@@ -13,6 +13,7 @@ class Profiles(Base):
     """A profile of a binary in a run; ``reason`` is why the profiler failed, empty if it did not.
 
     ``instructions`` is JSON, compressed with zlib: the instructions of the kernel with what was counted at each.
+    ``kernels`` is in the same form: all kernels with their times, if several were profiled together.
     """
 
     __tablename__ = "profiles"
@@ -32,6 +33,7 @@ class Profiles(Base):
     reason: Mapped[Free]
     cure: Mapped[Free]
     instructions: Mapped[bytes | None]
+    kernels: Mapped[bytes | None]
     report_sha256: Mapped[str | None] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
     wall_s: Mapped[float]
     profiled_at: Mapped[datetime]

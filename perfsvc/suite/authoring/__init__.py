@@ -22,6 +22,7 @@ from perfsvc.suite.authoring.arguments import (
 )
 from perfsvc.suite.authoring.benchmark import (
     BOTH,
+    COLD_STEPS,
     Benchmark,
     Variant,
     cache_states_of,
@@ -49,6 +50,7 @@ from perfsvc.suite.authoring.steps import (
 
 __all__ = [
     "BOTH",
+    "COLD_STEPS",
     "Argument",
     "Benchmark",
     "CallStep",

@@ -41,6 +41,8 @@ class Variant:
             ``n % 4 == 0``, ``import cupy``.
         only: a function of axes and parameters that returns whether the variant runs at a point.
         cache: the L2 cache before each sample: ``cold``, ``warm``, or ``both``, which times each case twice.
+        graph: True captures the steps in a CUDA graph and times replays of it. ``cold steps`` also empties the L2 cache
+            before each step; then the time is the sum of the times of the steps.
         reference: a function for this variant's expected results, if the variant computes something else than the
             benchmark, such as a plain copy.
         formerly: earlier names; the variant continues their history.
@@ -64,6 +66,7 @@ class Variant:
     requires: Words = ()
     only: Function | None = None
     cache: Literal["cold", "warm", "both"] = "cold"
+    graph: bool | Literal["cold steps"] = False
     reference: Function | None = None
     formerly: Words = ()
     line: int = _line()
@@ -106,6 +109,8 @@ class Benchmark:
     line: int = _line()
 
 
+COLD_STEPS: Final = "cold steps"
+"""The ``graph`` of a variant whose graph empties the cache before each step."""
 BOTH: Final = "both"
 """The ``cache`` of a variant whose cases are measured in every cache state."""
 

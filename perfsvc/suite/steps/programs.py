@@ -23,6 +23,7 @@ def problems_of_program(step: ProgramStep, variant: Variant) -> Iterator[Problem
     what = f"variant {variant.name!r}"
     unused = {"kind": variant.kind != "kernel", "cache": variant.cache != "cold", "source": bool(variant.source)}
     unused |= {"scratch": bool(variant.scratch), "reference": variant.reference is not None}
+    unused |= {"graph": bool(variant.graph)}
     for field in (field for field, given in unused.items() if given):
         yield Problem(f"{what} runs a program and has {field}", variant.line, f"remove {field}=: a program ignores it")
     yield from _problems_of_command(step, what)

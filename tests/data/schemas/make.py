@@ -47,6 +47,7 @@ from perfsvc.model import (
     Package,
     Peak,
     Profile,
+    ProfiledKernel,
     ProfileResult,
     ProfilerRule,
     Provenance,
@@ -206,6 +207,7 @@ def put_why(store: Store, first: int, second: int, binary: int) -> None:
         {"duration_s": 0.25, "registers": None},
         (ProfilerRule("Occupancy", "few warps", 0.5),),
         instructions=INSTRUCTIONS,
+        kernels=(ProfiledKernel("head", 0.125), ProfiledKernel("tiled", 0.25)),
     )
     counted = ProfileResult(TILED, first, binary, "GPU-1", GPU.model, "ncu", "full", profile, launch=0, wall_s=7.0)
     numbers = (

@@ -299,6 +299,7 @@ def test_profiles_and_explanations_are_read(upgraded):
     assert (counted.id, counted.profile.metrics) == (1, {"duration_s": 0.25, "registers": None})
     assert counted.profile.rules == (ProfilerRule("Occupancy", "few warps", 0.5),)
     assert [instruction.source for instruction in counted.profile.instructions] == [SourceLine("tile.cuh", 31)]
+    assert [kernel.name for kernel in counted.profile.kernels] == ["head", "tiled"]
     with transaction(upgraded.database.engine, writes=False) as connection:
         failed = connection.exec_driver_sql("SELECT run_id, reason FROM profiles WHERE reason <> ''").all()
     assert failed == [(2, "no permission")]

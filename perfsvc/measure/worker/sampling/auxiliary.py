@@ -55,9 +55,9 @@ def short_kernel(
 
     Returns:
         ``back_to_back_s`` and ``timer_overhead_s``, and a note if the overhead is a large share of the time; both are
-        empty if the kernel is not short or its times are not reliable.
+        empty if the kernel is not short, or its times are not reliable, or a sample times itself.
     """
-    if not batches.blocked or median_s >= SHORT_S:
+    if batches.seconds or not batches.blocked or median_s >= SHORT_S:
         return {}, ""
     count = min(_COUNT, batches.most)
     empty = device.batch(lambda: None, count, clock="device", evict_bytes=batches.evict_bytes, blocked=True)
@@ -73,5 +73,7 @@ def energy(device: Device, sample: Callable[[], None], batches: BatchTaker) -> t
     """Return the energy of a sample as ``energy_j``, or a note why it is unknown."""
     if not batches.blocked:
         return {}, "no energy: it is measured only for samples behind the blocking kernel"
+    if batches.seconds:
+        return {}, "no energy: it would be that of the work between the steps, too"
     joules = device.energy(sample, _ENERGY_S)
     return ({}, "this device does not count energy") if joules is None else ({"energy_j": joules}, "")

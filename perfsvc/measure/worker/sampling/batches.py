@@ -49,6 +49,7 @@ class BatchTaker:
         clock: ``device`` times samples by events behind the blocking kernel; ``host`` by the host's clock, end to end.
         evict_bytes: as ``Device.batch`` takes it.
         operations: how many operations a sample queues; None if that is not known.
+        seconds: returns the time of the last sample, for samples that time themselves; None if the device times them.
 
     Attributes:
         blocked: whether the next batch is queued behind the blocking kernel.
@@ -64,7 +65,9 @@ class BatchTaker:
         clock: Literal["device", "host"],
         evict_bytes: int,
         operations: int | None,
+        seconds: Callable[[], float] | None = None,
     ) -> None:
+        self.seconds = seconds
         self._device = device
         self._sample = sample
         self._clock = clock
@@ -99,7 +102,13 @@ class BatchTaker:
         """
         started, count = self._device.now(), min(count, self.most)
         batch = self._device.batch(
-            self._sample, count, clock=self._clock, evict_bytes=self.evict_bytes, blocked=self.blocked, before=before
+            self._sample,
+            count,
+            clock=self._clock,
+            evict_bytes=self.evict_bytes,
+            blocked=self.blocked,
+            before=before,
+            seconds=self.seconds,
         )
         _require_possible(batch)
         if batch.blocked and batch.kept_ahead is False:

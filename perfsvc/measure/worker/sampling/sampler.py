@@ -75,6 +75,7 @@ def take_samples(
     cache: CacheState,
     operations: int | None,
     places: Places | None = None,
+    seconds: Callable[[], float] | None = None,
 ) -> Samples:
     """Take samples of the work that ``sample`` queues.
 
@@ -90,19 +91,28 @@ def take_samples(
         cache: the state of the cache before each sample.
         operations: how many operations a sample queues; None if that is not known.
         places: the places of the arrays, over which the samples are spread; None if the arrays stay where they are.
+        seconds: returns the time of the last sample, for samples that time themselves; None if the device times them.
 
     Raises:
         LaunchError: the clock gave an impossible time, such as 0.
         DisturbedError: the device was disturbed during every batch, and did not recover.
     """
-    evict_bytes = _evict_bytes(device, sampling, cache)
+    evict_bytes = bytes_to_evict(device, sampling, cache)
     with _without_garbage_collection():
-        batches = BatchTaker(device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations)
+        batches = BatchTaker(
+            device, sample, clock=clock, evict_bytes=evict_bytes, operations=operations, seconds=seconds
+        )
         return _Sampler(device, sample, batches, sampling, places or Places()).take()
 
 
-def brief_median_s(device: Device, sampling: Sampling, cache: CacheState, sample: Callable[[], None]) -> float:
-    """Return the median of a few samples, to choose between configurations before a case is timed.
+def brief_median_s(
+    device: Device,
+    sampling: Sampling,
+    cache: CacheState,
+    sample: Callable[[], None],
+    seconds: Callable[[], float] | None = None,
+) -> float:
+    """Return the median of a few samples: to choose between configurations, or to explain a time.
 
     The samples are taken as those of a case: behind the blocking kernel, and in the case's cache state.
 
@@ -111,9 +121,10 @@ def brief_median_s(device: Device, sampling: Sampling, cache: CacheState, sample
         sampling: how the case will be sampled.
         cache: the state of the cache before each sample.
         sample: queues the work of one sample.
+        seconds: as in ``take_samples``.
     """
-    evict_bytes = _evict_bytes(device, sampling, cache)
-    batches = BatchTaker(device, sample, clock="device", evict_bytes=evict_bytes, operations=None)
+    evict_bytes = bytes_to_evict(device, sampling, cache)
+    batches = BatchTaker(device, sample, clock="device", evict_bytes=evict_bytes, operations=None, seconds=seconds)
     batches.take(1)  # shows how long a sample takes, which limits the next batches
     batch = batches.take(BRIEF_BATCH)
     for _ in range(BRIEF_ATTEMPTS):
@@ -123,7 +134,7 @@ def brief_median_s(device: Device, sampling: Sampling, cache: CacheState, sample
     return statistics.median(batch.samples_s)
 
 
-def _evict_bytes(device: Device, sampling: Sampling, cache: CacheState) -> int:
+def bytes_to_evict(device: Device, sampling: Sampling, cache: CacheState) -> int:
     """Return how many bytes are written before each sample."""
     cache_bytes = device.info.l2_bytes or UNKNOWN_CACHE_BYTES
     return int(sampling.evict * cache_bytes) if cache is CacheState.COLD else 0

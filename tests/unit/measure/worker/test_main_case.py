@@ -99,7 +99,7 @@ class Doubling(HostMemory):
     def now(self):
         return 1e-3 * sum(count for *_, count in self.timed)
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
         downloads = self.downloads
         sample()
         self.timed.append((clock, blocked, evict_bytes, self.downloads - downloads, count))
@@ -327,7 +327,7 @@ class Shifting(Doubling):
         self.distances = (*self.distances, distance)
         super().launch(module, launch, args)
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
         samples_s = []
         for number in range(count):
             if before:

@@ -30,9 +30,10 @@ class Watched(FakeDevice):
         super().__init__(path)
         self.batches, self.apart = [], []
 
-    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None):
+    def batch(self, sample, count, *, clock, evict_bytes, blocked, before=None, seconds=None):
         self.batches.append((count, clock, evict_bytes, blocked))
-        return super().batch(sample, count, clock=clock, evict_bytes=evict_bytes, blocked=blocked, before=before)
+        options = {"evict_bytes": evict_bytes, "blocked": blocked, "before": before, "seconds": seconds}
+        return super().batch(sample, count, clock=clock, **options)
 
     def back_to_back(self, sample, count):
         self.apart.append(count)
