@@ -214,6 +214,54 @@ def test_each_sample_has_its_time(device, buffer, clock, evict_bytes, blocked):
     assert (batch.rejected, apiece > 0, calls != []) == ("", True, True)
 
 
+def test_a_graph_does_its_steps_at_each_replay_and_not_when_it_is_captured(device, buffer):
+    address = buffer(64)
+    device.fill(address, 64, 1)
+    steps = [
+        ("the first", lambda: device.fill(address, 32, 2)),
+        ("the second", lambda: device.fill(address + 16, 32, 3)),
+    ]
+    graph = device.capture(steps)
+    assert set(bytes_at(device, address, 64)) == {1}
+    for _ in range(2):
+        device.fill(address, 64, 1)
+        graph.launch()
+        device.synchronize()
+        assert bytes_at(device, address, 64).tolist() == [2] * 16 + [3] * 32 + [1] * 16
+    graph.close()
+    graph.close()
+
+
+@pytest.mark.parametrize("evict_bytes", [0, 1 << 20])
+def test_a_graph_can_time_its_steps_by_itself(device, buffer, evict_bytes):
+    address = buffer(1 << 16)
+    graph = device.capture(
+        [("a fill", lambda: device.fill(address, 1 << 16, 0))] * 3, apart=True, evict_bytes=evict_bytes
+    )
+    with device.measuring(RECORD, 0):
+        batch = device.batch(graph.launch, 4, clock="device", evict_bytes=1 << 20, blocked=True, seconds=graph.seconds)
+    assert len(batch.samples_s) == 4
+    assert all(0 < time < 1 for time in batch.samples_s)
+    assert batch.busy_s >= sum(batch.samples_s) * 0.99
+    graph.close()
+
+
+def test_samples_that_time_themselves_have_their_own_times(device, buffer):
+    if device.info.kind == "fake":
+        return  # its script has the times
+    address, own_s = buffer(64), iter([3.0, 1.0, 2.0])
+    batch = device.batch(
+        lambda: device.fill(address, 64, 0),
+        3,
+        clock="device",
+        evict_bytes=0,
+        blocked=True,
+        seconds=lambda: next(own_s),
+    )
+    assert batch.samples_s == (3.0, 1.0, 2.0)
+    assert batch.busy_s < 1
+
+
 def test_the_clock_advances_with_rests(device):
     before = device.now()
     device.rest(0.01)

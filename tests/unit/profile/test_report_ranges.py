@@ -101,6 +101,13 @@ def test_a_python_function_is_profiled_at_the_longest_of_its_launches(read):
     launches = [Action("fill", 1.0, ours(LEFT)), Action("softmax", 3.0, ours(LEFT)), Action("copy", 2.0, ours(LEFT))]
     (profile,) = read({LEFT: ""}, launches).values()
     assert (profile.kernel, profile.metrics["duration_s"]) == ("softmax", 3.0)
+    assert [(kernel.name, kernel.duration_s) for kernel in profile.kernels] == [
+        ("fill", 1.0),
+        ("softmax", 3.0),
+        ("copy", 2.0),
+    ]
+    (alone,) = read({LEFT: ""}, launches[:1]).values()
+    assert (alone.kernel, alone.kernels) == ("fill", ())
     (missing,) = read({LEFT: ""}, []).values()
     assert "saw no launch" in missing.what
 

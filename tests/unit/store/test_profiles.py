@@ -17,6 +17,7 @@ from perfsvc.model import (
     Judgement,
     Kind,
     Profile,
+    ProfiledKernel,
     ProfileResult,
     ProfilerRule,
     Reason,
@@ -87,6 +88,16 @@ def test_a_profile_is_read_as_it_was_stored(story, profiled):
     (number,) = story.store.profiles.put([profiled], REPORT)
     assert story.store.profiles.of_binary(profiled.binary) == [replace(profiled, id=number)]
     assert story.store.profiles.of_binary(profiled.binary + 1) == []
+
+
+def test_the_kernels_of_a_graph_come_back_in_their_order(story, profiled):
+    kernels = (ProfiledKernel("first", 0.5), ProfiledKernel("second", None), ProfiledKernel("first", 0.25))
+    several = replace(profiled, profile=replace(profiled.profile, kernels=kernels))
+    (number,) = story.store.profiles.put([several])
+    assert story.store.profiles.get([number])[number].profile.kernels == kernels
+    story.execute("UPDATE profiles SET kernels = :content", content=b"none")
+    with pytest.raises(DatabaseError, match=f"kernels of profile {number} is damaged"):
+        story.store.profiles.get([number])
 
 
 def test_a_profile_without_instructions_has_none_in_the_database(story, profiled):

@@ -168,6 +168,14 @@ def test_each_launch_of_a_session_has_a_range_of_its_own(session, ranged):
     assert [reported(folder, number) for number in range(3)] == [(0, "quick"), (1, "slow"), (1, "slow")]
 
 
+def test_all_launches_of_a_graph_are_inside_the_ranges_once(session, ranged):
+    folder = session({"graph": "replay"}, {"graph": "cold steps", "launch": 1})
+    assert profiling_launch.main(folder) == 0
+    second = [IN_RANGE[0], ("launch 1", "perfsvc")]
+    assert ranged == [*IN_RANGE, "quick", "slow", "quick", *second, "quick", "slow", "quick"]
+    assert [reported(folder, number) for number in range(2)] == [(0, ""), (0, "")]
+
+
 def test_every_run_begins_from_the_inputs(session, monkeypatch):
     folder = session({"launch": 0})
     results = []
