@@ -205,7 +205,8 @@ def _measure(
     if program.packages:
         check.load()
         program.prepare(partial(brief_median_s, device, job.sampling, job.cache))
-    with _launches(job) if is_host else contextlib.nullcontext([]) as launched:
+    runs_once = is_host or bool(job.record.graph)  # later, replays of a graph launch nothing that Python sees
+    with _launches(job) if runs_once else contextlib.nullcontext([]) as launched:
         returned = check.before()
     if is_host:
         samples, sampling_s, metrics = Samples(), 0.0, _host_metrics(returned, program.metrics())
@@ -229,7 +230,7 @@ def _measure(
             with program.graph.other(program.timed, apart=True) as graph:
                 metrics["steps_s"] = brief_median_s(device, job.sampling, job.cache, graph.launch, graph.seconds)
         # Excludes the launches that a tuner tried before.
-        with _launches(job) as launched, _naming_moves(job, memory):
+        with contextlib.nullcontext(launched) if runs_once else _launches(job) as launched, _naming_moves(job, memory):
             check.after(samples.median_s)
     if job.record.kind is Kind.KERNEL:
         metrics = {**auxiliary.registers(job.record, modules), **metrics}
