@@ -211,3 +211,15 @@ def test_killed_commands_lose_nothing_and_leave_nothing(benchmark):
     assert code == 0, printed
     assert len({kill["command"] for kill in found["kills"]}) == 7
     assert all(value == (0, True) for value in claims(found).values())
+
+
+def test_graphs_are_timed_beside_their_launches(benchmark, fake):
+    code, out, found = benchmark("graphs", "--device", fake({"*": {"seconds": 2e-5}}))
+    assert code == 0, out
+    assert found["rows"] == [
+        {"n": 10_007} | dict.fromkeys(("launches µs", "replay µs", "steps µs", "cold steps µs"), pytest.approx(20))
+    ]
+    assert claims(found) == {
+        "replay over launches, the largest": (1.0, True),
+        "replay over the sum of its steps, the largest": (1.0, True),
+    }
