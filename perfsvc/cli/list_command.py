@@ -41,6 +41,7 @@ def command(
             "variant": listed.case.variant,
             "point": dict(listed.case.point),
             "kind": listed.kind,
+            "graph": listed.graph,
             "caches": [] if listed.kind is Kind.PROGRAM else list(listed.caches),
             "requires": list(listed.requires),
         }

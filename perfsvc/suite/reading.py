@@ -14,6 +14,7 @@ from perfsvc.suite.isolated.requests import BenchRead, Failed, ListedCase, Point
 from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
 from perfsvc.suite.steps import kind_of, requirements
+from perfsvc.suite.steps.graphs import graph_of
 from perfsvc.suite.values import Problem
 
 
@@ -84,4 +85,5 @@ def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points)
         caches=cache_states_of(variant),
         requires=requirements(variant),
         bench=file.path,
+        graph=graph_of(variant),
     )

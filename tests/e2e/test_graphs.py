@@ -27,6 +27,16 @@ def test_every_kind_of_graph_gives_right_results_and_times(measured):
         assert row["max_error"] < 1e-5
 
 
+def test_the_list_says_which_cases_use_a_graph(measured):
+    workplace, _ = measured
+    select = ("list", "--suite", workplace.suites / "graphs", "--points", "smoke")
+    assert [row["graph"] for row in workplace(*select, "--format", "json", code=0).json] == ["", "replay", "cold steps"]
+    shown = workplace(*select, code=0).out
+    assert re.search(r"launches\S+\s+kernel  ", shown)
+    assert re.search(r"graph\[\S+\s+kernel, graph  ", shown)
+    assert "kernel, graph (cold steps)" in shown
+
+
 def test_the_sum_of_the_steps_is_stored_for_replays(measured):
     workplace, _ = measured
     query = "select distinct variant from metrics join measurements on measurements.id = measurement_id "

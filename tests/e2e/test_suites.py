@@ -84,7 +84,7 @@ def test_a_run_whose_cases_cannot_run_here_has_measured_nothing_and_fails(perfsv
 def test_listed_cases_say_all_that_a_program_may_ask(perfsvc):
     arguments = ("--suite", perfsvc.suites / "kinds", "--select", "*/reports", "--select", "*/steps")
     rows = perfsvc("list", *arguments, "--format", "json", code=0).json
-    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": [], "caches": ["cold"]}
+    common = {"benchmark": "kinds", "point": {"n": 1000}, "requires": [], "graph": "", "caches": ["cold"]}
     assert rows == [
         {"case": "kinds/steps[n=1000]", "variant": "steps", "kind": "kernel", **common},
         {"case": "kinds/reports[n=1000]", "variant": "reports", "kind": "host", **common},

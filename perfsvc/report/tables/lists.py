@@ -40,14 +40,15 @@ DEFAULT = "default"
 
 
 def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return the cases of a suite; each row has the keys ``case``, ``kind``, ``caches`` and ``requires``."""
+    """Return the cases of a suite; each row has the keys ``case``, ``kind``, ``graph``, ``caches`` and ``requires``."""
     table = grid()
     table.add_column("case", overflow="fold")
     table.add_column("kind")
     table.add_column("cache")
     table.add_column("requires", overflow="fold")
     for row in rows:
-        cells = (str(row["kind"]), ", ".join(row["caches"]), ", ".join(row["requires"]))
+        graph = {"": "", "replay": ", graph"}.get(row["graph"], f", graph ({row['graph']})")
+        cells = (f"{row['kind']}{graph}", ", ".join(row["caches"]), ", ".join(row["requires"]))
         table.add_row(Text(row["case"]), *map(Text, cells))
     return Group(table, Text(), Text(units.count(len(rows), "case")))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from perfsvc.model import CacheState, Case, Kind, Tolerance
+from perfsvc.model import CacheState, Case, GraphTiming, Kind, Tolerance
 from perfsvc.process.shared_memory import ArrayLayout
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Point
@@ -23,6 +23,7 @@ class ListedCase:
         caches: the cache states that it is measured in.
         requires: what its variant requires, in the author's words.
         bench: the path of its benchmark file.
+        graph: how it uses a CUDA graph; empty if it uses none.
     """
 
     case: Case
@@ -31,6 +32,7 @@ class ListedCase:
     caches: tuple[CacheState, ...]
     requires: tuple[str, ...]
     bench: Path
+    graph: GraphTiming = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,13 @@ def test_the_doctor_names_the_cure_of_what_is_not_ok() -> None:
 
 def test_cases_are_listed_without_mistaking_their_points_for_styles() -> None:
     rows: Sequence[Mapping[str, object]] = [
-        {"case": "dot/tree[red]", "kind": "kernel", "caches": ["cold", "warm"], "requires": ["cuda", "sm_90"]}
+        {
+            "case": "dot/tree[red]",
+            "kind": "kernel",
+            "graph": "",
+            "caches": ["cold", "warm"],
+            "requires": ["cuda", "sm_90"],
+        }
     ]
     text = show(cases_table(rows))
     assert "dot/tree[red]" in text
