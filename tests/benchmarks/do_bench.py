@@ -10,8 +10,9 @@ the same kernels, in the configurations that perfsvc's tuning chose, with the sa
 Prints a table, and the reason for each ratio that is more than 1 % from 1. A reason has to be measured:
 
 - the events: what ``do_bench`` measures of an empty kernel beyond perfsvc's time is subtracted;
-- the clock: ``do_bench`` keeps the GPU busy without a pause, and a GPU at its power limit lowers its clock. The
-  cycles (time times clock) are compared instead of the times;
+- the clock: the times differ in the same direction as the clocks, and by no larger share;
+- the pauses: ``do_bench`` keeps the GPU busy without a pause, and a GPU at its power limit lowers its clock. Short
+  calls of ``do_bench`` with pauses between them are faster, and perfsvc's time lies between both;
 - the scatter: the middle 60 % of do_bench's own samples reach further than the difference.
 
 Exits with 1 if a ratio has none of these reasons.
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +47,7 @@ SUITE = ROOT / "tests" / "gpu" / "suites" / "triton_five"
 NEAR = 0.01
 PLACES = 8
 PLACE_BYTES = 3 << 16  # from one place to the next: whole pages of 64 KiB, and no power of two
+PAUSES, PAUSE_S = 5, 0.05  # calls of do_bench with pauses, for each place
 EMPTY = "empty"
 
 EMPTY_KERNEL = """\
@@ -72,16 +75,18 @@ benchmark = Benchmark(
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The time of a case in seconds, the clock in hertz, and where the middle of the samples lies."""
+    """The time of a case, the clock meanwhile, where the middle of the samples lies, and the time with pauses."""
 
     median_s: float
     clock_hz: float
     low_s: float = 0.0
     high_s: float = 0.0
+    with_pauses_s: float = 0.0
 
     def without(self, seconds: float) -> "Timed":
-        """Return the same time with some seconds less."""
-        return Timed(self.median_s - seconds, self.clock_hz, self.low_s - seconds, self.high_s - seconds)
+        """Return the same times with some seconds less."""
+        less = (time_s - seconds for time_s in (self.low_s, self.high_s, self.with_pauses_s))
+        return Timed(self.median_s - seconds, self.clock_hz, *less)
 
 
 def main() -> int:
@@ -129,6 +134,11 @@ def compare(ours: dict[str, Timed], theirs: dict[str, Timed]) -> bool:
     return bool(unexplained)
 
 
+def is_between(value: float, one: float, other: float) -> bool:
+    """Return whether a value lies between two others, or within 1 % of one of them."""
+    return min(one, other) * (1 - NEAR) <= value <= max(one, other) * (1 + NEAR)
+
+
 def is_near(ratio: float) -> bool:
     """Return whether a ratio is within 1 % of 1."""
     return abs(ratio - 1) <= NEAR
@@ -140,9 +150,10 @@ def reason_of(our: Timed, their: Timed, events_s: float) -> str:
     ratio = our.median_s / corrected.median_s
     if is_near(ratio):
         return f"the events: {ratio:.3f} without them"
-    cycles = our.median_s * our.clock_hz / (corrected.median_s * corrected.clock_hz)
-    if is_near(cycles):
-        return f"the clock: {cycles:.3f} of its cycles"
+    if is_between(ratio, 1.0, their.clock_hz / our.clock_hz):
+        return f"the clock: {abs(their.clock_hz / our.clock_hz - 1):.1%} apart"
+    if is_between(our.median_s, corrected.with_pauses_s, corrected.median_s):
+        return f"the pauses: {1e6 * their.with_pauses_s:.2f} us with them"
     if corrected.low_s <= our.median_s <= corrected.high_s:
         return f"the scatter: its middle samples reach from {1e6 * their.low_s:.1f} to {1e6 * their.high_s:.1f} us"
     return ""
@@ -185,15 +196,18 @@ def times_of_do_bench(database: Path) -> dict[str, Timed]:
 
 
 def timed_by_do_bench(store: Store, series: Series, stream: int) -> Timed:
-    """Return the mean over the places of do_bench's median and of its 20th and 80th percentile, and the mean clock."""
+    """Return the means over the places of do_bench's median, of its 20th and 80th percentile, and of the clock."""
     import triton.testing
 
-    quantiles, clocks = [], []
+    quantiles, clocks, with_pauses_ms = [], [], []
     for launch in launches_of(store, series, stream):
         with read_clocks(series.device, clocks):
             quantiles.append(triton.testing.do_bench(launch, warmup=25, rep=100, quantiles=[0.5, 0.2, 0.8]))
+        for _ in range(PAUSES):
+            time.sleep(PAUSE_S)
+            with_pauses_ms.append(triton.testing.do_bench(launch, warmup=1, rep=2, quantiles=[0.5]))
     median_s, low_s, high_s = (fmean(values) / 1e3 for values in zip(*quantiles, strict=True))
-    return Timed(median_s, fmean(clocks), low_s, high_s)
+    return Timed(median_s, fmean(clocks), low_s, high_s, median(with_pauses_ms) / 1e3)
 
 
 @contextlib.contextmanager
