@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from perfsvc.device import NVTX_DOMAIN, telemetry
 from perfsvc.device.arguments import ParameterLayout, encode_tensor_map, pack, parameter_layout
 from perfsvc.device.cuda import graphs, listing
+from perfsvc.device.cuda.faults import launch_error
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.timing import SampleTimer
+from perfsvc.device.cuda.views import DeviceView
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.device.protocol import Graph, GraphStep
-from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
@@ -33,49 +34,6 @@ _OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Pr
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
-
-_CURES = {
-    "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
-    "misaligned address": "align the addresses of vector loads and stores (float4)",
-    "illegal instruction": "build the case again for this GPU",
-    "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
-    "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
-    "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
-    "timed out": "make the launch shorter, or run on a GPU without a display",
-    "assert": "the kernel's own assert failed: its message is in the worker's output",
-    "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
-    "PTX": "build the case again for this GPU",
-    "image is invalid": "build the case again for this GPU",
-    "no kernel image": "build the case for this GPU's architecture",
-    "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
-}
-_OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
-_KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3.
-
-    The interface has no bfloat16 and float8: it describes them as integers of the same bits.
-    """
-
-    address: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The description of the memory, for libraries."""
-        return {
-            "version": 3,
-            "shape": self.shape,
-            "typestr": bits(self.dtype).str,
-            "data": (self.address, False),
-            "strides": None,
-            # A library that knows the stream would wait for it, and so for the blocking kernel.
-            "stream": None,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +318,7 @@ class CudaDevice:
             drv.Context.synchronize()
         except drv.Error:
             self._lost = True
-        text = str(error)
-        by_kernel = self._lost or text.startswith(_KERNEL_CALLS)
-        where = f" (last launch: {self._last_entry})" if self._last_entry and by_kernel else ""
-        cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
-        raise LaunchError(f"{text}{where}", cure=cure, fatal=self._lost) from error
+        raise launch_error(str(error), self._last_entry, lost=self._lost) from error
 
     def close(self) -> None:
         """Free everything, even if the context is lost."""
