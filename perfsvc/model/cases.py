@@ -119,12 +119,17 @@ class Unit:
     """One compilation: a source file with its ``-D`` parameters and compiler options.
 
     Cases with equal units share one binary.
+
+    Attributes:
+        entries: the kernels that cases launch, as their authors name them (``perfsvc.entries``).
+        others: further source files, which are linked to the same binary.
     """
 
     source: Path
     entries: tuple[str, ...]
     defines: tuple[tuple[str, Value], ...] = ()
     options: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from perfsvc.suite.authoring import (
     memset,
     metric,
     output,
+    pointer,
     program,
     regex,
     scratch,
+    struct,
     tensor_map,
 )
 from perfsvc.suite.benchfile import StoredModules, functions
@@ -59,9 +61,11 @@ __all__ = [
     "metric",
     "numba",
     "output",
+    "pointer",
     "program",
     "regex",
     "scratch",
+    "struct",
     "tensor_map",
     "torch",
     "triton",

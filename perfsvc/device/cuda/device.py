@@ -4,8 +4,8 @@ import atexit
 import contextlib
 import functools
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,11 +14,12 @@ import pycuda.driver as drv
 from numpy.typing import NDArray
 
 from perfsvc.device import NVTX_DOMAIN, telemetry
-from perfsvc.device.arguments import ParameterLayout, encode_tensor_map, pack, parameter_layout
+from perfsvc.device.arguments import encode_tensor_map, pack
 from perfsvc.device.cuda import graphs, listing
 from perfsvc.device.cuda.faults import launch_error
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
+from perfsvc.device.cuda.modules import CudaModule, DriverError
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.cuda.views import DeviceView
 from perfsvc.device.helper_kernels import error_entry
@@ -30,31 +31,21 @@ from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, Tensor
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
 
 
-@dataclass(frozen=True, slots=True)
-class CudaModule:
-    """A loaded cubin, and those of its kernels that have been launched."""
-
-    loaded: Any
-    code: bytes
-    kernels: dict[tuple[str, int], tuple[Any, ParameterLayout | None]] = field(default_factory=dict)
-
-
 def _translated(
     method: Callable[Concatenate["CudaDevice", P], R],
 ) -> Callable[Concatenate["CudaDevice", P], R]:
-    """Turn PyCUDA's errors in a method into ``LaunchError``."""
+    """Turn the errors of PyCUDA and of ``modules`` in a method into ``LaunchError``."""
 
     @functools.wraps(method)
     def call(self: "CudaDevice", /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return method(self, *args, **kwargs)
-        except drv.Error as error:
+        except (drv.Error, DriverError) as error:
             self._fail(error)
 
     return call
@@ -111,6 +102,7 @@ class CudaDevice:
         self._open = True
         self._lost = False
         self._allocations: dict[int, Any] = {}
+        self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         self._last_entry = ""
         self._domain = nvtx.get_domain(NVTX_DOMAIN)
 
@@ -150,8 +142,10 @@ class CudaDevice:
 
     @_translated
     def load(self, code: bytes) -> CudaModule:
-        """Load a cubin."""
-        return CudaModule(drv.module_from_buffer(code), code)
+        """Load a cubin or PTX."""
+        module = CudaModule(code)
+        self._modules.add(module)
+        return module
 
     @_translated
     def allocate(self, nbytes: int) -> int:
@@ -202,7 +196,7 @@ class CudaDevice:
     @_translated
     def set_constant(self, module: CudaModule, symbol: str, address: int, nbytes: int) -> None:
         """Queue a copy into a ``__constant__`` symbol."""
-        target, size = module.loaded.get_global(symbol)
+        target, size = module.constant(symbol)
         if nbytes > size:
             raise LaunchError(
                 f"the constant {symbol} holds {size} bytes and was given {nbytes}", cure="declare it large enough"
@@ -217,13 +211,8 @@ class CudaDevice:
     def launch(self, module: CudaModule, launch: Launch, args: Sequence[np.generic]) -> None:
         """Queue one launch."""
         self._last_entry = launch.entry
-        key = (launch.entry, launch.shared_bytes)
-        if key not in module.kernels:
-            module.kernels[key] = _prepare(module.loaded, *key), parameter_layout(module.code, launch.entry)
-        kernel, layout = module.kernels[key]
-        packed = pack(launch.entry, layout, args)
-        # PyCUDA's public method calls the driver a second time for each launch, through a deprecated function.
-        kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (see above)
+        kernel = module.kernel(launch, self.stream)
+        kernel.queue(pack(launch.entry, kernel.layout, args))
 
     @_translated
     def synchronize(self) -> None:
@@ -327,6 +316,8 @@ class CudaDevice:
         self._open = False
         atexit.unregister(self.close)
         self._timer.close()
+        for module in self._modules:
+            (module.abandon if self._lost else module.unload)()
         if not self._lost:
             self._uploader.close()
             for address in list(self._allocations):
@@ -353,13 +344,3 @@ def _allocate_arena(nbytes: int) -> tuple[Any, int]:
         except drv.MemoryError:
             nbytes //= 2
     return None, 0
-
-
-def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
-    """Return a kernel that may be launched with ``shared_bytes`` of dynamic shared memory."""
-    kernel = module.get_function(entry)
-    if shared_bytes > _OPT_IN_SHARED_BYTES:
-        opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        # The limit is never lowered, because another launch of this kernel may need more.
-        kernel.set_attribute(opt_in, max(shared_bytes, kernel.get_attribute(opt_in)))
-    return kernel

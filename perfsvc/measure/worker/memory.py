@@ -50,6 +50,7 @@ class CaseMemory:
         self._guard = ""
         self._bases: dict[str, int] = {}
         self._offsets = dict.fromkeys(self._buffers, 0)
+        self._held: dict[Hashable, int] = {}
         self.places = places
 
     def __enter__(self) -> Self:
@@ -106,8 +107,9 @@ class CaseMemory:
             self._free()
 
     def _free(self) -> None:
-        while self._bases:
-            self._device.free(self._bases.popitem()[1])
+        for addresses in (self._bases, self._held):
+            while addresses:
+                self._device.free(addresses.popitem()[1])
 
     def address(self, name: str) -> int:
         """Return the address of the buffer's first element, aligned to 256 bytes."""
@@ -116,6 +118,13 @@ class CaseMemory:
     def nbytes(self, name: str) -> int:
         """Return the buffer's size without its guard bands."""
         return self._nbytes[name]
+
+    def hold(self, key: Hashable, content: bytes) -> int:
+        """Copy bytes to device memory, over those of an earlier call with this key, and return their address."""
+        if key not in self._held:
+            self._held[key] = self._device.allocate_untimed(len(content))
+        self._device.upload(self._held[key], np.frombuffer(content, np.uint8))
+        return self._held[key]
 
     def reset(self, load: Callable[[str, int], None]) -> None:
         """Prepare all buffers for a first launch: load inputs with ``load(name, address)``, and poison the others."""

@@ -24,6 +24,7 @@ from perfsvc.model import (
     Memset,
     ReplayRecord,
     RunProgram,
+    StructArg,
     TensorMapArg,
 )
 
@@ -217,18 +218,18 @@ class Program:
         """
         if position in self.packages:
             return self.packages[position].bind(self._memory.views())
-        run = self._bound(step)
+        run = self._bound(position, step)
         return run, run
 
-    def _bound(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
-        """Return a callable without arguments that runs a step."""
+    def _bound(self, position: int, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+        """Return a callable without arguments that runs the step at a position."""
         # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
                 return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                args = [_value(arg, memory, device) for arg in step.args]
+                args = [_value(arg, memory, device, (position, number)) for number, arg in enumerate(step.args)]
                 return partial(device.launch, self._modules[step.module], step, args)
             case HostFinish():
                 return partial(_finish, step, memory)
@@ -237,14 +238,33 @@ class Program:
                 return partial(_call, name, self._functions[None, name], memory.views(), device.stream, *binary)
 
 
-def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
-    """Return the value that a launch passes for an argument; a buffer is passed by its address."""
+def _value(arg: Arg, memory: CaseMemory, device: Device, place: tuple[int, int]) -> np.generic:
+    """Return the value that a launch passes for an argument; a buffer is passed by its address.
+
+    Args:
+        arg: the argument.
+        memory: the case's buffers.
+        device: the device of the launch.
+        place: the position of the step, and of the argument in the step.
+    """
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):
         return device.tensor_map(memory.address(arg.buffer), arg)
+    if isinstance(arg, StructArg):
+        content = _struct(arg, memory, device)
+        return np.uint64(memory.hold(place, content)) if arg.pointer else np.void(content)
     scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
     return scalar
+
+
+def _struct(arg: StructArg, memory: CaseMemory, device: Device) -> bytes:
+    """Return the bytes of a struct; the bytes between its fields are zero."""
+    content = bytearray(arg.nbytes)
+    for offset, field in arg.fields:
+        value = _value(field, memory, device, (0, 0)).tobytes()
+        content[offset : offset + len(value)] = value
+    return bytes(content)
 
 
 def _finish(step: HostFinish, memory: CaseMemory) -> None:
