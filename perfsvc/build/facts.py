@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from perfsvc import elf, entries
-from perfsvc.build import sources
+from perfsvc.build import linking, sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler, count_classes
-from perfsvc.build.linking import is_linked
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
@@ -99,7 +98,8 @@ def machine_code(binary: Binary) -> bytes:
 
 def source_digest(unit: Unit) -> str:
     """Return a digest of what decides a unit's binary apart from compiler and target; raises ``CompileError``."""
-    return digest(sources.preimage(unit, sources.local_files(unit), target="", version=""))
+    libraries = [f"{name} {content}" for name, content in linking.libraries(unit).items()]
+    return digest(sources.preimage(unit, sources.local_files(unit), target="", version="", settings=libraries))
 
 
 def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
@@ -114,7 +114,7 @@ def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapp
     """
     printed, _, code = binary.code.partition(_END)
     reports = read_ptxas(printed.decode())
-    if is_linked(unit):  # a kernel needs the registers of the functions that it calls in other sources, too
+    if linking.is_linked(unit):  # a kernel needs the registers of the functions that it calls in other sources, too
         linked = elf.kernel_registers(code)
         reports = {name: replace(report, registers=linked.get(name, 0)) for name, report in reports.items()}
     names = entries.readable(code, unit.entries)

@@ -11,10 +11,13 @@ from perfsvc.model import Unit
 
 _FILE = "entry "
 """Begins the file names in the compiler's messages about a name: the rest is the name."""
-_ERROR = re.compile(rf"^{_FILE}(.+?)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error", re.MULTILINE)
+_ERROR = re.compile(rf"^{_FILE}(.+?)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal )?error: (.*)", re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _BOUNDS = re.compile(r"__(?:launch_bounds|cluster_dims)__\s*\([^()]*\)")
-_KERNEL = re.compile(r"\b__global__\b[^;{}()]*?\b(\w+\s*\([^;{}]*?\))\s*[;{]")
+_KERNEL = re.compile(
+    r"(\btemplate\s*<[^;{}]*?>\s*)?(?:\b(?:static|inline)\s+)*\b__global__\b[^;{}()]*?\b(\w+\s*\([^;{}]*?\))\s*[;{]"
+)
+_UNCLEAR = "deduce"  # the compiler's word if a name means no kernel or several: it does not say which
 
 
 def marker(entry: str) -> str:
@@ -34,18 +37,18 @@ def pointers(unit: Unit) -> str:
 def failure(unit: Unit, message: str) -> CompileError:
     """Return the error for a unit that does not compile: a wrong name of a kernel, or a mistake in the source."""
     if wrong := _ERROR.search(message):
-        return unknown(unit, wrong[1], declared(unit), shown=message)
+        return unknown(unit, wrong[1], declared(unit), "" if _UNCLEAR in wrong[2] else wrong[2])
     return compile_failure(unit, message)
 
 
-def unknown(unit: Unit, entry: str, present: Collection[str], *, shown: str = "") -> CompileError:
+def unknown(unit: Unit, entry: str, present: Collection[str], reason: str = "") -> CompileError:
     """Return the error for a name that means no kernel, or several.
 
     Args:
         unit: the unit.
         entry: the name of the kernel.
         present: the kernels that there are.
-        shown: what the compiler printed about the name.
+        reason: what the compiler says about the name; empty if that does not help.
     """
     base = entry.partition("<")[0].rpartition("::")[2]
     same = [kernel for kernel in present if re.search(rf"\b{re.escape(base)}\b", kernel)]
@@ -61,8 +64,7 @@ def unknown(unit: Unit, entry: str, present: Collection[str], *, shown: str = ""
         if several
         else 'write the name as C++ does: "scale", or "tiled::sum<float, 256>"'
     )
-    text = shown.strip()
-    return CompileError(f"{what}\n{text}" if text else what, cure=cure)
+    return CompileError(f"{what} (the compiler: {reason})" if reason else what, cure=cure)
 
 
 def declared(unit: Unit) -> tuple[str, ...]:
@@ -73,5 +75,5 @@ def declared(unit: Unit) -> tuple[str, ...]:
 def _declared(unit: Unit) -> Iterator[str]:
     for text in sources.local_files(unit).values():
         bare = _BOUNDS.sub(" ", _COMMENT.sub(" ", text.decode(errors="replace")))
-        for kernel in _KERNEL.findall(bare):
-            yield " ".join(kernel.split())
+        for template, kernel in _KERNEL.findall(bare):
+            yield " ".join(f"{template} {kernel}".split())

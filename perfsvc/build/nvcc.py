@@ -208,5 +208,5 @@ def _require_entries(unit: Unit, code: bytes) -> None:
     for entry in unit.entries:
         found = entries.symbols(code, entry)
         if len(found) != 1:
-            present = found or entries.kernels(code)
-            raise names.unknown(unit, entry, [entries.demangled(symbol) for symbol in present])
+            present = [entries.demangled(symbol) for symbol in found or entries.kernels(code)]
+            raise names.unknown(unit, entry, present or names.declared(unit))

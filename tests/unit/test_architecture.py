@@ -83,6 +83,7 @@ WRITERS = {
     "files.py": "the one writer of files",
     "cli/ending.py": "opens the null device",
     "build/cpu/host.py": "in a temporary folder",
+    "build/nvcc.py": "in a temporary folder",
     "build/disassembly.py": "in a temporary folder",
     "device/cpu.py": "in a temporary folder",
     "measure/worker/executable.py": "in a temporary folder",
