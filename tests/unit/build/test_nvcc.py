@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfsvc import elf, entries
-from perfsvc.build import facts, nvcc
+from perfsvc.build import facts
 from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.build.sources import local_files
 from perfsvc.errors import CompileError, NoCompilerError
