@@ -59,8 +59,8 @@ def symbols(code: bytes, entry: str) -> tuple[str, ...]:
     if not is_plain(entry):
         pointed = _pointers(code).get(pointer(entry), "")
         return (pointed,) if pointed in present else ()
-    # Itanium C++ ABI, mangling: L if it is static; I begins the arguments of a template, which a plain name lacks.
-    mangled = re.compile(rf"_ZL?{len(entry)}{entry}(?!I)")
+    # Itanium C++ ABI, mangling: I begins the arguments of a template, which a plain name lacks.
+    mangled = re.compile(rf"_Z{len(entry)}{entry}(?!I)")
     return tuple(symbol for symbol in present if mangled.match(symbol))
 
 

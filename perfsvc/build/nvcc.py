@@ -162,7 +162,7 @@ class NvccToolchain:
         text = names.pointers(unit) if source == unit.source else ""
         files = [name]
         if text:  # the pointers come after the source, which is therefore included before them
-            last = output.with_suffix(".cu")
+            last = output.with_name(source.name)  # symbols in anonymous namespaces contain this name
             last.write_text(text, encoding="utf-8")
             files = ["-include", name, str(last)]
         return [

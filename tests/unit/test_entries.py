@@ -26,7 +26,6 @@ SYMBOLS = {
     "tiled::sum<double>": "_ZN5tiled3sumIdLi128EEEvPT_",
     "::tiled::plain": "_ZN5tiled5plainEPf",
     "bare": "_Z4barePf",
-    "inner": "_ZL5innerPf",
     "flat": "flat",
 }
 PTX = b"""//
@@ -56,10 +55,12 @@ def test_each_name_leads_to_the_symbol_that_the_compiler_chose(code, name):
 
 
 @needs_nvcc
-def test_a_name_in_an_anonymous_namespace_leads_to_its_symbol(tmp_path):
+@pytest.mark.parametrize("options", [(), ("-lcudadevrt",)])
+def test_a_name_that_only_its_source_knows_leads_to_its_symbol(tmp_path, options):
     (tmp_path / "k.cu").write_text(SOURCE)
-    code = NvccToolchain("sm_90").compile(Unit(tmp_path / "k.cu", ("::hidden",)))
+    code = NvccToolchain("sm_90").compile(Unit(tmp_path / "k.cu", ("::hidden", "::inner"), options=options))
     assert "6hidden" in entries.symbol(code, "::hidden")
+    assert "5inner" in entries.symbol(code, "::inner")
 
 
 @needs_nvcc

@@ -105,16 +105,19 @@ def test_a_library_of_the_users_is_linked_and_decides_the_binary(unit, tmp_path)
     nvcc = [str(find_nvcc()), "-arch=sm_90", "-rdc=true"]
     subprocess.run([*nvcc, "-lib", "lib/curve.cu", "-o", "lib/libcurve.a"], cwd=folder, env=env, check=True)
     toolchain = NvccToolchain("sm_90")
-    keys = set()
-    for options in (("lib/libcurve.a",), ("-Llib", "-lcurve")):
-        alone = Unit(whole.source, ("apply",), (), options)
+    units = [Unit(whole.source, ("apply",), (), options) for options in (("lib/libcurve.a",), ("-Llib", "-lcurve"))]
+    for alone in units:
         assert entries.kernels(toolchain.compile(alone)) == ("_Z5applyPf",)
-        assert list(libraries(alone)) == ["lib/libcurve.a" if "lib/" in options[0] else "curve"]
-        keys |= {toolchain.preimage(alone, local_files(alone)), source_digest(alone).encode()}
-        with (folder / "lib" / "libcurve.a").open("ab") as library:
-            library.write(b"\n")
-        keys |= {toolchain.preimage(alone, local_files(alone)), source_digest(alone).encode()}
-    assert len(keys) == 8
+    assert [list(libraries(alone)) for alone in units] == [["lib/libcurve.a"], ["curve"]]
+
+    def keys():
+        return [(toolchain.preimage(alone, local_files(alone)), source_digest(alone)) for alone in units]
+
+    before = keys()
+    (folder / "lib" / "libcurve.a").write_bytes(b"another library")
+    for (old_key, old_digest), (new_key, new_digest) in zip(before, keys(), strict=True):
+        assert old_key != new_key
+        assert old_digest != new_digest
 
 
 def test_a_missing_library_is_an_error_that_names_it(unit):
