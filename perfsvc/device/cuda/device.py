@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from perfsvc.device import NVTX_DOMAIN, telemetry
 from perfsvc.device.arguments import encode_tensor_map, pack
 from perfsvc.device.cuda import graphs, listing
+from perfsvc.device.cuda.driver import DriverError
 from perfsvc.device.cuda.faults import launch_error
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
-from perfsvc.device.cuda.modules import CudaModule, DriverError
+from perfsvc.device.cuda.modules import CudaModule
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.cuda.views import DeviceView
 from perfsvc.device.helper_kernels import error_entry
@@ -39,7 +40,7 @@ _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, drive
 def _translated(
     method: Callable[Concatenate["CudaDevice", P], R],
 ) -> Callable[Concatenate["CudaDevice", P], R]:
-    """Turn the errors of PyCUDA and of ``modules`` in a method into ``LaunchError``."""
+    """Turn the errors of PyCUDA and of the driver in a method into ``LaunchError``."""
 
     @functools.wraps(method)
     def call(self: "CudaDevice", /, *args: P.args, **kwargs: P.kwargs) -> R:

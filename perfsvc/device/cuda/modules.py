@@ -1,18 +1,16 @@
 """Loaded binaries and their launches, through the driver's C interface: PyCUDA knows no attributes of launches.
 
-All calls use the context that is current in the calling thread, which is PyCUDA's. The structures are those of
-``cuda.h`` (CUDA 13.0): ``CUlaunchConfig`` and ``CUlaunchAttribute``.
+The structures are those of ``cuda.h`` (CUDA 13.0): ``CUlaunchConfig`` and ``CUlaunchAttribute``.
 """
 
 import ctypes
-import functools
 import weakref
 from dataclasses import dataclass
 from math import prod
 
 from perfsvc import entries
 from perfsvc.device.arguments import ParameterLayout, parameter_layout
-from perfsvc.errors import LaunchError
+from perfsvc.device.cuda import driver
 from perfsvc.model import Launch
 
 _OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
@@ -29,10 +27,6 @@ _PROGRAMMATIC_STREAM_SERIALIZATION = 6
 
 # CU_LAUNCH_PARAM_…: the kinds of entries in the list of extra options of a launch
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 0
-
-
-class DriverError(Exception):
-    """A call of the driver failed; its text is ``cuLaunchKernelEx failed: invalid argument``."""
 
 
 class _AttributeValue(ctypes.Union):
@@ -83,7 +77,7 @@ class LoadedKernel:
         extra = (ctypes.c_void_p * 5)(_BUFFER_POINTER, address.value, _BUFFER_SIZE, ctypes.addressof(size), _END)
         # The driver copies the arguments before it returns.
         arguments = extra if packed else None
-        _call("cuLaunchKernelEx", ctypes.byref(self._configuration), self._function, None, arguments)
+        driver.call("cuLaunchKernelEx", ctypes.byref(self._configuration), self._function, None, arguments)
 
 
 class CudaModule:
@@ -100,7 +94,7 @@ class CudaModule:
         self._code = code
         self._handle = ctypes.c_void_p()
         self._kernels: dict[tuple[object, ...], LoadedKernel] = {}
-        _call("cuModuleLoadData", ctypes.byref(self._handle), ctypes.c_char_p(code))
+        driver.call("cuModuleLoadData", ctypes.byref(self._handle), ctypes.c_char_p(code))
         self._unload = weakref.finalize(self, _unload, self._handle)
         self._unload.atexit = False  # the device unloads it before it ends the context
 
@@ -115,7 +109,7 @@ class CudaModule:
     def constant(self, symbol: str) -> tuple[int, int]:
         """Return the address and the size in bytes of a global variable; raises ``DriverError``."""
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
-        _call("cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._handle, symbol.encode())
+        driver.call("cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(size), self._handle, symbol.encode())
         return address.value, size.value
 
     def kernel(self, launch: Launch, stream: int) -> LoadedKernel:
@@ -130,14 +124,16 @@ class CudaModule:
         """Look up a kernel, let it have what the launch asks for, and describe the launch for the driver."""
         symbol = entries.symbol(self._code, launch.entry)
         function = ctypes.c_void_p()
-        _call("cuModuleGetFunction", ctypes.byref(function), self._handle, symbol.encode())
+        driver.call("cuModuleGetFunction", ctypes.byref(function), self._handle, symbol.encode())
         if launch.shared_bytes > _OPT_IN_SHARED_BYTES:
             # The limit is never lowered, because another launch of this kernel may need more.
             allowed = ctypes.c_int()
-            _call("cuFuncGetAttribute", ctypes.byref(allowed), _MAX_DYNAMIC_SHARED_BYTES, function)
-            _call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_BYTES, max(launch.shared_bytes, allowed.value))
+            driver.call("cuFuncGetAttribute", ctypes.byref(allowed), _MAX_DYNAMIC_SHARED_BYTES, function)
+            driver.call(
+                "cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED_BYTES, max(launch.shared_bytes, allowed.value)
+            )
         if launch.cluster and prod(launch.cluster) > _PORTABLE_CLUSTER:
-            _call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER_ALLOWED, 1)
+            driver.call("cuFuncSetAttribute", function, _NON_PORTABLE_CLUSTER_ALLOWED, 1)
         attributes = _attributes(launch)
         configuration = _Configuration(
             grid=launch.grid,
@@ -164,22 +160,4 @@ def _attributes(launch: Launch) -> list[_Attribute]:
 
 def _unload(handle: ctypes.c_void_p) -> None:
     """Unload a binary; a failed kernel may have taken the context with it, and then there is nothing to unload."""
-    _driver().cuModuleUnload(handle)
-
-
-def _call(name: str, *arguments: object) -> None:
-    """Call a function of the driver; raise ``DriverError`` with the driver's message if it fails."""
-    try:
-        status = getattr(_driver(), name)(*arguments)
-    except AttributeError as error:
-        raise LaunchError(f"the driver has no {name}", cure="install a driver for CUDA 11.8 or newer") from error
-    if status:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(status, ctypes.byref(text))
-        raise DriverError(f"{name} failed: {(text.value or b'unknown error').decode()}")
-
-
-@functools.cache
-def _driver() -> ctypes.CDLL:
-    """Return the driver's library, which PyCUDA has loaded already."""
-    return ctypes.CDLL("libcuda.so.1")
+    driver.library().cuModuleUnload(handle)

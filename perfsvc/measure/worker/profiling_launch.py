@@ -74,7 +74,7 @@ def _run(device: Device, folder: Path) -> LaunchReport:
 def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str, str]:
     """Launch a case as its folder describes; return the number of the launch inside the ranges, its kernel and symbol.
 
-    The names are empty if a Python function launches the kernel.
+    The names are empty if a Python function or a CUDA graph launches the kernel.
     """
     request, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch | Call)]
@@ -92,7 +92,7 @@ def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str, str]:
             steps.compile()
         if record.graph:
             steps.replay_in_range()
-            return 0, ""
+            return 0, "", ""
         chosen = request.launch
         if chosen is None:
             chosen = steps.longest_launch() if len(launches) > 1 else 0

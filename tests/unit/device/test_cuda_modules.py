@@ -10,8 +10,9 @@ import pytest
 
 from perfsvc import entries
 from perfsvc.build.nvcc import find_nvcc
-from perfsvc.device.cuda import modules
-from perfsvc.device.cuda.modules import CudaModule, DriverError
+from perfsvc.device.cuda import driver as interface
+from perfsvc.device.cuda.driver import DriverError
+from perfsvc.device.cuda.modules import CudaModule
 from perfsvc.model import Launch
 
 DRIVER = r"""
@@ -122,7 +123,7 @@ def driver(library, tmp_path, monkeypatch):
     copied = shutil.copy(library, tmp_path / "own.so")  # with its own log
     loaded = ctypes.CDLL(str(copied))
     loaded.calls.restype = ctypes.c_char_p
-    monkeypatch.setattr(modules, "_driver", lambda: loaded)
+    monkeypatch.setattr(interface, "library", lambda: loaded)
     seen = [0]
 
     def calls():
