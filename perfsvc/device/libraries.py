@@ -8,11 +8,11 @@ import ctypes
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
-import numpy as np
-
 from perfsvc import elf
+from perfsvc.device.memory import array_bytes
 from perfsvc.device.protocol import Device
 from perfsvc.errors import LaunchError
 from perfsvc.model import Array, Value
@@ -72,8 +72,23 @@ class _Entry(ctypes.Structure):
     _fields_ = (("abi", ctypes.c_uint), ("prepare", _PREPARE), ("run", _RUN), ("end", _END))
 
 
+@dataclass(slots=True)
+class _Work:
+    """What a library has prepared for buffers at some addresses.
+
+    Attributes:
+        handle: the address of the library's object; 0 if it failed.
+        workspaces: the addresses of device memory that the library uses.
+        case: the description of the case, to which the library keeps pointers.
+    """
+
+    handle: int = 0
+    workspaces: list[int] = field(default_factory=list)
+    case: _Case | None = None
+
+
 class LibraryFunction:
-    """A function of a library, for the buffers and values of one case on one device.
+    """A function of a library, for the values of one case on one device.
 
     Args:
         device: the device, whose stream the library uses and whose memory is its workspace.
@@ -89,89 +104,90 @@ class LibraryFunction:
         self._device = device
         self._name = entry
         self._entry = _entry_of(code, entry)
+        self._run = self._entry.run
         self._values = values
-        self._prepared: int | None = None
-        self._workspaces: list[int] = []
-        self._refusal: LaunchError | None = None  # why the device gave no workspace
-        self._described: Sequence[object] = ()
+        self._works: dict[tuple[int, ...], _Work] = {}
+        self._handle = 0
+        self._stream = ctypes.c_void_p(device.stream or None)
         self._buffer = ctypes.create_string_buffer(_MESSAGE_BYTES)
         self._message = _Message(ctypes.cast(self._buffer, ctypes.c_char_p), _MESSAGE_BYTES)
-        self._stream = ctypes.c_void_p(device.stream or None)
-        self._run = self._entry.run
 
-    def prepare(self, buffers: Sequence[tuple[Array, int]]) -> None:
-        """Let the library prepare its work for buffers at these addresses, after it has ended its earlier work.
+    def prepare(self, buffers: Sequence[tuple[Array, int]]) -> bool:
+        """Let the library prepare its work for buffers at these addresses, unless it has done so before.
+
+        The work is kept until ``end``. If the device has no room for one more work, all earlier work is ended.
+
+        Returns:
+            Whether the work is new. A library may load code and allocate memory when new work runs for the first time.
 
         Raises:
             LaunchError: the library returned an error.
         """
-        self.end()
-        self._refusal = None
-        case = self._case(buffers)
-        self._prepared = self._entry.prepare(ctypes.byref(case), self._message)
-        if not self._prepared:
-            error = self._refusal or self._error("failed before it was timed")
-            self._free()
-            raise error
+        key = tuple(address for _, address in buffers)
+        is_new = key not in self._works
+        if is_new:
+            try:
+                work = self._prepared(buffers)
+            except LaunchError as error:
+                if error.fatal or not self._works:
+                    raise
+                self.end()
+                work = self._prepared(buffers)
+            self._works[key] = work
+        self._handle = self._works[key].handle
+        return is_new
 
-    def __call__(self) -> None:
+    def run(self) -> None:
         """Queue the work of a sample on the device's stream; raises ``LaunchError`` if the library returns an error."""
-        if self._run(self._prepared, self._stream, self._message):
+        if self._run(self._handle, self._stream, self._message):
             raise self._error("failed")
 
     def end(self) -> None:
-        """Wait for the device, end the prepared work and free its workspace; do nothing if no work is prepared.
+        """Wait for the device, and end all prepared work.
 
         Raises:
             LaunchError: the library returned an error, or the device's context is lost.
         """
-        prepared, self._prepared = self._prepared, None
-        if not prepared:
+        if not self._works:
             return
+        errors = []
         try:
             self._device.synchronize()
-            if self._entry.end(prepared, self._message):
-                raise self._error("failed at its end")
         finally:
-            self._free()
+            while self._works:
+                _, work = self._works.popitem()
+                if self._entry.end(work.handle, self._message):
+                    errors.append(self._error("failed at its end"))
+                self._free(work)
+        if errors:
+            raise errors[0]
 
-    def _free(self) -> None:
-        while self._workspaces:
-            self._device.free(self._workspaces.pop())
+    def _prepared(self, buffers: Sequence[tuple[Array, int]]) -> _Work:
+        """Return new work for buffers; raise ``LaunchError`` if the library returns an error."""
+        work, refusals = _Work(), []
 
-    def _case(self, buffers: Sequence[tuple[Array, int]]) -> _Case:
-        """Return the description of a case as the library takes it; it is valid until the next call."""
-        arrays = (_Array * max(1, len(buffers)))()
-        shapes = [(ctypes.c_longlong * max(1, len(array.shape)))(*array.shape) for array, _ in buffers]
-        for described, shape, (array, address) in zip(arrays, shapes, buffers, strict=False):
-            elements = math.prod(array.shape)
-            described.name, described.dtype = array.name.encode(), array.dtype.encode()
-            described.address, described.elements = address, elements
-            described.bytes = elements * np.dtype(array.dtype).itemsize
-            described.shape, described.dimensions = shape, len(array.shape)
-        values = (_Value * max(1, len(self._values)))()
-        for into, (name, value) in zip(values, self._values.items(), strict=False):
-            into.name = name.encode()
-            match value:
-                case int():
-                    into.kind, into.integer = b"i", value
-                case float():
-                    into.kind, into.real = b"f", value
-                case str():
-                    into.kind, into.text = b"t", value.encode()
-        allocate = _ALLOCATE(self._allocate)
-        self._described = (arrays, shapes, values, allocate)  # the library keeps their addresses
-        return _Case(arrays, len(buffers), values, len(self._values), allocate)
+        def allocate(nbytes: int) -> int | None:  # returns None for an error: C++ cannot pass on Python's exceptions
+            try:
+                address = self._device.allocate(nbytes)
+            except LaunchError as error:
+                refusals.append(error)
+                return None
+            work.workspaces.append(address)
+            return address
 
-    def _allocate(self, nbytes: int) -> int | None:
-        """Return the address of a workspace, or None: C++ cannot pass on an exception of Python."""
-        try:
-            address = self._device.allocate(nbytes)
-        except LaunchError as error:
-            self._refusal = error
-            return None
-        self._workspaces.append(address)
-        return address
+        arrays, values = _arrays(buffers), _values(self._values)
+        case = _Case(arrays, len(buffers), values, len(self._values), _ALLOCATE(allocate))
+        work.case = case
+        work.handle = self._entry.prepare(ctypes.byref(case), self._message) or 0
+        if not work.handle:
+            error = self._error("failed while it prepared its work")
+            self._free(work)
+            raise refusals[0] if refusals else error
+        return work
+
+    def _free(self, work: _Work) -> None:
+        while work.workspaces:
+            self._device.free(work.workspaces.pop())
 
     def _error(self, how: str) -> LaunchError:
         """Return the error with the library's message; it is fatal if the device's context is lost."""
@@ -182,6 +198,33 @@ class LibraryFunction:
         except LaunchError as lost:
             return LaunchError(f"{what}; {lost.what}", cure=lost.cure, fatal=lost.fatal)
         return LaunchError(what, cure="correct the library's source, or the arrays and values that it gets")
+
+
+def _arrays(buffers: Sequence[tuple[Array, int]]) -> ctypes.Array[_Array]:
+    """Return the description of buffers, each with its address; it keeps what its pointers refer to."""
+    described = (_Array * max(1, len(buffers)))()
+    for into, (array, address) in zip(described, buffers, strict=False):
+        into.name, into.dtype = array.name.encode(), array.dtype.encode()
+        into.address, into.elements = address, math.prod(array.shape)
+        into.bytes = array_bytes(array)
+        into.shape = (ctypes.c_longlong * max(1, len(array.shape)))(*array.shape)
+        into.dimensions = len(array.shape)
+    return described
+
+
+def _values(values: Mapping[str, Value]) -> ctypes.Array[_Value]:
+    """Return the description of axes and parameters; it keeps what its pointers refer to."""
+    described = (_Value * max(1, len(values)))()
+    for into, (name, value) in zip(described, values.items(), strict=False):
+        into.name = name.encode()
+        match value:
+            case int():
+                into.kind, into.integer = b"i", value
+            case float():
+                into.kind, into.real = b"f", value
+            case str():
+                into.kind, into.text = b"t", value.encode()
+    return described
 
 
 def _entry_of(code: bytes, name: str) -> _Entry:
