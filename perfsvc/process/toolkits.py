@@ -58,4 +58,6 @@ def _roots() -> Iterator[Path]:
     yield Path("/usr/local/cuda")
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        yield from sorted(Path(folder).iterdir(), reverse=True)
+        # Packages of CUDA 13 and newer share a folder cu13. Older packages have a folder each, such as cublas.
+        yield from sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
+        yield from sorted(path for path in Path(folder).iterdir() if not path.match("cu[0-9]*"))
