@@ -229,8 +229,8 @@ def _values(values: Mapping[str, Value]) -> ctypes.Array[_Value]:
 
 def _entry_of(code: bytes, name: str) -> _Entry:
     """Return an entry of a shared object; raise ``LaunchError`` if it has none, or one of another format."""
+    library = _loaded(code)
     try:
-        library = _loaded(code)
         entry = _Entry.in_dll(library, f"{ENTRY}{name}")
     except ValueError as error:
         raise LaunchError(f"the library has no function {name!r}", cure="build it again with this perfsvc") from error
@@ -249,7 +249,11 @@ def _loaded(code: bytes) -> ctypes.CDLL:
     """Return a shared object as this process has loaded it, once; raise ``LaunchError`` if it cannot be loaded."""
     key = hashlib.sha256(code).hexdigest()
     if key not in _libraries:
-        for file_name in elf.needed_libraries(code):
+        try:
+            needed = elf.needed_libraries(code)
+        except ValueError as error:
+            raise LaunchError(f"the library cannot be loaded: {error}", cure="build it again") from error
+        for file_name in needed:
             _load_needed(file_name)
         # Each file gets its own name, because the loader takes two files with one name for the same library.
         with temporary_folder() as folder:

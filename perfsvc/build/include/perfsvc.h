@@ -211,6 +211,13 @@ void check(Status status, const char* call) {
 // no line number, because a library's code must not change with its comments.
 #define PERFSVC_CHECK(...) ::perfsvc::check((__VA_ARGS__), #__VA_ARGS__)
 
+// Forget the last error of CUDA's runtime, which the next call of check_launches would take for its own.
+inline void forget_errors() {
+#ifdef __CUDACC__
+    static_cast<void>(cudaGetLastError());
+#endif
+}
+
 // Throw if a launch of this library has failed: <<<...>>> returns no status.
 inline void check_launches() {
 #ifdef __CUDACC__
@@ -237,6 +244,7 @@ bool guarded(Message message, F function) noexcept {
     } catch (...) {
         std::snprintf(message.text, message.size, "an exception that is no std::exception");
     }
+    forget_errors();
     return false;
 }
 
