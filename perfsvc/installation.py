@@ -60,6 +60,11 @@ def upgrade_command() -> str:
     return pull + _pip("--upgrade", *_own())
 
 
+def pip_install(package: str) -> str:
+    """Return the command that installs a package for this Python."""
+    return _pip(package)
+
+
 def _pip(*words: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", *words])
 

@@ -1,4 +1,4 @@
-"""NVIDIA's compiler: CUDA sources to cubins, or to PTX if a unit's options ask for it."""
+"""NVIDIA's compiler: CUDA sources to cubins, to PTX if a unit's options ask for it, or to shared objects."""
 
 import os
 import re
@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from perfsvc import elf
-from perfsvc.build import sources
+from perfsvc.build import libraries, sources
+from perfsvc.build.libraries import is_library
 from perfsvc.build.toolchain import compile_failure, compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
@@ -35,11 +36,11 @@ def find_nvcc() -> Path | None:
 
 def is_ptx(unit: Unit) -> bool:
     """Return whether a unit becomes PTX, from which the driver makes the binary."""
-    return any(option in _PTX_OPTIONS for option in unit.options)
+    return not is_library(unit) and any(option in _PTX_OPTIONS for option in unit.options)
 
 
 class NvccToolchain:
-    """A ``Toolchain`` that makes cubins, and PTX from units with the option ``-ptx``.
+    """A ``Toolchain`` that makes cubins, PTX from units with the option ``-ptx``, and shared objects from libraries.
 
     Args:
         target: the architecture, such as ``sm_90``.
@@ -87,6 +88,8 @@ class NvccToolchain:
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Return everything that decides the binary."""
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
+        if is_library(unit):
+            settings += libraries.settings(unit)
         return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
@@ -126,17 +129,25 @@ class NvccToolchain:
             if finished.code:
                 raise self._failure(unit, finished.output)
             code = output.read_bytes()
-        _require_entries(unit, code)
+        if is_library(unit):
+            libraries.require_entries(unit, code)
+        else:
+            _require_entries(unit, code)
         return code, finished.output
 
     def _arguments(self, unit: Unit, output: Path) -> list[str]:
         """Return nvcc's arguments for a unit; a unit's own architecture options replace ``-arch``."""
         # nvcc runs in the source's folder, so that its messages name files as the author knows them.
         name = unit.source.name
-        phase = [] if is_ptx(unit) else ["--cubin"]
         chosen = any(option.startswith(_ARCHITECTURE) for option in unit.options)
-        architecture = [] if chosen else [f"-arch={self.target}"]
         own = [*unit.options, *sources.definitions(unit)]
+        if is_library(unit):
+            # The front end of the host passes its path on to the front end of the GPU.
+            path = f"-Xcudafe={_ANY_FOLDER},{name}"
+            options = libraries.nvcc_options(unit, "" if chosen else self.target)
+            return [path, *own, *options, "-o", str(output), name]
+        phase = [] if is_ptx(unit) else ["--cubin"]
+        architecture = [] if chosen else [f"-arch={self.target}"]
         return [*phase, *architecture, f"-Xcicc={_ANY_FOLDER},{name}", *own, "-o", str(output), name]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:

@@ -181,6 +181,8 @@ def preimage(
         "entries": list(unit.entries),
         "files": [[name, digest(text)] for name, text in files.items()],
     }
+    if unit.libraries is not None:
+        content["libraries"] = list(unit.libraries)
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 

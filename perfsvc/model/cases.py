@@ -118,13 +118,15 @@ class Buffer:
 class Unit:
     """One compilation: a source file with its ``-D`` parameters and compiler options.
 
-    Cases with equal units share one binary.
+    Cases with equal units share one binary. ``libraries`` is None unless the unit becomes a shared object that runs on
+    the host; then it names the libraries that the shared object uses, such as ``cublas``.
     """
 
     source: Path
     entries: tuple[str, ...]
     defines: tuple[tuple[str, Value], ...] = ()
     options: tuple[str, ...] = ()
+    libraries: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """Call a function of a shared object with all buffers of the case and a stream.
+
+    Attributes:
+        module: the index of the shared object among the case's modules.
+        entry: the function.
+        values: the axes and parameters, by name.
+    """
+
+    module: int
+    entry: str
+    values: tuple[tuple[str, Value], ...] = ()
+    step: Literal["library"] = "library"
+
+
+@dataclass(frozen=True, slots=True)
 class HostMetric:
     """Reduce a buffer to a metric of the measurement: on the host, in float64, after the last sample."""
 
@@ -195,7 +211,7 @@ class RunProgram:
     step: Literal["program"] = "program"
 
 
-Step = Memset | Launch | HostFinish | HostMetric | Call | RunProgram
+Step = Memset | Launch | HostFinish | HostMetric | Call | LibraryCall | RunProgram
 
 GraphTiming = Literal["", "replay", "cold steps"]
 """How a case uses a CUDA graph: not at all; a sample is a replay of the graph of its steps; or a sample is the sum of
@@ -262,7 +278,7 @@ class PythonCode:
 
     Attributes:
         packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these
-            packages.
+            packages. A case that calls a library has the CUDA libraries that this library uses.
         variables: the environment variables that packages read, and their values.
         modules: imported modules that belong to no package, and the SHA-256 digests of their texts.
         kernels: the Triton kernels that the case launched.

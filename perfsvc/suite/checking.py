@@ -19,6 +19,7 @@ from perfsvc.suite.authoring import (
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     Output,
@@ -47,6 +48,7 @@ from perfsvc.suite.requirements import problems_of_requirement, problems_of_tens
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
 from perfsvc.suite.steps.graphs import problems_of_graph
+from perfsvc.suite.steps.libraries import problems_of_library
 from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.steps.programs import problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
@@ -207,7 +209,7 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
     """Yield the problems of a variant; ``inputs`` is None if the inputs are unknown."""
     problems = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant))
-    if not problems and (variant.steps or isinstance(variant.run, PackageStep | ProgramStep)):
+    if not problems and (variant.steps or isinstance(variant.run, PackageStep | LibraryStep | ProgramStep)):
         problems = tuple(problem for step in steps_of(variant) for problem in misfits_of_step(step, variant.name))
     yield from problems or _problems_of_content(file, variant, inputs)
 
@@ -312,6 +314,8 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
         if isinstance(step, PackageStep):
             known = None if inputs is None else names.buffers + names.values
             yield from problems_of_package_step(step, variant.name, file.path.parent, file.names, known)
+        if isinstance(step, LibraryStep):
+            yield from problems_of_library(step, variant)
         if isinstance(step, ProgramStep):
             yield from problems_of_program(step, variant)
     if inputs is not None:

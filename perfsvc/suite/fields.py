@@ -12,6 +12,7 @@ from perfsvc.suite.authoring import (
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     Output,
@@ -134,12 +135,12 @@ _VARIANT = {
     "shared_bytes": _COUNT,
     "constants": _SYMBOLS,
     "steps": _FieldType(
-        "a list of launch, memset, finish, metric, call, triton, cupy, numba and torch",
-        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep)),
+        "a list of launch, memset, finish, metric, call, triton, cupy, numba, torch and library",
+        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep, LibraryStep)),
     ),
     "run": _FieldType(
-        "a function, or triton, cupy, numba, torch or program",
-        _or(_FUNCTION.accepts, _is(PackageStep, ProgramStep)),
+        "a function, or triton, cupy, numba, torch, library or program",
+        _or(_FUNCTION.accepts, _is(PackageStep, LibraryStep, ProgramStep)),
     ),
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
@@ -192,6 +193,11 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
             f"True, False or one of {', '.join(COMPILE_MODES)}",
             lambda value: isinstance(value, bool) or value in COMPILE_MODES,
         ),
+    },
+    LibraryStep: {
+        "source": _TEXT,
+        "entry": _TEXT,
+        "libraries": _WORDS,
     },
     ProgramStep: {
         "command": _WORDS,

@@ -19,6 +19,7 @@ from perfsvc.model import (
     HostFinish,
     HostMetric,
     Launch,
+    LibraryCall,
     Memset,
     Role,
     ScalarArg,
@@ -34,6 +35,7 @@ from perfsvc.suite.authoring import (
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     PackageStep,
@@ -52,6 +54,7 @@ from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
 from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, requirements, steps_of
 from perfsvc.suite.steps.graphs import graph_of
+from perfsvc.suite.steps.libraries import libraries_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.steps.programs import files_of, resolve_program
 from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
@@ -228,14 +231,15 @@ def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int)
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
-    """Return one unit for each source file, with all launched kernels of the file."""
-    entries: dict[str, dict[str, None]] = {}
+    """Return one unit for each source file, with all launched kernels of the file; a library is a unit of its own."""
+    entries: dict[tuple[str, tuple[str, ...] | None], dict[str, None]] = {}
     for step in compiled_steps(steps):
-        entries.setdefault(step.source, {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
+        names = {step.entry: None} if isinstance(step, LaunchStep | LibraryStep) else {}
+        entries.setdefault((step.source, libraries_of(step)), {}).update(names)
     defines = tuple(sorted(params.items()))
     return tuple(
-        Unit(folder / source, tuple(names), defines, () if source.endswith(PYTHON) else options)
-        for source, names in entries.items()
+        Unit(folder / source, tuple(names), defines, () if source.endswith(PYTHON) else options, libraries)
+        for (source, libraries), names in entries.items()
     )
 
 
@@ -284,6 +288,9 @@ class _StepResolver:
                     buffers=self.buffers,
                     module=self._module(step.source) if step.source else None,
                 )
+            case LibraryStep():
+                values = tuple(sorted(self.values.items()))
+                return LibraryCall(self._module(step.source, libraries_of(step)), step.entry, values)
             case ProgramStep():
                 return resolve_program(step, self.variant, self.values)
 
@@ -319,8 +326,8 @@ class _StepResolver:
     def _field(self, name: str) -> str:
         return f"{name} of variant {self.variant.name!r}"
 
-    def _module(self, source: str) -> int:
-        return [unit.source for unit in self.units].index(self.folder / source)
+    def _module(self, source: str, libraries: tuple[str, ...] | None = None) -> int:
+        return [(unit.source, unit.libraries) for unit in self.units].index((self.folder / source, libraries))
 
     def _argument(self, arg: Argument, line: int, types: tuple[str, str] = ("int32", "float32")) -> Arg:
         """Return a kernel argument: a buffer, a tensor map, or a scalar with its value.

@@ -1,13 +1,15 @@
 """A replay record bound to a device: its steps as Python callables."""
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.device.libraries import LibraryFunction
 from perfsvc.device.protocol import Device, Module
 from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
@@ -21,6 +23,7 @@ from perfsvc.model import (
     HostFinish,
     HostMetric,
     Launch,
+    LibraryCall,
     Memset,
     ReplayRecord,
     RunProgram,
@@ -61,7 +64,7 @@ def load_functions(steps: Sequence[Call], bench: str, modules: Sequence[bytes]) 
 
 
 class Program:
-    """The steps of one case, ready to run on a device.
+    """The steps of one case, ready to run on a device. Libraries keep what they need until the ``with`` block ends.
 
     Args:
         device: runs the steps.
@@ -72,7 +75,7 @@ class Program:
 
     Attributes:
         timed: the steps of a sample, each with the callable that runs it.
-        calls: whether any step of a sample is a Python function.
+        calls: whether any step of a sample is a Python function or a library.
         packages: the steps that call a Python package, by their position.
         graph: the CUDA graph of the steps of a sample, if the case has one.
     """
@@ -97,7 +100,9 @@ class Program:
         # A worker with a device runs no program.
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric | RunProgram)]
         self.graph = CaseGraph(device, record.graph)
-        self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
+        self.calls = any(
+            isinstance(step, LibraryCall) or (isinstance(step, Call) and step.timed) for step in self._steps
+        )
         self.packages = {
             position: PackageFunction(
                 step,
@@ -110,18 +115,44 @@ class Program:
             for position, step in enumerate(self._steps)
             if isinstance(step, Call) and step.package
         }
-        self.bind()
+        self._libraries = {
+            position: LibraryFunction(device, modules[step.module], step.entry, dict(step.values))
+            for position, step in enumerate(self._steps)
+            if isinstance(step, LibraryCall)
+        }
+        self._buffers = [buffer.array for buffer in record.buffers]
+        try:
+            self.bind()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
-    def bind(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # A library may fail at its end because of the first error, which must not be hidden.
+        with contextlib.suppress(LaunchError) if error else contextlib.nullcontext(), contextlib.ExitStack() as ends:
+            for function in self._libraries.values():
+                ends.callback(function.end)
+            ends.callback(self.graph.drop)
+
+    def bind(self) -> bool:
         """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``.
 
         A graph of the steps is dropped.
+
+        Returns:
+            Whether a library has new work, which should run once before it is timed.
         """
         self.graph.drop()
+        buffers = [(array, self._memory.address(array.name)) for array in self._buffers]
+        is_new = [function.prepare(buffers) for function in self._libraries.values()]
         bound = [(step, *self._bind(position, step)) for position, step in enumerate(self._steps)]
         self.timed = [(step, timed) for step, timed, _ in bound if not isinstance(step, Call) or step.timed]
         self._all = [checked for _, _, checked in bound]
         self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
+        return any(is_new)
 
     def capture(self, evict_bytes: int) -> None:
         """Capture the steps of a sample in a graph, if the case has one, and replay it; ``run`` must run before.
@@ -134,13 +165,9 @@ class Program:
         """
         self.graph.capture(self.timed, evict_bytes)
 
-    def close(self) -> None:
-        """Free the graph."""
-        self.graph.drop()
-
     @property
     def operations(self) -> int | None:
-        """How many operations ``queue`` puts on the stream; None if a Python step decides that."""
+        """How many operations ``queue`` puts on the stream; None if a Python step or a library decides that."""
         if self.graph.captured:
             return 1
         return None if self.calls else len(self._queued)
@@ -209,7 +236,7 @@ class Program:
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
     def _bind(
-        self, position: int, step: Memset | Launch | HostFinish | Call
+        self, position: int, step: Memset | Launch | HostFinish | Call | LibraryCall
     ) -> tuple[Callable[[], Any], Callable[[], Any]]:
         """Return two callables without arguments that run a step: in a sample, and for a check.
 
@@ -217,6 +244,8 @@ class Program:
         """
         if position in self.packages:
             return self.packages[position].bind(self._memory.views())
+        if isinstance(step, LibraryCall):
+            return self._libraries[position].run, self._libraries[position].run
         run = self._bound(step)
         return run, run
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from perfsvc.model import CacheState, Tolerance, Value, Work
 from perfsvc.suite.authoring.arguments import Argument, Extent, Function, Output, Words
-from perfsvc.suite.authoring.steps import PackageStep, ProgramStep, StepWritten
+from perfsvc.suite.authoring.steps import LibraryStep, PackageStep, ProgramStep, StepWritten
 
 
 def _line_in_bench() -> int:
@@ -33,7 +33,8 @@ class Variant:
             (its functions return metrics).
         steps: the steps, if the variant is more than one launch.
         run: a function, short for ``steps=[call(run, source=source)]``; or the only step: ``triton(...)``,
-            ``cupy(...)``, ``numba(...)``, ``torch(...)``, or a ``program(...)``, which measures itself.
+            ``cupy(...)``, ``numba(...)``, ``torch(...)``, ``library(...)``, or a ``program(...)``, which measures
+            itself.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further nvcc options, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays that the steps share, by name.
@@ -59,7 +60,7 @@ class Variant:
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
     steps: Sequence[StepWritten] = ()
-    run: Function | PackageStep | ProgramStep | None = None
+    run: Function | PackageStep | LibraryStep | ProgramStep | None = None
     params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)
     options: Words = ()
     scratch: Mapping[str, Output] = field(default_factory=dict)

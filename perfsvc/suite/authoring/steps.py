@@ -91,6 +91,16 @@ class PackageStep:
         return self.package in {"triton", "numba"} or self.grid is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryStep:
+    """Call a function of a shared object."""
+
+    source: str
+    entry: str
+    libraries: Words
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Regex:
     """A regular expression whose named groups are the times and axes in a program's output."""
@@ -115,7 +125,7 @@ class ProgramStep:
     line: int
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep | ProgramStep
+StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep | LibraryStep | ProgramStep
 
 
 def callers_line() -> int:
@@ -185,6 +195,17 @@ def call(function: Function, *, source: str = "", timed: bool = True) -> CallSte
             the buffers that a pipeline starts from.
     """
     return CallStep(function, source, timed, callers_line())
+
+
+def library(source: str, *, entry: str = "run", libraries: Words = ()) -> LibraryStep:
+    """Call host code in C++, such as a call of cuBLAS or CUTLASS, which queues its own launches.
+
+    Args:
+        source: the ``.cu`` file next to bench.py. It includes ``perfsvc.h``, and becomes a shared object.
+        entry: the name of its ``PERFSVC_LIBRARY`` function.
+        libraries: the CUDA libraries that the file uses: ``cublas``, ``cudnn`` and others, or ``cutlass``.
+    """
+    return LibraryStep(source=source, entry=entry, libraries=libraries, line=callers_line())
 
 
 def regex(pattern: str) -> Regex:
