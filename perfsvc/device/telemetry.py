@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from perfsvc.device.groups import HOST_MEMORY, NVLINK, PCIE
 from perfsvc.model import Conditions, Slowdown
 
 T = TypeVar("T")
@@ -120,6 +121,27 @@ def installed_gpus() -> list[InstalledGpu]:
         return installed
 
     return _ask(gpus, otherwise=[])
+
+
+def interconnect(first: str, second: str) -> str:
+    """Return what connects two GPUs (``perfsvc.device.groups.INTERCONNECTS``); empty if NVML does not report it.
+
+    NVML reports for each pair of GPUs whether one can read the memory of the other, and whether by NVLink, with or
+    without a switch.
+    """
+
+    def connection(nvml: Any) -> str:
+        gpus = [_handles(nvml, uuid)[1] for uuid in (first, second)]
+
+        def is_ok(capability: int) -> bool:
+            return int(nvml.nvmlDeviceGetP2PStatus(*gpus, capability)) == int(nvml.NVML_P2P_STATUS_OK)
+
+        with contextlib.suppress(nvml.NVMLError):  # a GPU without NVLink
+            if is_ok(nvml.NVML_P2P_CAPS_INDEX_NVLINK):
+                return NVLINK
+        return PCIE if is_ok(nvml.NVML_P2P_CAPS_INDEX_READ) else HOST_MEMORY
+
+    return _ask(connection, otherwise="")
 
 
 def settings_of_gpu(uuid: str) -> dict[str, str]:

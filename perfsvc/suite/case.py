@@ -40,6 +40,8 @@ class CaseSpec:
         variant_index: the variant's position in its benchmark.
         relative_to: the full name of the variant with which this variant is compared; empty if there is none.
         files: the files of a program, in the order of ``RunProgram.files``.
+        gpus: how many GPUs of one model the case needs.
+        all_gpus: whether it uses all GPUs of a model, so that ``gpus`` depends on the machine.
     """
 
     case: Case
@@ -58,6 +60,8 @@ class CaseSpec:
     variant_index: int = 0
     relative_to: str = ""
     files: tuple[ProgramFile, ...] = ()
+    gpus: int = 1
+    all_gpus: bool = False
 
     @property
     def parts(self) -> tuple[Unit | ProgramFile, ...]:
@@ -94,4 +98,5 @@ class CaseSpec:
             modules=tuple(modules),
             bench=bench_digest,
             seed=self.seed,
+            gpus=self.gpus,
         )

@@ -6,12 +6,15 @@ from pathlib import Path
 
 from perfsvc.model import Kind
 from perfsvc.suite.authoring import (
+    AllReduceStep,
     CallStep,
     FinishStep,
     LaunchStep,
     MemsetStep,
     MetricStep,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     StepWritten,
     TensorMap,
@@ -21,6 +24,8 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.steps.packages import arguments_of, requirements_of
 from perfsvc.suite.values import Problem
 
+NCCL = "nccl"
+"""What ``all_reduce`` requires of a GPU."""
 _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 
@@ -73,7 +78,10 @@ def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallSte
 
 def requirements(variant: Variant) -> tuple[str, ...]:
     """Return what a variant requires: what its author wrote, and what the packages of its steps need."""
-    implied = (word for step in steps_of(variant) if isinstance(step, PackageStep) for word in requirements_of(step))
+    steps = steps_of(variant)
+    implied = [word for step in steps if isinstance(step, PackageStep) for word in requirements_of(step)]
+    if any(isinstance(step, AllReduceStep) for step in steps):
+        implied.append(NCCL)
     return tuple(dict.fromkeys((*words(variant.requires), *implied)))
 
 
@@ -81,11 +89,11 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in ``buffers`` that a step uses; a Python function uses all of them."""
     match step:
         case LaunchStep():
-            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]
+            args = [arg.buffer if isinstance(arg, TensorMap | Peer) else arg for arg in step.args]
             named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
         case MemsetStep() | MetricStep():
             named = [step.buffer]
-        case FinishStep():
+        case FinishStep() | PeerCopyStep() | AllReduceStep():
             named = [step.source, step.target]
         case PackageStep(is_kernel=True):
             named = [arg for arg in arguments_of(step) if isinstance(arg, str)]
