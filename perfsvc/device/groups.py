@@ -24,11 +24,10 @@ Interconnect = Callable[[str, str], str]
 def group(members: Sequence[DeviceInfo], interconnect: str = "") -> DeviceInfo:
     """Return the description of a group; its numbers are those of its first GPU, the lead."""
     lead = members[0]
-    kind, colon, _ = lead.spec.partition(":")
-    parts = [member.spec.removeprefix(f"{kind}:") for member in members]
+    specs = [lead.spec, *(member.spec.removeprefix(f"{member.kind}:") for member in members[1:])]
     return replace(
         lead,
-        spec=f"{kind}{colon}{JOINS_GPUS.join(parts)}",
+        spec=JOINS_GPUS.join(specs),
         uuid=JOINS_GPUS.join(member.uuid for member in members),
         model=f"{len(members)} × {lead.model}",
         interconnect=interconnect,

@@ -101,6 +101,7 @@ PARTS: Mapping[str, str] = {
     "gpu.application_sm_clock": "the clock of the multiprocessors that programs get (`nvidia-smi -ac`)",
     "gpu.compute_mode": "`default`, `exclusive process` or `prohibited`",
     "gpu.ecc": "whether the memory corrects errors: `on` or `off`",
+    "gpu.interconnect": "what connects the GPUs of a group: `NVLink`, `PCIe` or `host memory`",
     "gpu.mig": "whether the GPU is divided into instances: `on` or `off`",
     "gpu.nvlinks": "the number of active NVLink connections",
     "gpu.pcie_generation": "the fastest PCIe generation that the GPU and its slot support",

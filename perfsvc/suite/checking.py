@@ -199,9 +199,9 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 
     Points are distinct if their texts differ: 64 and 64.0 are equal numbers, but only 64 can be the size of a grid.
     """
-    points = (smoke_point(file.benchmark), *full_points(file.benchmark))
-    distinct = {str(point): point for point in points}
-    return tuple(BenchmarkPoint(file, point, inputs) for point in distinct.values())
+    smoke = smoke_point(file.benchmark)
+    distinct = {str(point): point for point in (smoke, *full_points(file.benchmark))}
+    return tuple(BenchmarkPoint(file, point, inputs, point == smoke) for point in distinct.values())
 
 
 # --- a variant -------------------------------------------------------------------------------------------------------

@@ -105,11 +105,14 @@ class BenchmarkPoint:
 
     Attributes:
         inputs: the shapes of the input arrays.
+        has_own_inputs: whether the inputs were made at this point. When a file is checked, they are made at the smoke
+            point only, and sizes of other points are not compared.
     """
 
     file: BenchFile
     point: Point
     inputs: Shapes
+    has_own_inputs: bool = True
 
     @cached_property
     def path(self) -> Path:
@@ -197,8 +200,11 @@ def resolve(expansion: Expansion, at: BenchmarkPoint, all_gpus: int = groups.LEA
     if not isinstance(variant.run, ProgramStep):
         used |= set(benchmark.outputs)
     if groups.uses_several(variant):
-        placed = groups.place({name: buffer for name, buffer in buffers.items() if name in used}, variant, gpus)
+        needed = {name: buffer for name, buffer in buffers.items() if name in used}
+        placed = groups.place(needed, variant, gpus, sized=at.has_own_inputs)
         resolved = groups.spread(steps, variant, placed, lambda step, gpu: resolver.on(gpu, placed).step(step))
+        if at.has_own_inputs:
+            groups.require_sizes(steps, variant, placed)
         kept = tuple(buffer for of_gpu in placed for buffer in of_gpu.values())
     else:
         resolved = tuple(resolver.step(step) for step in steps)

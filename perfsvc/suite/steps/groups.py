@@ -131,8 +131,14 @@ def problems_of_placed_names(variant: Variant, names: Sequence[str]) -> Iterator
 # --- resolving -------------------------------------------------------------------------------------------------------
 
 
-def place(buffers: Mapping[str, Buffer], variant: Variant, gpus: int) -> _Placed:
+def place(buffers: Mapping[str, Buffer], variant: Variant, gpus: int, *, sized: bool = True) -> _Placed:
     """Return the buffers of each GPU by the names of their arrays.
+
+    Args:
+        buffers: the arrays.
+        variant: the variant.
+        gpus: how many GPUs it uses.
+        sized: whether the arrays have the sizes of their point, so that their rows can be counted.
 
     Raises:
         Problem: the rows of an array cannot be shared equally, or an array is on a GPU that the variant does not use.
@@ -147,7 +153,7 @@ def place(buffers: Mapping[str, Buffer], variant: Variant, gpus: int) -> _Placed
             )
     return tuple(
         {
-            name: _on_gpu(buffer, gpu, gpus, variant, is_split=name in split)
+            name: _on_gpu(buffer, gpu, _rows(buffer, variant, gpus, sized=sized) if name in split else None)
             for name, buffer in buffers.items()
             if variant.on.get(name, gpu) == gpu
         }
@@ -155,21 +161,24 @@ def place(buffers: Mapping[str, Buffer], variant: Variant, gpus: int) -> _Placed
     )
 
 
-def _on_gpu(buffer: Buffer, gpu: int, gpus: int, variant: Variant, *, is_split: bool) -> Buffer:
-    """Return the buffer of one GPU, with its share of the rows if the array is split."""
+def _rows(buffer: Buffer, variant: Variant, gpus: int, *, sized: bool) -> int:
+    """Return how many rows of an array each GPU has; raise ``Problem`` if they cannot be shared equally."""
     array = buffer.array
-    name = name_on(array.name, gpu)
-    if not is_split:
-        return Buffer(Array(name, array.dtype, array.shape), buffer.role, gpu, Part(array.name))
-    rows, rest = array.shape[0] // gpus, array.shape[1:]
-    if rows * gpus != array.shape[0]:
+    if sized and array.shape[0] % gpus:
         raise Problem(
             f"variant {variant.name!r} splits {array.name!r}, and its {array.shape[0]} rows are no multiple of {gpus}",
             variant.line,
             "choose sizes that are a multiple of the number of GPUs",
         )
-    part = Part(array.name, gpu * rows, (gpu + 1) * rows)
-    return Buffer(Array(name, array.dtype, (rows, *rest)), buffer.role, gpu, part)
+    return max(array.shape[0] // gpus, 1)
+
+
+def _on_gpu(buffer: Buffer, gpu: int, rows: int | None) -> Buffer:
+    """Return the buffer that a GPU has of an array: ``rows`` rows of it, or all of it."""
+    array = buffer.array
+    part = Part(array.name) if rows is None else Part(array.name, gpu * rows, (gpu + 1) * rows)
+    shape = array.shape if rows is None else (rows, *array.shape[1:])
+    return Buffer(Array(name_on(array.name, gpu), array.dtype, shape), buffer.role, gpu, part)
 
 
 def name_on(array: str, gpu: int) -> str:
@@ -253,13 +262,6 @@ def _copies(step: PeerCopyStep, variant: Variant, placed: _Placed) -> Iterator[P
     if len(sources) > 1:
         targets = [*targets[1:], targets[0]]
     for source, target in zip(sources, targets, strict=True):
-        if _nbytes(source) != _nbytes(target):
-            raise Problem(
-                f"variant {variant.name!r} copies {step.source!r} ({_nbytes(source)} bytes) to {step.target!r} "
-                f"({_nbytes(target)} bytes)",
-                step.line,
-                "make both arrays equally large",
-            )
         yield PeerCopy(source.array.name, target.array.name)
 
 
@@ -282,20 +284,27 @@ def _all_reduce(step: AllReduceStep, variant: Variant, placed: _Placed) -> AllRe
             step.line,
             "remove them from on=",
         )
-    first = present[0].array
-    for buffer in present:
-        if (buffer.array.dtype, _nbytes(buffer)) != (first.dtype, _nbytes(present[0])):
-            raise Problem(
-                f"variant {variant.name!r} reduces {step.source!r} ({first.dtype}, {_nbytes(present[0])} bytes) to "
-                f"{step.target!r} ({buffer.array.dtype}, {_nbytes(buffer)} bytes)",
-                step.line,
-                "give both arrays one type and one size on every GPU",
-            )
-    if first.dtype not in NCCL_DTYPES:
+    dtypes = list(dict.fromkeys(buffer.array.dtype for buffer in present))
+    if len(dtypes) > 1 or dtypes[0] not in NCCL_DTYPES:
         raise Problem(
-            f"variant {variant.name!r} reduces {step.source!r}, which is {first.dtype}",
+            f"variant {variant.name!r} reduces {step.source!r} to {step.target!r}, which are {' and '.join(dtypes)}",
             step.line,
-            f"NCCL reduces {', '.join(sorted(NCCL_DTYPES))}",
+            f"give both one of the types {', '.join(sorted(NCCL_DTYPES))}",
         )
     names = [buffer.array.name for buffer in present]
     return AllReduce(tuple(names[: len(placed)]), tuple(names[len(placed) :]), step.operation)
+
+
+def require_sizes(steps: Sequence[StepWritten], variant: Variant, placed: _Placed) -> None:
+    """Raise ``Problem`` if a step copies or reduces an array into an array of another size."""
+    for step in steps:
+        if not isinstance(step, PeerCopyStep | AllReduceStep):
+            continue
+        sizes = {name: _nbytes(seen_from(placed, 0)[name]) for name in (step.source, step.target)}
+        if sizes[step.source] != sizes[step.target]:
+            raise Problem(
+                f"variant {variant.name!r}: on a GPU, {step.source!r} has {sizes[step.source]} bytes, and "
+                f"{step.target!r} has {sizes[step.target]} bytes",
+                step.line,
+                "make both arrays equally large; each GPU has an equal share of an array in split=",
+            )
