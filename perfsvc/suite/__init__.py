@@ -31,7 +31,7 @@ from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
-from perfsvc.suite.requirements import unmet
+from perfsvc.suite.requirements import unmet, wrong_gpus
 from perfsvc.suite.selection import Selection
 from perfsvc.suite.steps.packages import cupy, numba, torch, triton
 
@@ -72,4 +72,5 @@ __all__ = [
     "torch",
     "triton",
     "unmet",
+    "wrong_gpus",
 ]

@@ -56,8 +56,8 @@ def problems_of_requirement(requirement: str, names: Collection[str], line: int)
         yield Problem(f"requires {requirement!r}: nothing is divisible by 0", line, "name another divisor")
 
 
-def unmet(spec: CaseSpec, device: DeviceInfo, alike: int = 1) -> str:
-    """Return why a case cannot run on a device (``requires sm_90: this device is sm_80``); empty if it can.
+def wrong_gpus(spec: CaseSpec, device: DeviceInfo, alike: int = 1) -> str:
+    """Return why a device has too few or too many GPUs for a case; empty if their number is right.
 
     Args:
         spec: the case.
@@ -66,6 +66,14 @@ def unmet(spec: CaseSpec, device: DeviceInfo, alike: int = 1) -> str:
     """
     if spec.gpus > device.gpus:
         return f"needs {spec.gpus} GPUs of one model; this run has {alike}"
+    return f"needs {spec.gpus} of the {device.gpus} GPUs of this device" if spec.gpus < device.gpus else ""
+
+
+def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
+    """Return why a case cannot run on a device (``requires sm_90: this device is sm_80``); empty if it can.
+
+    The number of GPUs is left to ``wrong_gpus``.
+    """
     values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
     tensor_maps = _tensor_maps_of(spec.steps)
     for requirement in (*spec.requires, *([_TENSOR_MAP_ARCHITECTURE] if tensor_maps else [])):

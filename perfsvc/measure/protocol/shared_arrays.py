@@ -65,14 +65,14 @@ class MappedArrays:
     def __init__(self, descriptors: Sequence[int], job: CaseJob) -> None:
         first, *fresh = descriptors
         buffers = job.record.buffers
-        self.inputs = _of_buffers(map_arrays(first, job.arrays.inputs), buffers)
-        self.expected = _of_buffers(map_arrays(first, job.arrays.expected), buffers)
+        self.inputs = of_buffers(map_arrays(first, job.arrays.inputs), buffers)
+        self.expected = of_buffers(map_arrays(first, job.arrays.expected), buffers)
         fresh_layout = job.fresh_arrays or ArrayLayout()
-        self.fresh_inputs = _of_buffers(map_arrays(fresh[0], fresh_layout.inputs), buffers) if fresh else {}
-        self.fresh_expected = _of_buffers(map_arrays(fresh[0], fresh_layout.expected), buffers) if fresh else {}
+        self.fresh_inputs = of_buffers(map_arrays(fresh[0], fresh_layout.inputs), buffers) if fresh else {}
+        self.fresh_expected = of_buffers(map_arrays(fresh[0], fresh_layout.expected), buffers) if fresh else {}
 
 
-def _of_buffers(arrays: Arrays, buffers: Sequence[Buffer]) -> Arrays:
+def of_buffers(arrays: Arrays, buffers: Sequence[Buffer]) -> Arrays:
     """Return arrays by the names of the buffers that hold them: the parts of each GPU in a case on several GPUs."""
     parts = {buffer.array.name: buffer.part for buffer in buffers if buffer.part}
     if not parts:

@@ -21,7 +21,7 @@ from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.service.run import groups
-from perfsvc.suite import CaseSpec, Selection, Suite, unmet
+from perfsvc.suite import CaseSpec, Selection, Suite, unmet, wrong_gpus
 
 Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
@@ -115,7 +115,7 @@ class Target:
 
     def unmet(self, spec: CaseSpec) -> str:
         """Return why the device cannot run a case; empty if it can."""
-        return unmet(spec, self.device, self.alike)
+        return wrong_gpus(spec, self.device, self.alike) or unmet(spec, self.device)
 
 
 @dataclass(frozen=True, slots=True)
