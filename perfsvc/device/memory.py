@@ -43,7 +43,7 @@ class _RawBytes:
         }
 
 
-class HostMemory:
+class HostMemory(OneDevice):
     """Host memory for devices without memory of their own, allocated and moved by plain addresses as on a GPU."""
 
     page_bytes = mmap.PAGESIZE
@@ -98,7 +98,7 @@ class HostMemory:
         return np.asarray(_RawBytes(address, dtype, shape)).view(np.dtype(dtype))
 
 
-class HostDevice(HostMemory, OneDevice):
+class HostDevice(HostMemory):
     """The part of a ``Device`` that devices on the host share: they have no streams, and nothing is ever queued.
 
     All GPUs of a group of such devices use the same memory.

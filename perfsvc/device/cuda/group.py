@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from perfsvc.device import groups, telemetry
+from perfsvc.device import groups
 from perfsvc.device.cuda import listing, peers
 from perfsvc.device.cuda.device import CudaDevice
 from perfsvc.device.cuda.nccl import Communicators
+from perfsvc.device.links import interconnect
 from perfsvc.device.protocol import Reduction
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, ReplayRecord
@@ -51,9 +52,7 @@ class CudaGroup(CudaDevice):
         except NoDeviceError:
             self.close()
             raise
-        self.info = groups.best_group(
-            [member.info for member in (self, *self._others)], len(uuids), telemetry.interconnect
-        )
+        self.info = groups.best_group([member.info for member in (self, *self._others)], len(uuids), interconnect)
 
     def _connect(self) -> None:
         """Let each GPU access the memory of all others where the hardware can, and make the events that order them."""
