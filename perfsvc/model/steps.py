@@ -61,7 +61,10 @@ class Memset:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch an entry of one of the case's modules; ``constants`` fills ``__constant__`` symbols from buffers."""
+    """Launch an entry of one of the case's modules; ``constants`` fills ``__constant__`` symbols from buffers.
+
+    ``gpu`` is the position of the GPU that runs the kernel, in a case on several GPUs.
+    """
 
     module: int
     entry: str
@@ -70,7 +73,34 @@ class Launch:
     args: tuple[Arg, ...]
     shared_bytes: int = 0
     constants: tuple[tuple[str, str], ...] = ()
+    gpu: int = 0
     step: Literal["launch"] = "launch"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCopy:
+    """Copy the buffer of one GPU to an equally large buffer of another GPU."""
+
+    source: str
+    target: str
+    step: Literal["peer_copy"] = "peer_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Combine equally large buffers, one on each GPU, element by element; each GPU gets the result in its target."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    operation: Literal["sum", "min", "max"] = "sum"
+    step: Literal["all_reduce"] = "all_reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Let every GPU wait until all GPUs have done the steps before."""
+
+    step: Literal["barrier"] = "barrier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +241,7 @@ class RunProgram:
     step: Literal["program"] = "program"
 
 
-Step = Memset | Launch | HostFinish | HostMetric | Call | LibraryCall | RunProgram
+Step = Memset | Launch | PeerCopy | AllReduce | Barrier | HostFinish | HostMetric | Call | LibraryCall | RunProgram
 
 GraphTiming = Literal["", "replay", "cold steps"]
 """How a case uses a CUDA graph: not at all; a sample is a replay of the graph of its steps; or a sample is the sum of
@@ -225,7 +255,7 @@ class ReplayRecord:
     ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
     binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which
     makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps. ``graph`` is empty unless the
-    steps are captured in a CUDA graph.
+    steps are captured in a CUDA graph. ``gpus`` counts the GPUs.
     """
 
     case: Case
@@ -237,6 +267,7 @@ class ReplayRecord:
     seed: int
     graph: GraphTiming = ""
     format: int = 1
+    gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from perfsvc.suite import isolated
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
+    all_reduce,
     call,
     ceil_div,
     f32,
@@ -20,6 +21,8 @@ from perfsvc.suite.authoring import (
     memset,
     metric,
     output,
+    peer,
+    peer_copy,
     program,
     regex,
     scratch,
@@ -29,7 +32,7 @@ from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
-from perfsvc.suite.requirements import unmet
+from perfsvc.suite.requirements import unmet, wrong_gpus
 from perfsvc.suite.selection import Selection
 from perfsvc.suite.steps.packages import cupy, numba, torch, triton
 
@@ -44,6 +47,7 @@ __all__ = [
     "Tolerance",
     "Variant",
     "Work",
+    "all_reduce",
     "call",
     "ceil_div",
     "cupy",
@@ -61,6 +65,8 @@ __all__ = [
     "metric",
     "numba",
     "output",
+    "peer",
+    "peer_copy",
     "program",
     "regex",
     "scratch",
@@ -68,4 +74,5 @@ __all__ = [
     "torch",
     "triton",
     "unmet",
+    "wrong_gpus",
 ]

@@ -8,6 +8,7 @@ from perfsvc.model import CacheState, Kind, Tolerance, Work
 from perfsvc.suite.authoring import (
     BOTH,
     COLD_STEPS,
+    AllReduceStep,
     Benchmark,
     CallStep,
     FinishStep,
@@ -17,6 +18,8 @@ from perfsvc.suite.authoring import (
     MetricStep,
     Output,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     Regex,
     Scalar,
@@ -73,6 +76,10 @@ def _is_tensor_map(value: object) -> bool:
     return isinstance(value, TensorMap) and isinstance(value.buffer, str) and isinstance(value.element, str)
 
 
+def _is_peer(value: object) -> bool:
+    return isinstance(value, Peer) and isinstance(value.buffer, str) and _is(int)(value.offset)
+
+
 def _splits(options: Any) -> bool:
     """Return whether compile options can be split into words as a shell does."""
     try:
@@ -104,7 +111,10 @@ _FUNCTION = _FieldType("a function", _or(callable, _none))
 _COUNT = _FieldType("an integer or a function", _or(_is(int), callable))
 _EXTENT = _FieldType("an integer, a tuple of integers or a function", _or(_COUNT.accepts, _each(_is(int))))
 _OUTPUTS = _FieldType('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
-_ARGUMENTS = _FieldType('a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _is_tensor_map)))
+_ARGUMENTS = _FieldType(
+    'a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _or(_is_tensor_map, _is_peer)))
+)
+_REDUCTION = _FieldType("one of sum, min, max", lambda value: value in ["sum", "min", "max"])
 _SYMBOLS = _FieldType('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
 
 _KINDS = [kind for kind in Kind if kind is not Kind.PROGRAM]  # run=program(...) makes a variant one of that kind
@@ -135,8 +145,20 @@ _VARIANT = {
     "shared_bytes": _COUNT,
     "constants": _SYMBOLS,
     "steps": _FieldType(
-        "a list of launch, memset, finish, metric, call, triton, cupy, numba, torch and library",
-        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep, LibraryStep)),
+        "a list of launch, memset, peer_copy, all_reduce, finish, metric, call, triton, cupy, numba, torch and library",
+        _each(
+            _is(
+                LaunchStep,
+                MemsetStep,
+                PeerCopyStep,
+                AllReduceStep,
+                FinishStep,
+                MetricStep,
+                CallStep,
+                PackageStep,
+                LibraryStep,
+            )
+        ),
     ),
     "run": _FieldType(
         "a function, or triton, cupy, numba, torch, library or program",
@@ -154,6 +176,9 @@ _VARIANT = {
     "graph": _FieldType(f"True, False or {COLD_STEPS!r}", lambda value: isinstance(value, bool) or value == COLD_STEPS),
     "reference": _FUNCTION,
     "formerly": _WORDS,
+    "gpus": _FieldType('a number of GPUs, "all" or a function', lambda value: value == "all" or _COUNT.accepts(value)),
+    "split": _WORDS,
+    "on": _FieldType('a dict such as {"x": 0, "y": 1}', _by_name(_is(int))),
 }
 
 _STEPS: dict[type, dict[str, _FieldType]] = {
@@ -165,10 +190,13 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
         "args": _ARGUMENTS,
         "shared_bytes": _COUNT,
         "constants": _SYMBOLS,
+        "gpu": _FieldType("the position of a GPU, or None", _or(_is(int), _none)),
     },
+    PeerCopyStep: {"source": _TEXT, "target": _TEXT},
+    AllReduceStep: {"source": _TEXT, "target": _TEXT, "operation": _REDUCTION},
     MemsetStep: {"buffer": _TEXT, "byte": _FieldType("a byte, 0 to 255", lambda value: value in range(256))},
     FinishStep: {
-        "operation": _FieldType("one of sum, min, max", lambda value: value in ["sum", "min", "max"]),
+        "operation": _REDUCTION,
         "source": _TEXT,
         "target": _TEXT,
     },

@@ -1,6 +1,6 @@
 """Resolve a variant at a point into a case, in which every function of the author is evaluated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from perfsvc.model import (
 )
 from perfsvc.suite.arrays import Shapes, seed_of
 from perfsvc.suite.authoring import (
+    AllReduceStep,
     Argument,
     CallStep,
     FinishStep,
@@ -39,6 +40,8 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     StepWritten,
     TensorMap,
@@ -52,7 +55,7 @@ from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
-from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, requirements, steps_of
+from perfsvc.suite.steps import buffers_of, compiled_steps, groups, kind_of, requirements, steps_of
 from perfsvc.suite.steps.graphs import graph_of
 from perfsvc.suite.steps.libraries import libraries_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
@@ -106,11 +109,14 @@ class BenchmarkPoint:
 
     Attributes:
         inputs: the shapes of the input arrays.
+        has_own_inputs: whether the inputs were made at this point. When a file is checked, they are made at the smoke
+            point only, and sizes of other points are not compared.
     """
 
     file: BenchFile
     point: Point
     inputs: Shapes
+    has_own_inputs: bool = True
 
     @cached_property
     def path(self) -> Path:
@@ -134,10 +140,11 @@ class BenchmarkPoint:
             raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
         if work.precision and work.precision not in PRECISIONS:
             raise Problem(f"precision is {work.precision!r}", line, f"name one of {', '.join(PRECISIONS)}")
-        read_bytes, written_bytes, flops = (
-            integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops")
+        read_bytes, written_bytes, flops, link_bytes = (
+            integer(getattr(work, field), field, line)
+            for field in ("read_bytes", "written_bytes", "flops", "link_bytes")
         )
-        return Work(read_bytes, written_bytes, flops, work.precision or self._precision)
+        return Work(read_bytes, written_bytes, flops, work.precision or self._precision, link_bytes)
 
     @property
     def _precision(self) -> str:
@@ -171,8 +178,13 @@ def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
         raise problem.at(file.path) from problem
 
 
-def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
+def resolve(expansion: Expansion, at: BenchmarkPoint, all_gpus: int = groups.LEAST_GPUS) -> tuple[CaseSpec, ...]:
     """Return the case of a variant with its buffers, units, steps and work, once for each of its cache states.
+
+    Args:
+        expansion: the variant.
+        at: the point.
+        all_gpus: how many GPUs ``gpus="all"`` means.
 
     Raises:
         Problem: one of the author's functions failed at this point, or returned something that cannot be launched.
@@ -180,6 +192,9 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     benchmark, variant = at.file.benchmark, expansion.variant
     params = params_at(expansion, at.point)
     values = {**dict(at.point), **params}
+    gpus = groups.gpus_of(variant, dict(at.point), all_gpus)
+    if groups.uses_several(variant):
+        values[groups.GPUS] = gpus
     scratch = _arrays(variant.scratch, values, variant.line)
     buffers = {**at.buffers, **{name: Buffer(array, Role.SCRATCH) for name, array in scratch.items()}}
     steps = steps_of(variant)
@@ -188,7 +203,16 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     used = {name for step in steps for name in buffers_of(step, tuple(buffers))}
     if not isinstance(variant.run, ProgramStep):
         used |= set(benchmark.outputs)
-    resolved = tuple(resolver.step(step) for step in steps)
+    if groups.uses_several(variant):
+        needed = {name: buffer for name, buffer in buffers.items() if name in used}
+        placed = groups.place(needed, variant, gpus, sized=at.has_own_inputs)
+        resolved = groups.spread(steps, variant, placed, lambda step, gpu: resolver.on(gpu, placed).step(step))
+        if at.has_own_inputs:
+            groups.require_sizes(steps, variant, placed)
+        kept = tuple(buffer for of_gpu in placed for buffer in of_gpu.values())
+    else:
+        resolved = tuple(resolver.step(step) for step in steps)
+        kept = tuple(buffer for name, buffer in buffers.items() if name in used)
     cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
         case=case_of(at.file, expansion, at.point),
@@ -196,7 +220,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         cache=cache,
         requires=requirements(variant),
         units=units,
-        buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
+        buffers=kept,
         steps=resolved,
         work=at.work,
         tolerance=at.tolerance,
@@ -208,6 +232,8 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         relative_to=benchmark.relative_to,
         files=files_of(variant, resolved, at.path.parent),
         graph=graph_of(variant),
+        gpus=gpus,
+        all_gpus=variant.gpus == groups.ALL,
     )
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 
@@ -257,22 +283,19 @@ class _StepResolver:
     units: tuple[Unit, ...]
     names: Mapping[str, Any]
 
+    def on(self, gpu: int, placed: Sequence[Mapping[str, Buffer]]) -> "_StepResolver":
+        """Return a resolver of the steps of one GPU; ``placed`` has the buffers of each GPU."""
+        return replace(self, values={**self.values, groups.GPU: gpu}, buffers=groups.seen_from(placed, gpu))
+
     def step(self, step: StepWritten) -> Step:  # noqa: PLR0911 - one for each kind of step
         """Return a step with all its functions evaluated; raise ``Problem`` if it cannot run."""
         match step:
             case LaunchStep():
                 return self._launch(step)
             case MemsetStep():
-                return Memset(step.buffer, step.byte)
+                return Memset(self.buffers[step.buffer].array.name, step.byte)
             case FinishStep():
-                target = self.buffers[step.target].array
-                if target.shape != (1,) * len(target.shape):
-                    raise Problem(
-                        f"finish writes {step.target!r}, which is {target.dtype}{list(target.shape)}",
-                        step.line,
-                        "reduce into one element",
-                    )
-                return HostFinish(step.operation, step.source, step.target)
+                return self._finish(step)
             case MetricStep():
                 return HostMetric(step.name, step.operation, step.buffer)
             case CallStep():
@@ -293,6 +316,19 @@ class _StepResolver:
                 return LibraryCall(self._module(step.source, libraries_of(step)), step.entry, values)
             case ProgramStep():
                 return resolve_program(step, self.variant, self.values)
+            case PeerCopyStep() | AllReduceStep():
+                raise Problem(f"variant {self.variant.name!r} uses one GPU", step.line, "say gpus=2")
+
+    def _finish(self, step: FinishStep) -> HostFinish:
+        """Return a reduction on the host; raise ``Problem`` if its target has more than one element."""
+        target = self.buffers[step.target].array
+        if target.shape != (1,) * len(target.shape):
+            raise Problem(
+                f"finish writes {step.target!r}, which is {target.dtype}{list(target.shape)}",
+                step.line,
+                "reduce into one element",
+            )
+        return HostFinish(step.operation, step.source, step.target)
 
     def _launch(self, step: LaunchStep) -> Launch:
         """Return a launch with its grid, block, arguments and shared memory as numbers."""
@@ -308,7 +344,7 @@ class _StepResolver:
             block=block_of(step.block, self.values, self._field("block"), step.line),
             args=tuple(self._argument(arg, step.line) for arg in step.args),
             shared_bytes=shared_bytes,
-            constants=tuple(step.constants.items()),
+            constants=tuple((symbol, self.buffers[name].array.name) for symbol, name in step.constants.items()),
         )
 
     def _require_types(self, step: LaunchStep) -> None:
@@ -335,7 +371,9 @@ class _StepResolver:
         ``types`` has the types of the values that are passed by the name of an axis or parameter: integers and floats.
         """
         if isinstance(arg, str) and arg in self.buffers:
-            return BufferArg(arg)
+            return BufferArg(self.buffers[arg].array.name)
+        if isinstance(arg, Peer):
+            return BufferArg(self._peer(arg, line))
         if isinstance(arg, TensorMap):
             return tensor_map_arg(arg, self.buffers[arg.buffer].array, self.values, line)
         if isinstance(arg, str):
@@ -344,6 +382,17 @@ class _StepResolver:
         if isinstance(arg.value, str):
             return _scalar(arg.value, arg.dtype, self.values[arg.value], line)
         return _scalar("", arg.dtype, plain(evaluate(arg.value, self.values, self._field("an argument"), line)), line)
+
+    def _peer(self, arg: Peer, line: int) -> str:
+        """Return the name of the buffer on another GPU that an argument means."""
+        if arg.buffer in self.variant.on:
+            raise Problem(
+                f"peer({arg.buffer!r}) names an array that only GPU {self.variant.on[arg.buffer]} has",
+                line,
+                f"pass {arg.buffer!r} itself: it means the array on that GPU",
+            )
+        gpu, gpus = (integer(self.values[name], name, line) for name in (groups.GPU, groups.GPUS))
+        return groups.name_on(arg.buffer, (gpu + arg.offset) % gpus)
 
 
 def _types_by_name(step: PackageStep) -> tuple[str, str]:

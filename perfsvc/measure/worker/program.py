@@ -17,7 +17,9 @@ from perfsvc.measure.worker.graphs import CaseGraph
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.packages import PackageFunction, Timer
 from perfsvc.model import (
+    AllReduce,
     Arg,
+    Barrier,
     BufferArg,
     Call,
     HostFinish,
@@ -25,6 +27,7 @@ from perfsvc.model import (
     Launch,
     LibraryCall,
     Memset,
+    PeerCopy,
     ReplayRecord,
     RunProgram,
     TensorMapArg,
@@ -38,6 +41,8 @@ Functions = Mapping[tuple[int | None, str], Function]
 """The Python functions by module and name. The module is the one whose text defines the function, and None stands for
 the benchmark file."""
 
+_Bound = Memset | Launch | PeerCopy | AllReduce | Barrier | HostFinish | Call
+"""The steps that a worker with a device runs."""
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
 
@@ -93,9 +98,11 @@ class Program:
         self._functions = functions
         self._binaries = modules
         self._launches = [step for step in record.steps if isinstance(step, Launch)]
-        self._modules: dict[int, Module] = {
-            module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
+        self._modules: dict[tuple[int, int], Module] = {
+            (gpu, module): device.on(gpu).load(modules[module])
+            for gpu, module in sorted({(step.gpu, step.module) for step in self._launches})
         }
+        self._enclosed = ((device.fork,), (device.join,)) if record.gpus > 1 else ((), ())
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         # A worker with a device runs no program.
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric | RunProgram)]
@@ -150,8 +157,9 @@ class Program:
         is_new = [function.prepare(buffers) for function in self._libraries.values()]
         bound = [(step, *self._bind(position, step)) for position, step in enumerate(self._steps)]
         self.timed = [(step, timed) for step, timed, _ in bound if not isinstance(step, Call) or step.timed]
-        self._all = [checked for _, _, checked in bound]
-        self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
+        first, last = self._enclosed
+        self._all = [*first, *(checked for _, _, checked in bound), *last]
+        self._queued = [*first, *(run for step, run in self.timed if not isinstance(step, HostFinish)), *last]
         return any(is_new)
 
     def capture(self, evict_bytes: int) -> None:
@@ -176,9 +184,9 @@ class Program:
         """Fill ``__constant__`` symbols from their buffers."""
         for launch in self._launches:
             for symbol, buffer in launch.constants:
-                self._device.set_constant(
-                    self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
-                )
+                address, nbytes = self._memory.address(buffer), self._memory.nbytes(buffer)
+                module = self._modules[launch.gpu, launch.module]
+                self._device.on(launch.gpu).set_constant(module, symbol, address, nbytes)
 
     def prepare(self, timer: Timer) -> None:
         """Run every step, and compile and tune the functions of packages when their turn comes.
@@ -235,9 +243,7 @@ class Program:
         """
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
-    def _bind(
-        self, position: int, step: Memset | Launch | HostFinish | Call | LibraryCall
-    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    def _bind(self, position: int, step: _Bound | LibraryCall) -> tuple[Callable[[], Any], Callable[[], Any]]:
         """Return two callables without arguments that run a step: in a sample, and for a check.
 
         They differ only if a function returns its results: a check copies them into the outputs.
@@ -249,16 +255,25 @@ class Program:
         run = self._bound(step)
         return run, run
 
-    def _bound(self, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+    def _bound(self, step: _Bound) -> Callable[[], Any]:  # noqa: PLR0911 - one for each kind of step
         """Return a callable without arguments that runs a step."""
         # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
-                return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
+                return partial(memory.device(buffer).fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                args = [_value(arg, memory, device) for arg in step.args]
-                return partial(device.launch, self._modules[step.module], step, args)
+                args = [_value(arg, memory, device, step.gpu) for arg in step.args]
+                return partial(device.on(step.gpu).launch, self._modules[step.gpu, step.module], step, args)
+            case PeerCopy(source, target):
+                to, where = ((memory.gpu(name), memory.address(name)) for name in (target, source))
+                return partial(device.peer_copy, to, where, memory.nbytes(source))
+            case AllReduce(sources, targets, operation):
+                array = memory.array(sources[0])
+                read, written = (list(map(memory.address, names)) for names in (sources, targets))
+                return partial(device.all_reduce, read, written, array.dtype, math.prod(array.shape), operation)
+            case Barrier():
+                return partial(_meet, device)
             case HostFinish():
                 return partial(_finish, step, memory)
             case Call(name, module):
@@ -266,12 +281,20 @@ class Program:
                 return partial(_call, name, self._functions[None, name], memory.views(), device.stream, *binary)
 
 
-def _value(arg: Arg, memory: CaseMemory, device: Device) -> np.generic:
-    """Return the value that a launch passes for an argument; a buffer is passed by its address."""
+def _meet(device: Device) -> None:
+    """Let every GPU of a group wait for all others."""
+    device.join()
+    device.fork()
+
+
+def _value(arg: Arg, memory: CaseMemory, device: Device, gpu: int) -> np.generic:
+    """Return the value that a launch on a GPU passes for an argument; a buffer is passed by its address."""
+    if isinstance(arg, BufferArg | TensorMapArg) and memory.gpu(arg.buffer) != gpu:
+        device.require_access(gpu, memory.gpu(arg.buffer))
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):
-        return device.tensor_map(memory.address(arg.buffer), arg)
+        return device.on(gpu).tensor_map(memory.address(arg.buffer), arg)
     scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
     return scalar
 

@@ -92,8 +92,26 @@ def tensor_map(
     return TensorMap(buffer, box, swizzle, element)
 
 
-Argument = str | Scalar | TensorMap
-"""The name of a buffer, axis or parameter, a scalar of an explicit type, or a tensor map."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A kernel argument: the address of an array on another GPU."""
+
+    buffer: str
+    offset: int
+
+
+def peer(buffer: str, offset: int = 1) -> Peer:
+    """Pass the address of an array on another GPU, whose memory the kernel then accesses over the link.
+
+    Args:
+        buffer: the name of an array that every GPU has.
+        offset: how many GPUs further; after the last GPU follows the first. 1 is the next GPU, -1 the GPU before.
+    """
+    return Peer(buffer, offset)
+
+
+Argument = str | Scalar | TensorMap | Peer
+"""The name of a buffer, axis or parameter, a scalar of an explicit type, a tensor map, or an array of another GPU."""
 
 
 def ceil_div(count: int, size: int) -> int:

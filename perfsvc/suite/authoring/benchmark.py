@@ -47,6 +47,12 @@ class Variant:
         reference: a function for this variant's expected results, if the variant computes something else than the
             benchmark, such as a plain copy.
         formerly: earlier names; the variant continues their history.
+        gpus: how many GPUs of one model a sample uses at once: a number, ``"all"``, or a function of the axes. Every
+            step runs on each of them, with the GPU's own arrays. Functions of such a variant may ask for ``gpus``, and
+            those of a launch for ``gpu``, the position of the GPU that they are called for.
+        split: the arrays of which each GPU has an equal share of the rows (the first axis), in the order of the GPUs.
+            Of any other array, every GPU has a copy.
+        on: the arrays that only one GPU has, with the position of this GPU: ``{"x": 0, "y": 1}``.
     """
 
     name: str
@@ -70,6 +76,9 @@ class Variant:
     graph: bool | Literal["cold steps"] = False
     reference: Function | None = None
     formerly: Words = ()
+    gpus: int | Literal["all"] | Function = 1
+    split: Words = ()
+    on: Mapping[str, int] = field(default_factory=dict)
     line: int = _line()
 
 

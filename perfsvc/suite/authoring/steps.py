@@ -20,6 +20,26 @@ class LaunchStep:
     source: str = ""
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
+    gpu: int | None = None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCopyStep:
+    """Copy an array to another GPU."""
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceStep:
+    """Combine an array of all GPUs."""
+
+    source: str
+    target: str
+    operation: Literal["sum", "min", "max"]
     line: int
 
 
@@ -125,7 +145,18 @@ class ProgramStep:
     line: int
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep | LibraryStep | ProgramStep
+StepWritten = (
+    LaunchStep
+    | MemsetStep
+    | PeerCopyStep
+    | AllReduceStep
+    | FinishStep
+    | MetricStep
+    | CallStep
+    | PackageStep
+    | LibraryStep
+    | ProgramStep
+)
 
 
 def callers_line() -> int:
@@ -142,6 +173,7 @@ def launch(
     source: str = "",
     shared_bytes: int | Function = 0,
     constants: Mapping[str, str] | None = None,
+    gpu: int | None = None,
 ) -> LaunchStep:
     """Launch a kernel.
 
@@ -154,6 +186,7 @@ def launch(
         source: the ``.cu`` file next to bench.py; by default the variant's ``source``.
         shared_bytes: bytes of dynamic shared memory of a block.
         constants: ``__constant__`` symbols and the buffers that are copied into them before the first launch.
+        gpu: the only GPU that launches the kernel, in a variant on several GPUs; None for every GPU.
     """
     return LaunchStep(
         entry=entry,
@@ -163,8 +196,26 @@ def launch(
         source=source,
         shared_bytes=shared_bytes,
         constants={} if constants is None else constants,
+        gpu=gpu,
         line=callers_line(),
     )
+
+
+def peer_copy(source: str, target: str) -> PeerCopyStep:
+    """Copy the array ``source`` to the array ``target`` of another GPU, by the copy engines over the link.
+
+    If each of the two arrays is on one GPU (``on=``), this is one copy. If every GPU has both arrays, each GPU copies
+    its ``source`` to the ``target`` of the next GPU, and the last GPU to that of the first.
+    """
+    return PeerCopyStep(source, target, callers_line())
+
+
+def all_reduce(source: str, target: str, operation: Literal["sum", "min", "max"] = "sum") -> AllReduceStep:
+    """Combine the arrays ``source`` of all GPUs element by element, into the array ``target`` of each GPU, with NCCL.
+
+    The two arrays have the same type and size on every GPU.
+    """
+    return AllReduceStep(source, target, operation, callers_line())
 
 
 def memset(buffer: str, byte: int = 0) -> MemsetStep:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from perfsvc.model import Kind
 from perfsvc.suite.authoring import (
+    AllReduceStep,
     CallStep,
     FinishStep,
     LaunchStep,
@@ -13,6 +14,8 @@ from perfsvc.suite.authoring import (
     MemsetStep,
     MetricStep,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     StepWritten,
     TensorMap,
@@ -22,6 +25,8 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.steps.packages import arguments_of, requirements_of
 from perfsvc.suite.values import Problem
 
+NCCL = "nccl"
+"""What ``all_reduce`` requires of a GPU."""
 _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
 
 
@@ -82,6 +87,8 @@ def requirements(variant: Variant) -> tuple[str, ...]:
             implied |= dict.fromkeys(requirements_of(step))
         if isinstance(step, LibraryStep) and words(step.libraries):
             implied["cuda"] = None
+        if isinstance(step, AllReduceStep):
+            implied[NCCL] = None
     return tuple(dict.fromkeys((*words(variant.requires), *implied)))
 
 
@@ -89,11 +96,11 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in ``buffers`` that a step uses; a Python function or a library uses all of them."""
     match step:
         case LaunchStep():
-            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in step.args]
+            args = [arg.buffer if isinstance(arg, TensorMap | Peer) else arg for arg in step.args]
             named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
         case MemsetStep() | MetricStep():
             named = [step.buffer]
-        case FinishStep():
+        case FinishStep() | PeerCopyStep() | AllReduceStep():
             named = [step.source, step.target]
         case PackageStep(is_kernel=True):
             named = [arg for arg in arguments_of(step) if isinstance(arg, str)]
