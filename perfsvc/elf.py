@@ -53,7 +53,12 @@ _CODE = (
     ".nv_fatbin",  # the kernels in a program that nvcc has compiled
     "__nv_relfatbin",
 )
+_FATBIN = ".nv_fatbin"
 _INTERPRETER = ".interp"  # a program names its dynamic linker, a shared object does not
+_LIBRARY = "perfsvc_library"  # the section by which a library of a benchmark is recognised
+_DYNAMIC = ".dynamic"
+_DYNAMIC_ENTRY = struct.Struct("<QQ")
+_NEEDED = 1
 _IMPORTED_NAMES = ".dynstr"
 _INFO = ".nv.info"
 _INFO_OF_KERNEL = ".nv.info."
@@ -61,13 +66,16 @@ _KERNEL = ".text."
 
 
 def kernel_texts(code: bytes) -> dict[str, bytes]:
-    """Return the instructions of each kernel of a cubin, by symbol; raise ``ValueError`` if this is no ELF file."""
+    """Return the instructions of each kernel of a cubin or library, by symbol.
+
+    Raises ``ValueError`` if this is no ELF file.
+    """
     with _opened(code) as elf:
-        texts = {
-            section.name.removeprefix(_KERNEL): section for section in elf.sections if section.name.startswith(_KERNEL)
+        return {
+            name: cubin.content(section)
+            for cubin in elf.cubins() or [elf]
+            for name, section in _kernel_sections(cubin).items()
         }
-        kernels = {section.name.removeprefix(_PARAMETER_BANK) for section in elf.sections} & texts.keys()
-        return {name: elf.content(section) for name, section in texts.items() if name in kernels or not kernels}
 
 
 def pointers(code: bytes) -> dict[str, str]:
@@ -113,16 +121,17 @@ def kernel_registers(code: bytes) -> dict[str, int]:
 
 
 def most_threads(code: bytes) -> dict[str, int]:
-    """Return how many threads a block may have, by symbol, for each kernel of a cubin that has launch bounds.
+    """Return how many threads a block may have, by symbol, for each kernel of a cubin or library with launch bounds.
 
     Raises ``ValueError`` if this is no ELF file.
     """
     with _opened(code) as elf:
         return {
             section.name.removeprefix(_INFO_OF_KERNEL): prod(_THREADS_VALUE.unpack_from(record.content))
-            for section in elf.sections
+            for cubin in elf.cubins() or [elf]
+            for section in cubin.sections
             if section.name.startswith(_INFO_OF_KERNEL)
-            for record in _records(elf.content(section))
+            for record in _records(cubin.content(section))
             if record.attribute in {_MOST_THREADS, _EXACT_THREADS}
         }
 
@@ -156,6 +165,21 @@ def exported_sizes(code: bytes) -> dict[str, int]:
         }
 
 
+def needed_libraries(code: bytes) -> tuple[str, ...]:
+    """Return the file names of the libraries that a shared object needs (``libcublas.so.13``), in order.
+
+    Raises ``ValueError`` unless the file is 64-bit little-endian ELF.
+    """
+    with _opened(code) as elf:
+        return tuple(
+            elf.string(elf.sections[section.link].start + value).decode()
+            for section in elf.sections
+            if section.name == _DYNAMIC
+            for tag, value in _DYNAMIC_ENTRY.iter_unpack(elf.content(section))
+            if tag == _NEEDED
+        )
+
+
 def line_programs(code: bytes) -> tuple[bytes, dict[int, str]]:
     """Return the line table of a cubin (``.debug_line``), and the kernel of each address in it, by its place.
 
@@ -186,18 +210,24 @@ def code_digest(code: bytes) -> str:
 
     The digest covers instructions, constants, initialised data and the sizes of shared memory. For a cubin it also
     covers what its kernels need (``.nv.info``), with symbols by name, because debug sections change the numbers of
-    symbols. For a program it also covers the kernels in it, and the names of the functions that it imports.
+    symbols. For a program or a library it also covers the kernels in it, and the names of the functions that it
+    imports.
 
     A file that is not ELF (PTX, a script) is hashed as it is. Raises ``ValueError`` for a truncated ELF file.
     """
     if not code.startswith(_MAGIC):
         return hashlib.sha256(code).hexdigest()
     with _opened(code) as elf:
-        parts = sorted(_parts(elf))
-    digest = hashlib.sha256()
-    for name, content in parts:
-        digest.update(f"{name}\n{len(content)}\n".encode() + content)
-    return digest.hexdigest()
+        return _digest(elf)
+
+
+def _kernel_sections(cubin: "_Elf") -> "dict[str, _Section]":
+    """Return the section with the instructions of each kernel, without functions that kernels of other files call."""
+    texts = {
+        section.name.removeprefix(_KERNEL): section for section in cubin.sections if section.name.startswith(_KERNEL)
+    }
+    kernels = {section.name.removeprefix(_PARAMETER_BANK) for section in cubin.sections} & texts.keys()
+    return {name: section for name, section in texts.items() if name in kernels or not kernels}
 
 
 class _Section(NamedTuple):
@@ -241,6 +271,17 @@ class _Elf:
         """Return the bytes of a section."""
         return self._code[section.start : section.start + section.length]
 
+    def cubins(self) -> list["_Elf"]:
+        """Return the cubins in a program or library; empty if there are none, or if they are compressed."""
+        found = []
+        for section in self.sections:
+            content = self.content(section) if section.name == _FATBIN else b""
+            start = content.find(_MAGIC)
+            while start >= 0:
+                found.append(_Elf(content[start:]))
+                start = content.find(_MAGIC, start + len(_MAGIC))
+        return found
+
     def symbols(self) -> list[bytes]:
         """Return the symbol names, indexed by symbol number."""
         return [
@@ -279,12 +320,25 @@ def _parameters(records: Sequence[_Record]) -> tuple[tuple[int, int], ...] | Non
     return parameters if bool(parameters) == has_parameters else None
 
 
+def _digest(elf: _Elf) -> str:
+    """Return ``code_digest`` of an ELF file."""
+    digest = hashlib.sha256()
+    for name, content in sorted(_parts(elf)):
+        digest.update(f"{name}\n{len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
 def _parts(elf: _Elf) -> Iterator[tuple[str, bytes]]:
     """Yield (name, content) of the sections that ``code_digest`` hashes; no content depends on symbol numbers."""
     symbols = elf.symbols()
-    is_program = any(section.name == _INTERPRETER for section in elf.sections)
+    imports = any(section.name in {_INTERPRETER, _LIBRARY} for section in elf.sections)
+    cubins = elf.cubins()
+    for cubin in cubins:
+        yield _FATBIN, _digest(cubin).encode()
     for section in elf.sections:
-        if is_program and section.name == _IMPORTED_NAMES:
+        if section.name == _FATBIN and cubins:
+            continue
+        if imports and section.name == _IMPORTED_NAMES:
             yield section.name, elf.content(section)
         if section.name.startswith(_INFO):
             yield section.name, b"".join(sorted(_named_records(elf.content(section), symbols)))

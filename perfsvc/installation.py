@@ -1,5 +1,8 @@
 """What is installed: packages, their versions, and the folders that come with perfsvc. Imports nothing of ours."""
 
+import contextlib
+import ctypes.util
+import importlib.util
 import json
 import re
 import shlex
@@ -29,6 +32,9 @@ REQUIRED = (
 """Packages that every use of perfsvc needs."""
 OPTIONAL = ("pycuda", "nvidia-ml-py", "nvidia-cuda-nvcc", "ziglang")
 """Packages that only some devices need, and that can change a measured number there."""
+
+NCCL_PACKAGES = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+"""The packages with NVIDIA's library for collective operations between GPUs."""
 
 _REQUIREMENT = re.compile(r"(?P<package>.+?)\s*;.*extra == ['\"](?P<extra>[\w-]+)['\"]")
 _PACKAGE = Path(__file__).resolve().parent
@@ -60,6 +66,11 @@ def upgrade_command() -> str:
     return pull + _pip("--upgrade", *_own())
 
 
+def pip_install(package: str) -> str:
+    """Return the command that installs a package for this Python."""
+    return _pip(package)
+
+
 def _pip(*words: str) -> str:
     return shlex.join([sys.executable, "-m", "pip", "install", *words])
 
@@ -88,6 +99,26 @@ def data_folder(name: str) -> Path:
     """Return the folder ``kernels``, ``migrations`` or ``dashboards``: in an installed wheel, else in the checkout."""
     installed = _PACKAGE / "data" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+@cache
+def nccl_library() -> str:
+    """Return NCCL as the dynamic loader takes it: the path in a Python package, else its name; empty if it is missing.
+
+    PyTorch brings the package. Cached, as the search of the system may start another program.
+    """
+    spec = None
+    with contextlib.suppress(ImportError, ValueError):  # no package ``nvidia``, or a damaged one
+        spec = importlib.util.find_spec("nvidia.nccl")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (library := Path(folder) / "lib" / "libnccl.so.2").is_file():
+            return str(library)
+    return ctypes.util.find_library("nccl") or ""
+
+
+def nccl_command() -> str:
+    """Return the command that installs NCCL for this Python."""
+    return _pip(NCCL_PACKAGES[0])
 
 
 @cache

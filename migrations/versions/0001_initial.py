@@ -73,6 +73,7 @@ def upgrade() -> None:
         sa.Column("shared_bytes_per_block", sa.Integer(), nullable=False),
         sa.Column("registers_per_block", sa.Integer(), nullable=False),
         sa.Column("warp_size", sa.Integer(), nullable=False),
+        sa.Column("interconnect", sa.Text(), server_default="", nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_devices"),
         sa.UniqueConstraint("uuid", name="uq_devices_uuid"),
     )
@@ -530,6 +531,7 @@ def upgrade() -> None:
         sa.Column("written_bytes", sa.BigInteger(), nullable=False),
         sa.Column("flops", sa.BigInteger(), nullable=False),
         sa.Column("precision", sa.Text(), server_default="", nullable=False),
+        sa.Column("link_bytes", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("stopped", sa.Text(), nullable=False),
         sa.Column("wall_s", sa.Double(), nullable=False),
         sa.Column("measured_at", sa.DateTime(timezone=True), nullable=False),

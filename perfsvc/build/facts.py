@@ -9,6 +9,7 @@ from perfsvc.build import linking, sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler, count_classes
+from perfsvc.build.libraries import is_library
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
@@ -117,7 +118,7 @@ def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapp
     if linking.is_linked(unit):  # a kernel needs the registers of the functions that it calls in other sources, too
         linked = elf.kernel_registers(code)
         reports = {name: replace(report, registers=linked.get(name, 0)) for name, report in reports.items()}
-    names = entries.readable(code, unit.entries)
+    names = {} if is_library(unit) else entries.readable(code, unit.entries)
     facts = {
         names.get(symbol, symbol): StaticFacts(
             **asdict(reports.get(symbol, PtxasReport())),

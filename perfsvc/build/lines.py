@@ -19,6 +19,7 @@ from perfsvc import elf
 from perfsvc.build import sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import Built, compile_all
+from perfsvc.build.libraries import is_library
 from perfsvc.build.nvcc import NvccToolchain, is_ptx
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError, CompileError
@@ -86,7 +87,7 @@ class TwinNvcc(NvccToolchain):
 def lines_of_all(
     units: Collection[Unit], toolchain: TwinNvcc, cache: Cache, *, on_done: Callable[[Unit], None] = lambda _: None
 ) -> dict[Unit, LineTable | CaseError]:
-    """Return the line table of each unit, or why there is none; PTX and Python files have none.
+    """Return the line table of each unit, or why there is none; PTX, Python files and libraries have none.
 
     Args:
         units: what to compile.
@@ -97,7 +98,7 @@ def lines_of_all(
     Raises:
         InfrastructureError: there is no compiler, or the cache cannot be written.
     """
-    compiled = [unit for unit in units if not is_ptx(unit) and not sources.is_python(unit)]
+    compiled = [unit for unit in units if not is_ptx(unit) and not is_library(unit) and not sources.is_python(unit)]
     built = compile_all(compiled, toolchain, cache, on_done=lambda unit, _: on_done(unit))
     return {
         unit: codec.decode(LineTable, binary.code) if isinstance(binary, Binary) else binary

@@ -52,8 +52,8 @@ def link_options(options: Sequence[str]) -> LinkOptions:
 
 
 def is_linked(unit: Unit) -> bool:
-    """Return whether a unit is compiled in parts, which the linker puts together."""
-    return bool(unit.others or link_options(unit.options).words)
+    """Return whether a unit is compiled in parts, which the linker for device code puts together."""
+    return unit.libraries is None and bool(unit.others or link_options(unit.options).words)
 
 
 def libraries(unit: Unit) -> Mapping[str, str]:

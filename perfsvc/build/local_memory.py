@@ -10,6 +10,7 @@ from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler
 from perfsvc.build.facts import VerboseNvcc, machine_code
+from perfsvc.build.libraries import is_library
 from perfsvc.build.lines import LineTable, TwinNvcc, lines_of_all
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
@@ -58,7 +59,7 @@ def local_lines_of_all(
             lines[unit] = CaseError("with -lineinfo, the compiler makes other code")
         else:
             paths = {name: path for path, name in sources.local_names(unit).items()}
-            names = entries.readable(codes[unit], unit.entries)
+            names = {} if is_library(unit) else entries.readable(codes[unit], unit.entries)
             lines[unit] = {
                 names.get(symbol, symbol): _local_lines(table, symbol, accesses[digest(text)], paths)
                 for symbol, text in texts[unit].items()

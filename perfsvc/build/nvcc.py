@@ -1,4 +1,4 @@
-"""NVIDIA's compiler: CUDA sources to cubins, or to PTX if a unit's options ask for it."""
+"""NVIDIA's compiler: CUDA sources to cubins, to PTX if a unit's options ask for it, or to shared objects."""
 
 import os
 import re
@@ -8,7 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from perfsvc import entries
-from perfsvc.build import linking, names, sources
+from perfsvc.build import libraries, linking, names, sources
+from perfsvc.build.libraries import is_library
 from perfsvc.build.toolchain import compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
@@ -34,11 +35,11 @@ def find_nvcc() -> Path | None:
 
 def is_ptx(unit: Unit) -> bool:
     """Return whether a unit becomes PTX, from which the driver makes the binary."""
-    return any(option in _PTX_OPTIONS for option in unit.options)
+    return not is_library(unit) and any(option in _PTX_OPTIONS for option in unit.options)
 
 
 class NvccToolchain:
-    """A ``Toolchain`` that makes cubins, and PTX from units with the option ``-ptx``.
+    """A ``Toolchain`` that makes cubins, PTX from units with the option ``-ptx``, and shared objects from libraries.
 
     Args:
         target: the architecture, such as ``sm_90``.
@@ -86,7 +87,10 @@ class NvccToolchain:
     def preimage(self, unit: Unit, files: Mapping[str, bytes]) -> bytes:
         """Return everything that decides the binary."""
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
-        settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
+        if is_library(unit):
+            settings += libraries.settings(unit)
+        else:
+            settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
         return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
@@ -123,7 +127,10 @@ class NvccToolchain:
                 else self._call(unit, folder, [*further, *self._arguments(unit, unit.source, output)])
             )
             code = output.read_bytes()
-        _require_entries(unit, code)
+        if is_library(unit):
+            libraries.require_entries(unit, code)
+        else:
+            _require_entries(unit, code)
         return code, printed
 
     def _link(self, unit: Unit, output: Path, further: Sequence[str]) -> str:
@@ -157,6 +164,11 @@ class NvccToolchain:
         """Return nvcc's arguments for a source of a unit."""
         # nvcc runs in the folder of the first source, so that its messages name files as the author knows them.
         name = os.path.relpath(source, unit.source.parent)
+        if is_library(unit):
+            # The front end of the host passes its path on to the front end of the GPU.
+            path = f"-Xcudafe={_ANY_FOLDER},{name}"
+            options = libraries.nvcc_options(unit, "" if _chosen_architecture(unit) else self.target)
+            return [path, *unit.options, *sources.definitions(unit), *options, "-o", str(output), name]
         phase = [] if is_ptx(unit) else ["--cubin"]
         own = [*linking.link_options(unit.options).others, *sources.definitions(unit)]
         text = names.pointers(unit) if source == unit.source else ""

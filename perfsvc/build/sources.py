@@ -182,6 +182,8 @@ def preimage(
         "files": [[name, digest(text)] for name, text in files.items()],
         "linked": [os.path.relpath(source, unit.source.parent) for source in unit.others],
     }
+    if unit.libraries is not None:
+        content["libraries"] = list(unit.libraries)
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 

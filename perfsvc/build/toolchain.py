@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from perfsvc.build import sources
-from perfsvc.errors import CompileError
+from perfsvc.errors import CompileError, UnsupportedError
 from perfsvc.model import Unit, digest
 
 LINES_SHOWN = 30
@@ -120,7 +120,10 @@ class FakeToolchain:
 
         Raises:
             CompileError: one of the files has an ``#error`` line.
+            UnsupportedError: the unit is a library, which the fake device cannot call.
         """
+        if unit.libraries is not None:
+            raise UnsupportedError("unsupported on the fake device: a library")
         files = sources.local_files(unit)
         for name, text in files.items():
             for number, line in enumerate(text.decode(errors="replace").splitlines(), start=1):

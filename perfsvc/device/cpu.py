@@ -138,11 +138,17 @@ def _last_level_cache_bytes() -> int:
 
 
 class CpuDevice(HostDevice):
-    """This machine's processor as a ``Device``; ``launch`` returns when the launch is done."""
+    """This machine's processor as a ``Device``; ``launch`` returns when the launch is done.
 
-    def __init__(self) -> None:
+    It also stands in for a group of GPUs.
+
+    Args:
+        info: its description if it stands in for a group.
+    """
+
+    def __init__(self, info: DeviceInfo | None = None) -> None:
         super().__init__()
-        self.info = describe()
+        self.info = info or describe()
         self._workers = min(self.info.multiprocessors, _MAX_WORKERS)
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="perfsvc-cpu")
         self._arenas: list[mmap.mmap] = []

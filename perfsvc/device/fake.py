@@ -201,13 +201,18 @@ def _marker(path: Path) -> Path:
 
 
 class FakeDevice(HostDevice):
-    """A ``Device`` that plays a script."""
+    """A ``Device`` that plays a script.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the script; the script of the lead if the device is a group.
+        info: the description of a group.
+    """
+
+    def __init__(self, path: Path, info: DeviceInfo | None = None) -> None:
         super().__init__()
         self._path = path
         self._script = read_script(path)
-        self.info = _described(path, self._script)
+        self.info = info or _described(path, self._script)
         self.queue_depth = self._script.queue_depth
         self._clock = 0.0
         self._entry = ScriptedCase()

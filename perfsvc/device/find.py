@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perfsvc.device import VISIBLE
+from perfsvc.device import VISIBLE, groups
 from perfsvc.device.protocol import Device
 from perfsvc.errors import NoDeviceError, UsageError
 from perfsvc.installation import install_command
-from perfsvc.model import DeviceInfo, codec
+from perfsvc.model import JOINS_GPUS, DeviceInfo, codec
 from perfsvc.process.programs import python_module
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _ORDINAL = re.compile(r"\d+")
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_FORMS = "auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-… (UUIDs or how they begin), fake:script.json"
+_FORMS = (
+    "auto, cpu, cuda, cuda:0, cuda:0,2, cuda:0+1, cuda:GPU-… or cuda:MIG-… (UUIDs or how they begin), fake:script.json"
+)
 _DESCRIBE_LIMIT_S = 60.0  # describing a device takes about a second, and longer while the driver starts
 
 
@@ -36,7 +38,7 @@ def find(specs: Sequence[str]) -> list[DeviceInfo]:
     Args:
         specs: ``auto`` (every CUDA device, else the CPU), ``cpu``, ``cuda`` (every CUDA device), ``fake:PATH``, or
             ``cuda:`` followed by numbers (positions in ``find(["cuda"])``) and UUIDs, separated by commas. A UUID is
-            ``GPU-…`` or ``MIG-…``, whole or its beginning.
+            ``GPU-…`` or ``MIG-…``, whole or its beginning. ``+`` joins GPUs, CPU devices or paths to a group.
 
     Raises:
         UsageError: a specification has no known form, or its number or UUID names no device or several devices; the
@@ -68,30 +70,35 @@ def open_device(spec: str, helper_kernels: bytes = b"") -> Device:
         NoDeviceError: the device is missing, or cannot be opened.
     """
     visible = os.environ.get(VISIBLE, "")
-    if spec == f"cuda:{visible}" and _UUID.fullmatch(visible):
-        return _open_cuda(visible, helper_kernels)  # this is a worker, which sees no other device and need not search
+    uuids = visible.split(",")
+    if spec == f"cuda:{JOINS_GPUS.join(uuids)}" and all(map(_UUID.fullmatch, uuids)):
+        return _open_cuda(uuids, helper_kernels)  # this is a worker, which sees no other device and need not search
     infos = find([spec])
     if len(infos) != 1:
         raise UsageError(f"{spec} names {len(infos)} devices", cure="name one: " + _listed(infos))
     (info,) = infos
     if info.kind == "cuda":
-        return _open_cuda(info.uuid, helper_kernels)
+        return _open_cuda(info.members, helper_kernels)
     if info.kind == "cpu":
         from perfsvc.device.cpu import CpuDevice
 
-        return CpuDevice()
+        return CpuDevice(info)
     from perfsvc.device.fake import FakeDevice
 
-    return FakeDevice(Path(info.spec.removeprefix("fake:")))
+    return FakeDevice(Path(_fake_paths(info.spec.removeprefix("fake:"))[0]), info)
 
 
-def _open_cuda(uuid: str, helper_kernels: bytes) -> Device:
-    """Open a GPU; raise ``NoDeviceError`` if PyCUDA cannot be imported or the GPU cannot be opened."""
+def _open_cuda(uuids: Sequence[str], helper_kernels: bytes) -> Device:
+    """Open a GPU or a group; raise ``NoDeviceError`` if PyCUDA cannot be imported or a GPU cannot be opened."""
     try:
         from perfsvc.device.cuda.device import CudaDevice
     except ImportError as error:
         raise _import_failure(error) from error
-    return CudaDevice(uuid, helper_kernels)
+    if len(uuids) > 1:
+        from perfsvc.device.cuda.group import CudaGroup
+
+        return CudaGroup(uuids, helper_kernels)
+    return CudaDevice(uuids[0], helper_kernels)
 
 
 def _find(spec: str) -> list[DeviceInfo]:
@@ -102,19 +109,54 @@ def _find(spec: str) -> list[DeviceInfo]:
                 return _cuda()
             except NoDeviceError:
                 return _cpu()
-        case "cpu", "", _:
-            return _cpu()
+        case kinds, "", _ if set(kinds.split(JOINS_GPUS)) == {"cpu"}:
+            return _joined(_cpu() * len(kinds.split(JOINS_GPUS)))
         case "cuda", "", _:
             return _cuda()
         case "cuda", _, names if all(name.strip() for name in names.split(",")):
             infos = _cuda()
-            return [_named(infos, name.strip()) for name in names.split(",")]
+            return [
+                info
+                for joined in names.split(",")
+                for info in _joined([_named(infos, name.strip()) for name in joined.split(JOINS_GPUS)])
+            ]
         case "fake", _, path if path:
             from perfsvc.device import fake
 
-            return [fake.describe(Path(path).absolute())]
+            return _joined([fake.describe(Path(each).absolute()) for each in _fake_paths(path)])
         case _:
             raise UsageError(f"no device can be named {spec!r}", cure=f"name one of: {_FORMS}")
+
+
+def _fake_paths(path: str) -> list[str]:
+    """Return the paths of the scripts of a fake device or group; the second and all further paths begin with ``/``."""
+    first, *others = path.split(f"{JOINS_GPUS}/")
+    return [first, *(f"/{other}" for other in others)]
+
+
+def _joined(infos: Sequence[DeviceInfo]) -> list[DeviceInfo]:
+    """Return one device for several: the device itself, or a group.
+
+    Raises:
+        UsageError: the devices differ in their model, or one of them is named twice.
+    """
+    if len(infos) == 1:
+        return list(infos)
+    names = ", ".join(info.spec for info in infos)
+    if len({info.model for info in infos}) > 1:
+        raise UsageError(f"{names} are GPUs of several models", cure="join GPUs of one model")
+    if infos[0].kind != "cpu" and len({info.uuid for info in infos}) < len(infos):
+        raise UsageError(f"{names} names a GPU twice", cure="name each GPU of a group once")
+    return [groups.best_group(infos, len(infos), interconnect_of(infos[0].kind))]
+
+
+def interconnect_of(kind: str) -> groups.Interconnect:
+    """Return the function that returns what connects two devices of a kind; only GPUs have a connection."""
+    if kind == "cuda":
+        from perfsvc.device.links import interconnect
+
+        return interconnect
+    return lambda _first, _second: ""
 
 
 def _cpu() -> list[DeviceInfo]:

@@ -1,20 +1,24 @@
 """Memory of devices: host memory, the common part of devices on the host, and the arena for timed buffers of GPUs."""
 
 import ctypes
+import functools
 import hashlib
 import math
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.device.groups import OneDevice
+from perfsvc.device.protocol import Reduction
 from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError
 from perfsvc.model import Array, DeviceInfo, Error, TensorMapArg
 
 HOST_ALIGNMENT = 256
+_REDUCE: Mapping[Reduction, Callable[[Any, Any], Any]] = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 ARENA_SHARE = 0.25
 """Share of the device's memory that the arena takes."""
 PAGE_BYTES = 2 << 20
@@ -39,7 +43,7 @@ class _RawBytes:
         }
 
 
-class HostMemory:
+class HostMemory(OneDevice):
     """Host memory for devices without memory of their own, allocated and moved by plain addresses as on a GPU."""
 
     page_bytes = mmap.PAGESIZE
@@ -95,11 +99,23 @@ class HostMemory:
 
 
 class HostDevice(HostMemory):
-    """The part of a ``Device`` that devices on the host share: they have no streams, and nothing is ever queued."""
+    """The part of a ``Device`` that devices on the host share: they have no streams, and nothing is ever queued.
+
+    All GPUs of a group of such devices use the same memory.
+    """
 
     info: DeviceInfo
     stream = 0
     queue_depth = 0
+
+    def all_reduce(
+        self, sources: Sequence[int], targets: Sequence[int], dtype: str, count: int, operation: Reduction
+    ) -> None:
+        """Combine the arrays at ``sources``, and copy the result to each of ``targets``."""
+        arrays = [self.view(address, dtype, (count,)) for address in sources]
+        combined = functools.reduce(_REDUCE[operation], arrays)
+        for address in targets:
+            self.upload(address, combined)
 
     def allocate_untimed(self, nbytes: int) -> int:
         """Allocate memory as ``allocate`` does."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from perfsvc.model import Batch, Conditions, DeviceInfo, Error, Launch, ReplayRecord, TensorMapArg
 
+Reduction = Literal["sum", "min", "max"]
 Module = Any
 """A loaded binary; only the device that loaded it knows its type."""
 
@@ -52,6 +53,35 @@ class Device(Protocol):
     @property
     def stream(self) -> int:
         """The address of the stream that everything is queued on, as libraries take it; 0 if there are no streams."""
+        ...
+
+    def on(self, gpu: int) -> "Device":
+        """Return one GPU of a group by its position, for all work on this GPU; any other device returns itself."""
+        ...
+
+    def fork(self) -> None:
+        """Have the other GPUs of a group wait for what is queued on the lead, so that a sample begins on all of them.
+
+        Do nothing if the device is no group; ``join`` likewise.
+        """
+        ...
+
+    def join(self) -> None:
+        """Have the lead of a group wait for what is queued on the other GPUs, so that a sample ends on the lead."""
+        ...
+
+    def require_access(self, gpu: int, other: int) -> None:
+        """Raise ``LaunchError`` if kernels of a GPU of a group cannot access the memory of another one."""
+        ...
+
+    def peer_copy(self, target: tuple[int, int], source: tuple[int, int], nbytes: int) -> None:
+        """Queue a copy from a GPU of a group to another one; both places are the position of a GPU and an address."""
+        ...
+
+    def all_reduce(
+        self, sources: Sequence[int], targets: Sequence[int], dtype: str, count: int, operation: Reduction
+    ) -> None:
+        """Queue an all-reduce of ``count`` elements on every GPU of a group; the addresses are in the GPUs' order."""
         ...
 
     @property

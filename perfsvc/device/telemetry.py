@@ -94,17 +94,17 @@ class InstalledGpu:
 
 def driver_version() -> str:
     """Return the driver's version as nvidia-smi prints it (``580.159.04``); empty if NVML does not report it."""
-    return _ask(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), otherwise="")
+    return ask(lambda nvml: str(nvml.nvmlSystemGetDriverVersion()), otherwise="")
 
 
 def power_limit_w(uuid: str) -> float:
     """Return the power limit of a GPU, or of the GPU of a MIG instance, in watts; zero if NVML does not report it."""
 
     def limit(nvml: Any) -> float:
-        _, gpu = _handles(nvml, uuid)
+        _, gpu = handles(nvml, uuid)
         return float(nvml.nvmlDeviceGetPowerManagementLimit(gpu)) * _WATTS_PER_MILLIWATT
 
-    return _ask(limit, otherwise=0.0)
+    return ask(limit, otherwise=0.0)
 
 
 def installed_gpus() -> list[InstalledGpu]:
@@ -119,7 +119,7 @@ def installed_gpus() -> list[InstalledGpu]:
                 installed += [InstalledGpu(uuid, gpu_uuid, ordinal) for uuid in _instances(nvml, gpu, gpu_uuid)]
         return installed
 
-    return _ask(gpus, otherwise=[])
+    return ask(gpus, otherwise=[])
 
 
 def settings_of_gpu(uuid: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ def settings_of_gpu(uuid: str) -> dict[str, str]:
     A setting that NVML does not report is absent. NVML does not report whether clocks are locked (``nvidia-smi -lgc``).
     """
     with contextlib.closing(_Nvml()) as nvml:
-        handles = nvml.ask("GPU", lambda library: _handles(library, uuid))
+        handles = nvml.ask("GPU", lambda library: handles(library, uuid))
         if handles is None:
             return {}
         _, gpu = handles
@@ -191,14 +191,14 @@ def _instances(nvml: Any, gpu: Any, gpu_uuid: str) -> Iterator[str]:
             yield str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)))
 
 
-def _handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
+def handles(nvml: Any, uuid: str) -> tuple[Any, Any]:
     """Return NVML's handle of a GPU or instance, and its handle of the whole GPU."""
     device = nvml.nvmlDeviceGetHandleByUUID(uuid)
     instance = uuid.startswith(INSTANCE)
     return device, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device) if instance else device
 
 
-def _ask(question: Callable[[Any], T], *, otherwise: T) -> T:
+def ask(question: Callable[[Any], T], *, otherwise: T) -> T:
     """Return NVML's answer, or ``otherwise`` if NVML's package, NVML's library or the answer is missing."""
     with contextlib.closing(_Nvml()) as nvml:
         answer = nvml.ask("", question)
@@ -334,7 +334,7 @@ class GpuTelemetry:
 
     def __init__(self, uuid: str) -> None:
         self._nvml = _Nvml()
-        handles = self._nvml.ask("GPU", lambda nvml: _handles(nvml, uuid))
+        handles = self._nvml.ask("GPU", lambda nvml: handles(nvml, uuid))
         if handles is None:
             self._nvml.close()
         self._device, self._gpu = handles or _NO_HANDLES

@@ -68,12 +68,14 @@ class Work:
     Attributes:
         precision: of the operations: ``fp64``, ``fp32``, ``tf32``, ``bf16``, ``fp16`` or ``fp8``. An author may leave
             it out; then it is that of the inputs. Empty if the inputs have no floats.
+        link_bytes: bytes that the problem moves over the busiest link between two GPUs, in one direction.
     """
 
     read_bytes: int = 0
     written_bytes: int = 0
     flops: int = 0
     precision: str = ""
+    link_bytes: int = 0
 
     @property
     def bytes(self) -> int:
@@ -107,11 +109,31 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What the buffer of one GPU holds of an array of the benchmark: all of it, or the rows ``start`` to ``stop``.
+
+    The first axis counts the rows; ``stop`` is 0 for the whole array.
+    """
+
+    array: str
+    start: int = 0
+    stop: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Buffer:
-    """Device memory that a case needs."""
+    """Device memory that a case needs.
+
+    Attributes:
+        gpu: the position of the GPU that has the memory, in a case on several GPUs.
+        part: what the buffer holds in a case on several GPUs; its array is then called ``x@1`` on GPU 1. None if it is
+            the array of the benchmark itself.
+    """
 
     array: Array
     role: Role
+    gpu: int = 0
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +144,8 @@ class Unit:
 
     Attributes:
         entries: the kernels that cases launch, as their authors name them (``perfsvc.entries``).
+        libraries: None unless the unit becomes a shared object that runs on the host; then the libraries that the
+            shared object uses, such as ``cublas``.
         others: further source files, which are linked to the same binary.
     """
 
@@ -129,6 +153,7 @@ class Unit:
     entries: tuple[str, ...]
     defines: tuple[tuple[str, Value], ...] = ()
     options: tuple[str, ...] = ()
+    libraries: tuple[str, ...] | None = None
     others: tuple[Path, ...] = ()
 
 

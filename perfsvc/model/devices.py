@@ -16,15 +16,24 @@ class Slowdown(StrEnum):
     HARDWARE = "hardware slowdown"  # the GPU lowered them: it is too hot, or its power supply asked for it
 
 
+JOINS_GPUS = "+"
+"""Joins the UUIDs of the GPUs of a group."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
     """A device as it describes itself; a value that it does not report is zero or empty.
+
+    Several GPUs of one model can be one device: a group, on which cases with ``gpus=`` run. Its UUID joins the UUIDs of
+    its GPUs with ``+``, its numbers are those of one GPU, and its lead is the first GPU.
 
     Attributes:
         kind: ``host`` is the processor of a machine on which another tool measured.
         spec: the value of ``--device`` that selects exactly this device (``cuda:GPU-5e…``, ``cpu``,
             ``fake:script.json``); empty for a device on which another tool measured.
         target: what binaries are built for (``sm_90``, ``cpu-x86_64``, ``fake``).
+        interconnect: what connects the GPUs of a group: ``NVLink``, ``PCIe``, or ``host memory`` if no GPU can access
+            the memory of another one.
     """
 
     kind: Literal["cuda", "cpu", "fake", "host"]
@@ -43,6 +52,17 @@ class DeviceInfo:
     warp_size: int = 0
     driver: str = ""
     power_limit_w: float = 0.0
+    interconnect: str = ""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The UUIDs of the GPUs of a group, the lead first; only its own UUID for any other device."""
+        return tuple(self.uuid.split(JOINS_GPUS))
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the device has; 1 unless it is a group."""
+        return len(self.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +101,7 @@ PARTS: Mapping[str, str] = {
     "gpu.application_sm_clock": "the clock of the multiprocessors that programs get (`nvidia-smi -ac`)",
     "gpu.compute_mode": "`default`, `exclusive process` or `prohibited`",
     "gpu.ecc": "whether the memory corrects errors: `on` or `off`",
+    "gpu.interconnect": "what connects the GPUs of a group: `NVLink`, `PCIe` or `host memory`",
     "gpu.mig": "whether the GPU is divided into instances: `on` or `off`",
     "gpu.nvlinks": "the number of active NVLink connections",
     "gpu.pcie_generation": "the fastest PCIe generation that the GPU and its slot support",

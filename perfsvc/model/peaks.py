@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 MEMORY = "memory"
 L2 = "l2"
+LINK = "link"
 PRECISIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "fp64": ("fp64", "fp64_tensor"),
@@ -23,6 +24,7 @@ PEAK_NAMES: Mapping[str, str] = MappingProxyType(
     {
         MEMORY: "memory",
         L2: "L2",
+        LINK: "link",
         "fp64": "FP64",
         "fp64_tensor": "FP64 tensor",
         "fp32": "FP32",
@@ -39,7 +41,7 @@ MOST_RATE = 1e20
 """A stored rate outside of this range is not taken for a measured peak."""
 
 Rates = Mapping[str, float]
-"""The measured peaks of a GPU by name: bytes a second for ``memory`` and ``l2``, else operations a second."""
+"""The measured peaks of a GPU by name: bytes a second for ``memory``, ``l2`` and ``link``, else operations a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,13 @@ def peak_of(precision: str, rates: Rates) -> float | None:
 
 
 def nearest_peak(
-    bytes_per_s: float | None, flops_per_s: float | None, precision: str, rates: Rates, *, in_l2: bool
+    bytes_per_s: float | None,
+    flops_per_s: float | None,
+    precision: str,
+    rates: Rates,
+    *,
+    in_l2: bool,
+    bus_bytes_per_s: float | None = None,
 ) -> PeakShare | None:
     """Return the share of the measured peak that a case comes nearest to; None if no peak of the case is known.
 
@@ -90,8 +98,13 @@ def nearest_peak(
         precision: of the operations, a key of ``PRECISIONS``; empty if unknown.
         rates: the measured peaks of the GPU.
         in_l2: whether the arrays of the case stay in the L2 cache between samples.
+        bus_bytes_per_s: its bytes a second over the busiest link between two GPUs; None if unknown.
     """
     bandwidth = L2 if in_l2 else MEMORY
-    limits = ((bandwidth, bytes_per_s, rates.get(bandwidth)), (precision, flops_per_s, peak_of(precision, rates)))
+    limits = (
+        (bandwidth, bytes_per_s, rates.get(bandwidth)),
+        (precision, flops_per_s, peak_of(precision, rates)),
+        (LINK, bus_bytes_per_s, rates.get(LINK)),
+    )
     shares = [PeakShare(name, rate / peak) for name, rate, peak in limits if rate and peak]
     return max(shares, key=lambda near: near.share, default=None)

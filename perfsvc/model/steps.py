@@ -84,6 +84,7 @@ class Launch:
         cluster: the blocks of a cluster in x, y and z; None if the launch does not choose them.
         cooperative: whether all blocks must run at the same time, so that they can wait for each other.
         programmatic: whether the launch may begin before the launch before it has ended.
+        gpu: the position of the GPU that runs the kernel, in a case on several GPUs.
     """
 
     module: int
@@ -96,12 +97,39 @@ class Launch:
     cluster: Dim3 | None = None
     cooperative: bool = False
     programmatic: bool = False
+    gpu: int = 0
     step: Literal["launch"] = "launch"
 
     @property
     def has_attributes(self) -> bool:
         """Whether the launch needs more than grid, block and shared memory: only a GPU can do that."""
         return self.cluster is not None or self.cooperative or self.programmatic
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCopy:
+    """Copy the buffer of one GPU to an equally large buffer of another GPU."""
+
+    source: str
+    target: str
+    step: Literal["peer_copy"] = "peer_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """Combine equally large buffers, one on each GPU, element by element; each GPU gets the result in its target."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    operation: Literal["sum", "min", "max"] = "sum"
+    step: Literal["all_reduce"] = "all_reduce"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Let every GPU wait until all GPUs have done the steps before."""
+
+    step: Literal["barrier"] = "barrier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +209,22 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """Call a function of a shared object with all buffers of the case and a stream.
+
+    Attributes:
+        module: the index of the shared object among the case's modules.
+        entry: the function.
+        values: the axes and parameters, by name.
+    """
+
+    module: int
+    entry: str
+    values: tuple[tuple[str, Value], ...] = ()
+    step: Literal["library"] = "library"
+
+
+@dataclass(frozen=True, slots=True)
 class HostMetric:
     """Reduce a buffer to a metric of the measurement: on the host, in float64, after the last sample."""
 
@@ -226,7 +270,7 @@ class RunProgram:
     step: Literal["program"] = "program"
 
 
-Step = Memset | Launch | HostFinish | HostMetric | Call | RunProgram
+Step = Memset | Launch | PeerCopy | AllReduce | Barrier | HostFinish | HostMetric | Call | LibraryCall | RunProgram
 
 GraphTiming = Literal["", "replay", "cold steps"]
 """How a case uses a CUDA graph: not at all; a sample is a replay of the graph of its steps; or a sample is the sum of
@@ -240,7 +284,7 @@ class ReplayRecord:
     ``modules`` and ``bench`` are SHA-256 hex digests. ``Launch.module`` is an index into ``modules``, the compiled
     binaries. The modules of a program are its executable and its other files. ``bench`` is the benchmark file, which
     makes inputs and reference from ``seed`` and holds the functions of ``Call`` steps. ``graph`` is empty unless the
-    steps are captured in a CUDA graph.
+    steps are captured in a CUDA graph. ``gpus`` counts the GPUs.
     """
 
     case: Case
@@ -252,6 +296,7 @@ class ReplayRecord:
     seed: int
     graph: GraphTiming = ""
     format: int = 1
+    gpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +338,7 @@ class PythonCode:
 
     Attributes:
         packages: Python itself, the packages that the functions import, and CUDA libraries loaded from outside these
-            packages.
+            packages. A case that calls a library has the CUDA libraries that this library uses.
         variables: the environment variables that packages read, and their values.
         modules: imported modules that belong to no package, and the SHA-256 digests of their texts.
         kernels: the Triton kernels that the case launched.

@@ -1,7 +1,7 @@
 """The words of measured peaks, and of shares of them."""
 
 from perfsvc import units
-from perfsvc.model import L2, MEMORY, PEAK_NAMES
+from perfsvc.model import L2, LINK, MEMORY, PEAK_NAMES
 
 
 def share(peak: str, of_peak: float | None) -> str:
@@ -13,4 +13,4 @@ def share(peak: str, of_peak: float | None) -> str:
 
 def rate(peak: str, measured: float) -> str:
     """Return a measured peak with its name: ``L2 7.95 TB/s``, ``BF16 915 TFLOP/s``."""
-    return f"{PEAK_NAMES[peak]} {units.rate(measured) if peak in {MEMORY, L2} else units.flop_rate(measured)}"
+    return f"{PEAK_NAMES[peak]} {units.rate(measured) if peak in {MEMORY, L2, LINK} else units.flop_rate(measured)}"

@@ -116,6 +116,7 @@ def _row(
         high_s=record["high_s"] if has_interval else None,
         bandwidth_bytes_per_s=record["bandwidth_bytes_per_s"],
         flops_per_s=record["flops_per_s"],
+        bus_bytes_per_s=record.get("bus_bytes_per_s"),
         max_error=record["max_error"],
         mean_error=record["mean_error"],
         metrics=tuple(metrics),
@@ -131,6 +132,7 @@ def _row(
         stopped=_sentences(record["stopped"]),
         notes=(*_rejections(batches), *places, *_sentences(record["note"])),
         excluded=record.get("excluded") or "",
+        interconnect=record.get("interconnect") or "",
     )
 
 

@@ -54,6 +54,7 @@ class ResultRow:
         device: UUID of the device.
         device_model: its model.
         device_kind: ``cuda``, ``cpu`` or ``fake``.
+        interconnect: what connects the GPUs of a group, such as ``NVLink``; empty for a single device.
         status: of the worst replica; None for a missing case, which an earlier run has and this run has not.
         reason: why the case is not ok.
         cure: what to do about it.
@@ -63,6 +64,7 @@ class ResultRow:
         high_s: the upper end.
         bandwidth_bytes_per_s: the bytes of the work over the level; None if the work is unknown.
         flops_per_s: the floating-point operations of the work over the level; None if the work is unknown.
+        bus_bytes_per_s: the bytes over the busiest link between two GPUs over the level; None on a single GPU.
         max_error: the largest maximum error of a replica.
         mean_error: the largest mean error of a replica.
         metrics: by name.
@@ -93,6 +95,7 @@ class ResultRow:
     high_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
     max_error: float | None = None
     mean_error: float | None = None
     metrics: tuple[MetricRow, ...] = ()
@@ -108,6 +111,7 @@ class ResultRow:
     stopped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     excluded: str = ""
+    interconnect: str = ""
 
     @property
     def key(self) -> Key:
@@ -223,6 +227,7 @@ class RunDetails:
         noise_between_nights: deviation of the baseline's runs beyond what their replicas explain.
         bandwidth_bytes_per_s: the bytes of the work over the level.
         flops_per_s: the operations of the work over the level.
+        bus_bytes_per_s: the bytes over the busiest link between two GPUs over the level.
         peak: the measured peak that the case comes nearest to, such as ``memory`` or ``fp32``.
         peak_share: the rate of the case over this peak.
         relative_to: the reference variant.
@@ -243,6 +248,7 @@ class RunDetails:
     noise_between_nights: float | None = None
     bandwidth_bytes_per_s: float | None = None
     flops_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
     peak: str = ""
     peak_share: float | None = None
     relative_to: str = ""

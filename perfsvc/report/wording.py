@@ -178,6 +178,7 @@ def details(known: RunDetails) -> list[tuple[str, str]]:
         "% of peak": peaks.share(known.peak, known.peak_share),
         f"vs {known.relative_to or 'reference'}": known.relative_speed and speed(known.relative_speed),
         "FLOP/s": known.flops_per_s and units.flop_rate(known.flops_per_s),
+        "bus bandwidth": known.bus_bytes_per_s and units.rate(known.bus_bytes_per_s),
         "SM clock": known.sm_clock_hz and units.frequency(known.sm_clock_hz),
         "temperature": known.temperature_c and f"{known.temperature_c:.0f} °C",
         "power": known.power_w and f"{known.power_w:.0f} W",

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,7 +17,7 @@ from perfsvc.build import Cache, toolchain_for
 from perfsvc.build.disassembly import Disassembler, find_nvdisasm
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import telemetry
-from perfsvc.device.find import find
+from perfsvc.device.find import find, interconnect_of
 from perfsvc.errors import (
     MissingPackageError,
     NoCompilerError,
@@ -50,6 +51,16 @@ def _usable_gpus() -> list[DeviceInfo]:
         return find(["cuda"])
     except NoDeviceError:
         return []
+
+
+def links(devices: Sequence[DeviceInfo]) -> dict[tuple[str, str], str]:
+    """Return what connects each two GPUs of one model, by their specifications; an unknown connection is left out."""
+    between = {
+        (first.spec, second.spec): interconnect_of(first.kind)(first.uuid, second.uuid)
+        for first, second in combinations(devices, 2)
+        if first.model == second.model
+    }
+    return {pair: link for pair, link in between.items() if link}
 
 
 def toolkit(device: DeviceInfo) -> str:

@@ -8,6 +8,7 @@ from perfsvc.suite import isolated
 from perfsvc.suite.authoring import (
     Benchmark,
     Variant,
+    all_reduce,
     call,
     ceil_div,
     f32,
@@ -16,9 +17,12 @@ from perfsvc.suite.authoring import (
     i32,
     i64,
     launch,
+    library,
     memset,
     metric,
     output,
+    peer,
+    peer_copy,
     pointer,
     program,
     regex,
@@ -30,7 +34,7 @@ from perfsvc.suite.benchfile import StoredModules, functions
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
-from perfsvc.suite.requirements import unmet
+from perfsvc.suite.requirements import unmet, wrong_gpus
 from perfsvc.suite.selection import Selection
 from perfsvc.suite.steps.packages import cupy, numba, torch, triton
 
@@ -45,6 +49,7 @@ __all__ = [
     "Tolerance",
     "Variant",
     "Work",
+    "all_reduce",
     "call",
     "ceil_div",
     "cupy",
@@ -57,10 +62,13 @@ __all__ = [
     "i64",
     "isolated",
     "launch",
+    "library",
     "memset",
     "metric",
     "numba",
     "output",
+    "peer",
+    "peer_copy",
     "pointer",
     "program",
     "regex",
@@ -70,4 +78,5 @@ __all__ = [
     "torch",
     "triton",
     "unmet",
+    "wrong_gpus",
 ]

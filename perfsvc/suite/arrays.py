@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from perfsvc.dtypes import is_float, is_number
 from perfsvc.files import Folder
-from perfsvc.model import Array, Role, codec, digest
+from perfsvc.model import Array, Buffer, Part, Role, codec, digest
 from perfsvc.suite.authoring import Benchmark, Function, Output
 from perfsvc.suite.benchfile import BenchFile, load_again
 from perfsvc.suite.case import CaseSpec, arrays_key
@@ -270,7 +270,7 @@ def make_arrays(spec: CaseSpec, known: KnownShapes | None = None) -> tuple[Array
         made = make_inputs(file.benchmark, spec.case.point, spec.seed)
         made_shapes = shapes(made)
         for buffer in spec.buffers:
-            if buffer.role in {Role.INPUT, Role.INOUT} and made_shapes.get(buffer.array.name) != buffer.array:
+            if buffer.role in {Role.INPUT, Role.INOUT} and _held(buffer, made_shapes) != buffer.array:
                 if known:
                     known.forget(spec.inputs)
                 raise Problem(
@@ -279,6 +279,16 @@ def make_arrays(spec: CaseSpec, known: KnownShapes | None = None) -> tuple[Array
                     "let inputs depend on rng and the axes alone; if a package that inputs uses has changed, run again",
                 )
         return made, _expected_results(file, spec, made)
+
+
+def _held(buffer: Buffer, made: Shapes) -> Array | None:
+    """Return what a buffer holds of the arrays that ``inputs`` made; None if its array is missing."""
+    part = buffer.part or Part(buffer.array.name)
+    array = made.get(part.array)
+    if array is None:
+        return None
+    shape = (part.stop - part.start, *array.shape[1:]) if part.stop else array.shape
+    return Array(buffer.array.name, array.dtype, shape)
 
 
 def make_fresh(spec: CaseSpec, first: Callable[[], Mapping[str, NDArray[Any]]]) -> tuple[Arrays, Arrays]:

@@ -42,6 +42,8 @@ class CaseSpec:
         relative_to: the full name of the variant with which this variant is compared; empty if there is none.
         files: the files of a program, in the order of ``RunProgram.files``.
         graph: how the case uses a CUDA graph; empty if it uses none.
+        gpus: how many GPUs of one model the case needs.
+        all_gpus: whether it uses all GPUs of a model, so that ``gpus`` depends on the machine.
     """
 
     case: Case
@@ -61,6 +63,8 @@ class CaseSpec:
     relative_to: str = ""
     files: tuple[ProgramFile, ...] = ()
     graph: GraphTiming = ""
+    gpus: int = 1
+    all_gpus: bool = False
 
     @property
     def parts(self) -> tuple[Unit | ProgramFile, ...]:
@@ -98,4 +102,5 @@ class CaseSpec:
             bench=bench_digest,
             seed=self.seed,
             graph=self.graph,
+            gpus=self.gpus,
         )

@@ -16,14 +16,18 @@ from perfsvc.model import AUXILIARY, TIME, Kind
 from perfsvc.suite.arrays import Arrays, Shapes, make_expected, make_inputs, seed_of, shapes
 from perfsvc.suite.authoring import (
     BOTH,
+    AllReduceStep,
     Benchmark,
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     Output,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     Scalar,
     StepWritten,
@@ -49,6 +53,8 @@ from perfsvc.suite.requirements import problems_of_requirement, problems_of_tens
 from perfsvc.suite.resolving import BenchmarkPoint, resolve, worth_running
 from perfsvc.suite.steps import buffers_of, kind_of, problems_of_form, problems_of_sources, steps_of
 from perfsvc.suite.steps.graphs import problems_of_graph
+from perfsvc.suite.steps.groups import GPU, GPUS, problems_of_group, problems_of_placed_names, uses_several
+from perfsvc.suite.steps.libraries import problems_of_library
 from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.steps.programs import problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
@@ -202,9 +208,9 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 
     Points are distinct if their texts differ: 64 and 64.0 are equal numbers, but only 64 can be the size of a grid.
     """
-    points = (smoke_point(file.benchmark), *full_points(file.benchmark))
-    distinct = {str(point): point for point in points}
-    return tuple(BenchmarkPoint(file, point, inputs) for point in distinct.values())
+    smoke = smoke_point(file.benchmark)
+    distinct = {str(point): point for point in (smoke, *full_points(file.benchmark))}
+    return tuple(BenchmarkPoint(file, point, inputs, point == smoke) for point in distinct.values())
 
 
 # --- a variant -------------------------------------------------------------------------------------------------------
@@ -213,7 +219,7 @@ def _points(file: BenchFile, inputs: Shapes) -> tuple[BenchmarkPoint, ...]:
 def _problems_of_variant(file: BenchFile, variant: Variant, inputs: Shapes | None) -> Iterator[Problem]:
     """Yield the problems of a variant; ``inputs`` is None if the inputs are unknown."""
     problems = tuple(misfits_of_variant(variant)) or tuple(problems_of_form(variant))
-    if not problems and (variant.steps or isinstance(variant.run, PackageStep | ProgramStep)):
+    if not problems and (variant.steps or isinstance(variant.run, PackageStep | LibraryStep | ProgramStep)):
         problems = tuple(problem for step in steps_of(variant) for problem in misfits_of_step(step, variant.name))
     yield from problems or _problems_of_content(file, variant, inputs)
 
@@ -271,11 +277,12 @@ class _VariantNames:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     scratch: tuple[str, ...]
+    of_group: tuple[str, ...] = ()
 
     @property
     def values(self) -> tuple[str, ...]:
-        """Names with a value, which functions may ask for."""
-        return self.axes + self.params
+        """Names with a value, which the functions of steps may ask for."""
+        return self.axes + self.params + self.of_group
 
     @property
     def buffers(self) -> tuple[str, ...]:
@@ -307,7 +314,9 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
         inputs=tuple(inputs or ()),
         outputs=tuple(file.benchmark.outputs),
         scratch=tuple(variant.scratch),
+        of_group=(GPU, GPUS) if uses_several(variant) else (),
     )
+    yield from problems_of_group(variant, kind_of(variant), steps_of(variant), names.axes + names.params)
     yield from _problems_of_own_names(variant, names)
     yield from _problems_of_functions(variant, names)
     yield from _problems_of_order(variant)
@@ -319,6 +328,8 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
         if isinstance(step, PackageStep):
             known = None if inputs is None else names.buffers + names.values
             yield from problems_of_package_step(step, variant.name, file.path.parent, file.names, known)
+        if isinstance(step, LibraryStep):
+            yield from problems_of_library(step, variant)
         if isinstance(step, ProgramStep):
             yield from problems_of_program(step, variant)
     if inputs is not None:
@@ -351,7 +362,9 @@ def _problems_of_functions(variant: Variant, names: _VariantNames) -> Iterator[P
             what = f"parameter {name!r} of variant {variant.name!r}"
             yield from unknown_names(value, names.axes, what, variant.line)
     if variant.only is not None:
-        yield from unknown_names(variant.only, names.values, f"only of variant {variant.name!r}", variant.line)
+        yield from unknown_names(
+            variant.only, names.axes + names.params, f"only of variant {variant.name!r}", variant.line
+        )
 
 
 def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
@@ -423,11 +436,14 @@ def _problems_of_call(step: CallStep, variant: Variant, file: BenchFile) -> Iter
 def _problems_of_buffers(variant: Variant, names: _VariantNames) -> Iterator[Problem]:
     """Yield the problems of the buffers in a variant's steps: unknown names, written inputs, unused outputs."""
     steps = steps_of(variant)
+    yield from problems_of_placed_names(variant, names.buffers)
     for step in steps:
         for use, name, known in _uses(step, names):
             if name not in known:
                 yield Problem(f"variant {variant.name!r}: {use} {name!r} is not known", step.line, nearest(name, known))
-        written = step.buffer if isinstance(step, MemsetStep) else step.target if isinstance(step, FinishStep) else ""
+        written = step.buffer if isinstance(step, MemsetStep) else ""
+        if isinstance(step, FinishStep | PeerCopyStep | AllReduceStep):
+            written = step.target
         if written in names.inputs and written not in names.outputs:
             yield Problem(
                 f"variant {variant.name!r} writes the input {written!r}",
@@ -463,15 +479,20 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
             yield "the finish target", step.target, names.buffers
         case MetricStep():
             yield "the metric buffer", step.buffer, names.buffers
+        case PeerCopyStep() | AllReduceStep():
+            yield "the source", step.source, names.buffers
+            yield "the target", step.target, names.buffers
 
 
 def _uses_of_argument(
-    arg: str | Scalar | TensorMap, names: _VariantNames
+    arg: str | Scalar | TensorMap | Peer, names: _VariantNames
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (use, name, known names) if a kernel argument refers to a name."""
     if isinstance(arg, str):
         yield "argument", arg, names.buffers + names.values
     elif isinstance(arg, TensorMap):
         yield "the tensor_map buffer", arg.buffer, names.buffers
+    elif isinstance(arg, Peer):
+        yield "the peer buffer", arg.buffer, names.buffers
     elif isinstance(arg.value, str):
         yield "argument", arg.value, names.values

@@ -14,6 +14,7 @@ from perfsvc.suite.benchfile import FILE_NAME
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.isolated.requests import BenchRead, ListedCase, Points
 from perfsvc.suite.selection import Selection, choose
+from perfsvc.suite.steps.groups import LEAST_GPUS
 
 Input = TypeVar("Input")
 Result = TypeVar("Result")
@@ -55,7 +56,7 @@ class Suite:
         return names.get(problem.path, Path(problem.path).absolute().parent.name)
 
     def resolve(
-        self, selection: Selection, points: Points, known_shapes: Path | None = None
+        self, selection: Selection, points: Points, known_shapes: Path | None = None, all_gpus: int = LEAST_GPUS
     ) -> tuple[tuple[CaseSpec, ...], tuple[SuiteError, ...]]:
         """Return the selected cases, each with everything that building and running it needs.
 
@@ -63,6 +64,7 @@ class Suite:
             selection: the globs of the cases.
             points: whether to take the full or the smoke points.
             known_shapes: a folder that keeps the shapes of inputs, so that inputs of known shapes need not be made.
+            all_gpus: how many GPUs ``gpus="all"`` means.
 
         Returns:
             Each case once for each cache state, and the problems of benchmarks that cannot be resolved.
@@ -75,7 +77,9 @@ class Suite:
             selected.setdefault(listed.case.benchmark, []).append(listed.case)
         files = {file.name: file for file in self.benchmarks}
         resolved = _each(
-            lambda name: isolated.resolve_cases(files[name].path, files[name].text, selected[name], known_shapes),
+            lambda name: isolated.resolve_cases(
+                files[name].path, files[name].text, selected[name], known_shapes, all_gpus
+            ),
             selected,
         )
         problems = tuple(specs for specs in resolved if isinstance(specs, SuiteError))

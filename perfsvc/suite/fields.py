@@ -8,14 +8,18 @@ from perfsvc.model import CacheState, Kind, Tolerance, Work
 from perfsvc.suite.authoring import (
     BOTH,
     COLD_STEPS,
+    AllReduceStep,
     Benchmark,
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     Output,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     Regex,
     Scalar,
@@ -84,6 +88,10 @@ def _is_field(value: object) -> bool:
     return (isinstance(value, tuple) and bool(value) and all(map(_is_field, value))) or _is(str, Scalar)(value)
 
 
+def _is_peer(value: object) -> bool:
+    return isinstance(value, Peer) and isinstance(value.buffer, str) and _is(int)(value.offset)
+
+
 def _splits(options: Any) -> bool:
     """Return whether compile options can be split into words as a shell does."""
     try:
@@ -117,8 +125,10 @@ _COUNT = _FieldType("an integer or a function", _or(_is(int), callable))
 _EXTENT = _FieldType("an integer, a tuple of integers or a function", _or(_COUNT.accepts, _each(_is(int))))
 _OUTPUTS = _FieldType('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
 _ARGUMENTS = _FieldType(
-    'a list such as ("out", "in", "n", f32(0.5))', _each(_or(_or(_is(str, Scalar), _is_tensor_map), _is_struct))
+    'a list such as ("out", "in", "n", f32(0.5))',
+    _each(_or(_or(_is(str, Scalar), _is_tensor_map), _or(_is_peer, _is_struct))),
 )
+_REDUCTION = _FieldType("one of sum, min, max", lambda value: value in ["sum", "min", "max"])
 _SYMBOLS = _FieldType('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
 
 _KINDS = [kind for kind in Kind if kind is not Kind.PROGRAM]  # run=program(...) makes a variant one of that kind
@@ -151,12 +161,24 @@ _VARIANT = {
     "cluster": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
     "cooperative": _TRUTH,
     "steps": _FieldType(
-        "a list of launch, memset, finish, metric, call, triton, cupy, numba and torch",
-        _each(_is(LaunchStep, MemsetStep, FinishStep, MetricStep, CallStep, PackageStep)),
+        "a list of launch, memset, peer_copy, all_reduce, finish, metric, call, triton, cupy, numba, torch and library",
+        _each(
+            _is(
+                LaunchStep,
+                MemsetStep,
+                PeerCopyStep,
+                AllReduceStep,
+                FinishStep,
+                MetricStep,
+                CallStep,
+                PackageStep,
+                LibraryStep,
+            )
+        ),
     ),
     "run": _FieldType(
-        "a function, or triton, cupy, numba, torch or program",
-        _or(_FUNCTION.accepts, _is(PackageStep, ProgramStep)),
+        "a function, or triton, cupy, numba, torch, library or program",
+        _or(_FUNCTION.accepts, _is(PackageStep, LibraryStep, ProgramStep)),
     ),
     "params": _FieldType('a dict such as {"TILE": (16, 32)}', _by_name(_anything)),
     "options": _FieldType(
@@ -170,6 +192,9 @@ _VARIANT = {
     "graph": _FieldType(f"True, False or {COLD_STEPS!r}", lambda value: isinstance(value, bool) or value == COLD_STEPS),
     "reference": _FUNCTION,
     "formerly": _WORDS,
+    "gpus": _FieldType('a number of GPUs, "all" or a function', lambda value: value == "all" or _COUNT.accepts(value)),
+    "split": _WORDS,
+    "on": _FieldType('a dict such as {"x": 0, "y": 1}', _by_name(_is(int))),
 }
 
 _STEPS: dict[type, dict[str, _FieldType]] = {
@@ -184,10 +209,13 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
         "cluster": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
         "cooperative": _TRUTH,
         "programmatic": _TRUTH,
+        "gpu": _FieldType("the position of a GPU, or None", _or(_is(int), _none)),
     },
+    PeerCopyStep: {"source": _TEXT, "target": _TEXT},
+    AllReduceStep: {"source": _TEXT, "target": _TEXT, "operation": _REDUCTION},
     MemsetStep: {"buffer": _TEXT, "byte": _FieldType("a byte, 0 to 255", lambda value: value in range(256))},
     FinishStep: {
-        "operation": _FieldType("one of sum, min, max", lambda value: value in ["sum", "min", "max"]),
+        "operation": _REDUCTION,
         "source": _TEXT,
         "target": _TEXT,
     },
@@ -212,6 +240,11 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
             f"True, False or one of {', '.join(COMPILE_MODES)}",
             lambda value: isinstance(value, bool) or value in COMPILE_MODES,
         ),
+    },
+    LibraryStep: {
+        "source": _TEXT,
+        "entry": _TEXT,
+        "libraries": _WORDS,
     },
     ProgramStep: {
         "command": _WORDS,

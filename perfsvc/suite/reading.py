@@ -6,14 +6,14 @@ from pathlib import Path
 from perfsvc.errors import SuiteError
 from perfsvc.model import Case
 from perfsvc.suite.arrays import Inputs
-from perfsvc.suite.authoring import cache_states_of
+from perfsvc.suite.authoring import Variant, cache_states_of
 from perfsvc.suite.benchfile import BenchFile, load, load_again
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.checking import CheckedBenchmark, check
 from perfsvc.suite.isolated.requests import BenchRead, Failed, ListedCase, Points
 from perfsvc.suite.points import Expansion, Point, expansions_of, full_points, smoke_point
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
-from perfsvc.suite.steps import kind_of, requirements
+from perfsvc.suite.steps import groups, kind_of, requirements
 from perfsvc.suite.steps.graphs import graph_of
 from perfsvc.suite.values import Problem
 
@@ -37,7 +37,14 @@ def failed(error: SuiteError) -> Failed:
     return Failed(error.what, error.path, error.line, error.cure)
 
 
-def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) -> tuple[CaseSpec, ...]:
+def _gpus(variant: Variant, point: Point) -> tuple[str, ...]:
+    """Return how many GPUs a variant on several GPUs needs: ``2 GPUs`` or ``all GPUs``; empty for any other variant."""
+    if not groups.uses_several(variant):
+        return ()
+    return (f"{groups.ALL if variant.gpus == groups.ALL else groups.gpus_of(variant, dict(point))} GPUs",)
+
+
+def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs, all_gpus: int) -> tuple[CaseSpec, ...]:
     """Return a spec for each case in each of its cache states: everything that building and running it needs.
 
     Args:
@@ -45,6 +52,7 @@ def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) 
         text: the text of the file, from which the cases were listed.
         cases: the cases.
         inputs: makes the inputs of the cases' points, to know their shapes.
+        all_gpus: how many GPUs ``gpus="all"`` means.
 
     Raises:
         SuiteError: one of the author's functions failed at a point, or returned something that cannot be launched.
@@ -56,7 +64,9 @@ def resolve_cases(path: Path, text: str, cases: Sequence[Case], inputs: Inputs) 
         return tuple(
             spec
             for case in cases
-            for spec in resolve(expansions[case.variant], BenchmarkPoint(file, case.point, shapes[file, case.point]))
+            for spec in resolve(
+                expansions[case.variant], BenchmarkPoint(file, case.point, shapes[file, case.point]), all_gpus
+            )
         )
     except Problem as problem:
         raise problem.at(path) from problem
@@ -83,7 +93,7 @@ def _listed(file: BenchFile, expansion: Expansion, point: Point, points: Points)
         points=points,
         kind=kind_of(variant),
         caches=cache_states_of(variant),
-        requires=requirements(variant),
+        requires=(*_gpus(variant, point), *requirements(variant)),
         bench=file.path,
         graph=graph_of(variant),
     )

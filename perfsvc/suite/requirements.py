@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from perfsvc.installation import nccl_command, nccl_library
 from perfsvc.model import Array, DeviceInfo, Launch, Step, TensorMapArg, Value
 from perfsvc.suite.authoring import Argument, TensorMap
 from perfsvc.suite.case import CaseSpec
@@ -38,14 +39,14 @@ _DIMENSIONS = 2
 
 def problems_of_requirement(requirement: str, names: Collection[str], line: int) -> Iterator[Problem]:
     """Yield the problems of one requirement, given the names of axes and parameters."""
-    if requirement == "cuda" or _ARCHITECTURE.fullmatch(requirement) or _PACKAGE.fullmatch(requirement):
+    if requirement in {"cuda", "nccl"} or _ARCHITECTURE.fullmatch(requirement) or _PACKAGE.fullmatch(requirement):
         return
     divisible = _DIVISIBLE.fullmatch(requirement)
     if divisible is None:
         yield Problem(
             f"requires {requirement!r}, which is not understood",
             line,
-            "write cuda, sm_90 (at least), sm_90a (exactly), n % 4 == 0 or import cupy",
+            "write cuda, nccl, sm_90 (at least), sm_90a (exactly), n % 4 == 0 or import cupy",
         )
         return
     for term in divisible.groups():
@@ -55,8 +56,24 @@ def problems_of_requirement(requirement: str, names: Collection[str], line: int)
         yield Problem(f"requires {requirement!r}: nothing is divisible by 0", line, "name another divisor")
 
 
+def wrong_gpus(spec: CaseSpec, device: DeviceInfo, alike: int = 1) -> str:
+    """Return why a device has too few or too many GPUs for a case; empty if their number is right.
+
+    Args:
+        spec: the case.
+        device: the device.
+        alike: how many devices of this model the run has, the device itself included.
+    """
+    if spec.gpus > device.gpus:
+        return f"needs {spec.gpus} GPUs of one model; this run has {alike}"
+    return f"needs {spec.gpus} of the {device.gpus} GPUs of this device" if spec.gpus < device.gpus else ""
+
+
 def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
-    """Return why a case cannot run on a device (``requires sm_90: this device is sm_80``); empty if it can."""
+    """Return why a case cannot run on a device (``requires sm_90: this device is sm_80``); empty if it can.
+
+    The number of GPUs is left to ``wrong_gpus``.
+    """
     values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
     tensor_maps = _tensor_maps_of(spec.steps)
     for requirement in (*spec.requires, *_implied(spec.steps, device)):
@@ -97,6 +114,8 @@ def _unmet(requirement: str, values: Mapping[str, Value], device: DeviceInfo) ->
     """Return why one requirement is not met; empty if it is met. ``values`` are those of axes and parameters."""
     if requirement == "cuda":
         return "this is the CPU device" if device.kind == "cpu" else ""
+    if requirement == "nccl":
+        return "" if device.kind != "cuda" or nccl_library() else f"NCCL is not installed ({nccl_command()})"
     if architecture := _ARCHITECTURE.fullmatch(requirement):
         return _other_architecture(architecture, device)
     if package := _PACKAGE.fullmatch(requirement):

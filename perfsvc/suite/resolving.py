@@ -1,6 +1,6 @@
 """Resolve a variant at a point into a case, in which every function of the author is evaluated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from perfsvc.model import (
     HostFinish,
     HostMetric,
     Launch,
+    LibraryCall,
     Memset,
     Role,
     ScalarArg,
@@ -30,13 +31,17 @@ from perfsvc.model import (
 )
 from perfsvc.suite.arrays import Shapes, seed_of
 from perfsvc.suite.authoring import (
+    AllReduceStep,
     Argument,
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     Scalar,
     StepWritten,
@@ -53,8 +58,9 @@ from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.points import Expansion, Point, expansions_of, is_value, plain, reference_index
 from perfsvc.suite.requirements import exact_architecture, tensor_map_arg
 from perfsvc.suite.signatures import array_dtypes, differs
-from perfsvc.suite.steps import buffers_of, compiled_steps, kind_of, requirements, steps_of
+from perfsvc.suite.steps import buffers_of, compiled_steps, groups, kind_of, requirements, steps_of
 from perfsvc.suite.steps.graphs import graph_of
+from perfsvc.suite.steps.libraries import libraries_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.steps.programs import files_of, resolve_program
 from perfsvc.suite.structs import struct_arg
@@ -107,11 +113,14 @@ class BenchmarkPoint:
 
     Attributes:
         inputs: the shapes of the input arrays.
+        has_own_inputs: whether the inputs were made at this point. When a file is checked, they are made at the smoke
+            point only, and sizes of other points are not compared.
     """
 
     file: BenchFile
     point: Point
     inputs: Shapes
+    has_own_inputs: bool = True
 
     @cached_property
     def path(self) -> Path:
@@ -135,10 +144,11 @@ class BenchmarkPoint:
             raise Problem(f"work is {work!r}", line, "return Work(read_bytes=..., written_bytes=..., flops=...)")
         if work.precision and work.precision not in PRECISIONS:
             raise Problem(f"precision is {work.precision!r}", line, f"name one of {', '.join(PRECISIONS)}")
-        read_bytes, written_bytes, flops = (
-            integer(getattr(work, field), field, line) for field in ("read_bytes", "written_bytes", "flops")
+        read_bytes, written_bytes, flops, link_bytes = (
+            integer(getattr(work, field), field, line)
+            for field in ("read_bytes", "written_bytes", "flops", "link_bytes")
         )
-        return Work(read_bytes, written_bytes, flops, work.precision or self._precision)
+        return Work(read_bytes, written_bytes, flops, work.precision or self._precision, link_bytes)
 
     @property
     def _precision(self) -> str:
@@ -172,8 +182,13 @@ def replay_tolerance(file: BenchFile, point: Point) -> Tolerance:
         raise problem.at(file.path) from problem
 
 
-def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
+def resolve(expansion: Expansion, at: BenchmarkPoint, all_gpus: int = groups.LEAST_GPUS) -> tuple[CaseSpec, ...]:
     """Return the case of a variant with its buffers, units, steps and work, once for each of its cache states.
+
+    Args:
+        expansion: the variant.
+        at: the point.
+        all_gpus: how many GPUs ``gpus="all"`` means.
 
     Raises:
         Problem: one of the author's functions failed at this point, or returned something that cannot be launched.
@@ -181,6 +196,9 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     benchmark, variant = at.file.benchmark, expansion.variant
     params = params_at(expansion, at.point)
     values = {**dict(at.point), **params}
+    gpus = groups.gpus_of(variant, dict(at.point), all_gpus)
+    if groups.uses_several(variant):
+        values[groups.GPUS] = gpus
     scratch = _arrays(variant.scratch, values, variant.line)
     buffers = {**at.buffers, **{name: Buffer(array, Role.SCRATCH) for name, array in scratch.items()}}
     steps = tuple(_with_entry(step, variant, values) for step in steps_of(variant))
@@ -189,7 +207,16 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
     used = {name for step in steps for name in buffers_of(step, tuple(buffers))}
     if not isinstance(variant.run, ProgramStep):
         used |= set(benchmark.outputs)
-    resolved = tuple(resolver.step(step) for step in steps)
+    if groups.uses_several(variant):
+        needed = {name: buffer for name, buffer in buffers.items() if name in used}
+        placed = groups.place(needed, variant, gpus, sized=at.has_own_inputs)
+        resolved = groups.spread(steps, variant, placed, lambda step, gpu: resolver.on(gpu, placed).step(step))
+        if at.has_own_inputs:
+            groups.require_sizes(steps, variant, placed)
+        kept = tuple(buffer for of_gpu in placed for buffer in of_gpu.values())
+    else:
+        resolved = tuple(resolver.step(step) for step in steps)
+        kept = tuple(buffer for name, buffer in buffers.items() if name in used)
     cache, *other_caches = cache_states_of(variant)
     spec = CaseSpec(
         case=case_of(at.file, expansion, at.point),
@@ -197,7 +224,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         cache=cache,
         requires=requirements(variant),
         units=units,
-        buffers=tuple(buffer for name, buffer in buffers.items() if name in used),
+        buffers=kept,
         steps=resolved,
         work=at.work,
         tolerance=at.tolerance,
@@ -209,6 +236,8 @@ def resolve(expansion: Expansion, at: BenchmarkPoint) -> tuple[CaseSpec, ...]:
         relative_to=benchmark.relative_to,
         files=files_of(variant, resolved, at.path.parent),
         graph=graph_of(variant),
+        gpus=gpus,
+        all_gpus=variant.gpus == groups.ALL,
     )
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 
@@ -240,10 +269,11 @@ def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int)
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
-    """Return one unit for each source file, or group of linked files, with all its launched kernels."""
-    entries: dict[tuple[str, ...], dict[str, None]] = {}
+    """Return one unit, with all its kernels, for each source file or group of linked files, and for each library."""
+    entries: dict[tuple[tuple[str, ...], tuple[str, ...] | None], dict[str, None]] = {}
     for step in compiled_steps(steps):
-        entries.setdefault(words(step.source), {}).update({step.entry: None} if isinstance(step, LaunchStep) else {})
+        names = {step.entry: None} if isinstance(step, LaunchStep | LibraryStep) else {}
+        entries.setdefault((words(step.source), libraries_of(step)), {}).update(names)
     defines = tuple(sorted(params.items()))
     return tuple(
         Unit(
@@ -251,9 +281,10 @@ def _units(
             tuple(names),
             defines,
             () if source.endswith(PYTHON) else options,
+            libraries,
             tuple(folder / other for other in others),
         )
-        for (source, *others), names in entries.items()
+        for ((source, *others), libraries), names in entries.items()
     )
 
 
@@ -271,22 +302,19 @@ class _StepResolver:
     units: tuple[Unit, ...]
     names: Mapping[str, Any]
 
+    def on(self, gpu: int, placed: Sequence[Mapping[str, Buffer]]) -> "_StepResolver":
+        """Return a resolver of the steps of one GPU; ``placed`` has the buffers of each GPU."""
+        return replace(self, values={**self.values, groups.GPU: gpu}, buffers=groups.seen_from(placed, gpu))
+
     def step(self, step: StepWritten) -> Step:  # noqa: PLR0911 - one for each kind of step
         """Return a step with all its functions evaluated; raise ``Problem`` if it cannot run."""
         match step:
             case LaunchStep():
                 return self._launch(step)
             case MemsetStep():
-                return Memset(step.buffer, step.byte)
+                return Memset(self.buffers[step.buffer].array.name, step.byte)
             case FinishStep():
-                target = self.buffers[step.target].array
-                if target.shape != (1,) * len(target.shape):
-                    raise Problem(
-                        f"finish writes {step.target!r}, which is {target.dtype}{list(target.shape)}",
-                        step.line,
-                        "reduce into one element",
-                    )
-                return HostFinish(step.operation, step.source, step.target)
+                return self._finish(step)
             case MetricStep():
                 return HostMetric(step.name, step.operation, step.buffer)
             case CallStep():
@@ -302,8 +330,24 @@ class _StepResolver:
                     buffers=self.buffers,
                     module=self._module(step.source) if step.source else None,
                 )
+            case LibraryStep():
+                values = tuple(sorted(self.values.items()))
+                return LibraryCall(self._module(step.source, libraries_of(step)), step.entry, values)
             case ProgramStep():
                 return resolve_program(step, self.variant, self.values)
+            case PeerCopyStep() | AllReduceStep():
+                raise Problem(f"variant {self.variant.name!r} uses one GPU", step.line, "say gpus=2")
+
+    def _finish(self, step: FinishStep) -> HostFinish:
+        """Return a reduction on the host; raise ``Problem`` if its target has more than one element."""
+        target = self.buffers[step.target].array
+        if target.shape != (1,) * len(target.shape):
+            raise Problem(
+                f"finish writes {step.target!r}, which is {target.dtype}{list(target.shape)}",
+                step.line,
+                "reduce into one element",
+            )
+        return HostFinish(step.operation, step.source, step.target)
 
     def _launch(self, step: LaunchStep) -> Launch:
         """Return a launch with its grid, block, arguments and shared memory as numbers."""
@@ -320,7 +364,7 @@ class _StepResolver:
             block=block_of(step.block, self.values, self._field("block"), step.line),
             args=tuple(self._argument(arg, step.line) for arg in step.args),
             shared_bytes=shared_bytes,
-            constants=tuple(step.constants.items()),
+            constants=tuple((symbol, self.buffers[name].array.name) for symbol, name in step.constants.items()),
             cluster=cluster_of(step.cluster, grid, self.values, self._field("cluster"), step.line),
             cooperative=step.cooperative,
             programmatic=step.programmatic,
@@ -342,15 +386,17 @@ class _StepResolver:
     def _field(self, name: str) -> str:
         return f"{name} of variant {self.variant.name!r}"
 
-    def _module(self, source: Words) -> int:
+    def _module(self, source: Words, libraries: tuple[str, ...] | None = None) -> int:
         paths = [self.folder / name for name in words(source)]
-        return [[unit.source, *unit.others] for unit in self.units].index(paths)
+        return [([unit.source, *unit.others], unit.libraries) for unit in self.units].index((paths, libraries))
 
     def _argument(self, arg: Argument, line: int, types: tuple[str, str] = ("int32", "float32")) -> Arg:
         """Return a kernel argument: a buffer, a tensor map, a struct, or a scalar with its value.
 
         ``types`` has the types of the values that are passed by the name of an axis or parameter: integers and floats.
         """
+        if isinstance(arg, Peer):
+            return BufferArg(self._peer(arg, line))
         if isinstance(arg, TensorMap):
             return tensor_map_arg(arg, self.buffers[arg.buffer].array, self.values, line)
         if isinstance(arg, Struct):
@@ -360,13 +406,24 @@ class _StepResolver:
     def _plain_argument(self, arg: str | Scalar, line: int, types: tuple[str, str]) -> BufferArg | ScalarArg:
         """Return a kernel argument that is the address of a buffer, or a number."""
         if isinstance(arg, str) and arg in self.buffers:
-            return BufferArg(arg)
+            return BufferArg(self.buffers[arg].array.name)
         if isinstance(arg, str):
             value = self.values[arg]
             return _scalar(arg, types[isinstance(value, float)], value, line)
         if isinstance(arg.value, str):
             return _scalar(arg.value, arg.dtype, self.values[arg.value], line)
         return _scalar("", arg.dtype, plain(evaluate(arg.value, self.values, self._field("an argument"), line)), line)
+
+    def _peer(self, arg: Peer, line: int) -> str:
+        """Return the name of the buffer on another GPU that an argument means."""
+        if arg.buffer in self.variant.on:
+            raise Problem(
+                f"peer({arg.buffer!r}) names an array that only GPU {self.variant.on[arg.buffer]} has",
+                line,
+                f"pass {arg.buffer!r} itself: it means the array on that GPU",
+            )
+        gpu, gpus = (integer(self.values[name], name, line) for name in (groups.GPU, groups.GPUS))
+        return groups.name_on(arg.buffer, (gpu + arg.offset) % gpus)
 
 
 def _types_by_name(step: PackageStep) -> tuple[str, str]:

@@ -9,11 +9,12 @@ import pytest
 from perfsvc import build, installation
 from perfsvc.errors import CaseError, UnsupportedError
 from perfsvc.measure.protocol.messages import CaseJob, Sampling, without_samples
+from perfsvc.measure.protocol.shared_arrays import of_buffers
 from perfsvc.measure.worker.main import measure
 from perfsvc.measure.worker.memory import DeviceArrayCache
 from perfsvc.model import CacheState, Call, Status
 from perfsvc.process.shared_memory import ArrayLayout
-from perfsvc.suite import discover, unmet
+from perfsvc.suite import discover, unmet, wrong_gpus
 from perfsvc.suite.arrays import Inputs, make_arrays, make_fresh
 from perfsvc.suite.benchfile import load
 from perfsvc.suite.points import axes_of, expansions_of
@@ -99,7 +100,7 @@ class Kernels:
         return found | self._measure({name: spec for name, spec in specs.items() if python or not _calls(spec)})
 
     def _measure(self, specs):
-        able = [spec for spec in specs.values() if not unmet(spec, self._device.info)]
+        able = [spec for spec in specs.values() if not self._unmet(spec)]
         self._build({unit for spec in able for unit in spec.units})
         arrays = {name: _arrays(spec) for name, spec in {spec.arrays: spec for spec in able}.items()}
         return {name: self._measure_one(spec, arrays) for name, spec in specs.items()}
@@ -109,7 +110,7 @@ class Kernels:
         self._binaries |= build.compile_all(missing, self._toolchain, self._cache)
 
     def _measure_one(self, spec, arrays):
-        if reason := unmet(spec, self._device.info):
+        if reason := self._unmet(spec):
             return self._without_samples(spec.case, UnsupportedError(reason))
         modules = [self._binaries[unit] for unit in spec.units]
         for module in modules:
@@ -126,15 +127,25 @@ class Kernels:
             bench=spec.bench_text if _calls(spec) else "",
         )
         codes = [module.code for module in modules]
-        measured = measure(self._device, job, codes, arrays[spec.arrays], self._vault)
+        measured = measure(self._device, job, codes, _held(arrays[spec.arrays], spec), self._vault)
         if _calls(spec):
             gc.freeze()  # each case collects garbage, and what a library brought is none
         if not measured.usable:
             pytest.exit(f"{spec.case.id} left {self._device.info.spec} unusable: {measured.measurement.reason}", 1)
         return measured.measurement
 
+    def _unmet(self, spec):
+        """Why the device cannot run a case; the CPU device stands in for any number of GPUs."""
+        info = self._device.info
+        return unmet(spec, info) or ("" if info.kind == "cpu" else wrong_gpus(spec, info))
+
     def _without_samples(self, case, error):
         return without_samples(case, self._device.info.uuid, 0, CacheState.WARM, error)
+
+
+def _held(arrays, spec):
+    """The arrays by the names of the buffers that hold them, as a worker maps them."""
+    return SimpleNamespace(**{name: of_buffers(its, spec.buffers) for name, its in vars(arrays).items()})
 
 
 def _calls(spec):

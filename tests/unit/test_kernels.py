@@ -16,14 +16,17 @@ EVERY_FILE = pytest.mark.parametrize("file", SUITE.benchmarks, ids=lambda file: 
 EVERY_VARIANT = pytest.mark.parametrize("spec", SMOKE, ids=lambda spec: spec.case.id)
 
 LADDERS = {
+    "all_reduce",
     "constant_memory",
     "dot",
     "jit",
     "matmul",
     "matmul_bf16",
+    "matmul_split",
     "matmul_tf32",
     "matrix_add",
     "overlap",
+    "peer_copy",
     "pitched",
     "sum_of_cubes",
     "transpose",

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from perfsvc.build import names, sources
 from perfsvc.build.cache import default_folder
-from perfsvc.build.cpu import cuda_text
+from perfsvc.build.cpu import cuda_text, library
+from perfsvc.build.libraries import is_library
 from perfsvc.build.linking import link_options
 from perfsvc.build.toolchain import compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
@@ -58,7 +59,7 @@ _REDEFINED = re.compile(r"redefinition of ['‘]([^'’\n]+)")
 _DEVICE_RUNTIME = "-lcudadevrt"  # launches kernels from kernels, which is refused anyway
 _NOT_FOUND = re.compile(r"fatal error: '?([^'\n:]+?)'?(?:: No such file or directory| file not found)")
 _GPU_HEADER = re.compile(
-    r"^(?:cuda|cub|thrust|cutlass|cute|cooperative_groups|nv|cublas\w*|curand\w*|cufft\w*)[/.]|^cuda_"
+    r"^(?:cuda|cub|thrust|cutlass|cute|cooperative_groups|nv|cublas\w*|cudnn\w*|curand\w*|cufft\w*|cusolver\w*|cusparse\w*|nccl)[/.]|^cuda_"
 )
 
 
@@ -141,6 +142,9 @@ class HostToolchain:
 
         Raises ``CompileError`` if the unit cannot be preprocessed, or if its files differ from ``files``.
         """
+        if is_library(unit):
+            options = self._library_options(unit)
+            return library.preimage(unit, files, target=self.target, version=self.version, options=options)
         arguments = (*self._code_options(unit), *self._link_options)
         text = self._text(unit)
         sources.require_same(unit, files)
@@ -151,11 +155,18 @@ class HostToolchain:
 
         Raises ``CompileError`` with the compiler's message, or ``UnsupportedError`` for code that only a GPU can run.
         """
+        if is_library(unit):
+            return library.compile_library(
+                unit, lambda arguments: self._run(arguments, unit), self._library_options(unit)
+            )
         with temporary_folder() as folder:
             text, output = folder / "unit.cc", folder / "unit.so"
             text.write_text(self._text(unit), encoding="utf-8")
             self._run((*self._code_options(unit), *self._link_options, str(text), "-o", str(output)), unit)
             return output.read_bytes()
+
+    def _library_options(self, unit: Unit) -> tuple[str, ...]:
+        return (_standard(unit), *self._compiler.options)
 
     @cached_property
     def _link_options(self) -> tuple[str, ...]:

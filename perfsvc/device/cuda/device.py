@@ -23,6 +23,7 @@ from perfsvc.device.cuda.memory import Eviction, Uploader
 from perfsvc.device.cuda.modules import CudaModule
 from perfsvc.device.cuda.timing import SampleTimer
 from perfsvc.device.cuda.views import DeviceView
+from perfsvc.device.groups import OneDevice
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.device.protocol import Graph, GraphStep
@@ -45,17 +46,20 @@ def _translated(
     @functools.wraps(method)
     def call(self: "CudaDevice", /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return method(self, *args, **kwargs)
+            if not self._steps_aside:
+                return method(self, *args, **kwargs)
+            with self.activated():
+                return method(self, *args, **kwargs)
         except (drv.Error, DriverError) as error:
             self._fail(error)
 
     return call
 
 
-class CudaDevice:
+class CudaDevice(OneDevice):
     """A ``Device`` on one GPU: its primary context, and one stream that everything is queued on.
 
-    A process opens one GPU at a time, and uses it in the thread that opened it.
+    A process opens one GPU, or the GPUs of one group, and uses them in the thread that opened them.
 
     Args:
         uuid: the UUID of the GPU or MIG instance, ``GPU-5e…`` or ``MIG-…``.
@@ -70,6 +74,7 @@ class CudaDevice:
         # as the new one.
         self._telemetry = telemetry.GpuTelemetry(uuid)
         self._open = False
+        self._steps_aside = False
         self._context: Any = None
         try:
             listing.start()
@@ -121,6 +126,30 @@ class CudaDevice:
     def stream(self) -> int:
         """The stream that everything is queued on."""
         return int(self._stream.handle)
+
+    def step_aside(self) -> None:
+        """Make room for the context of another GPU of the group; from now on, each call brings its own context."""
+        drv.Context.pop()
+        self._steps_aside = True
+        atexit.unregister(self.close)  # the group closes its GPUs in order
+
+    @contextlib.contextmanager
+    def activated(self) -> Iterator[None]:
+        """Make the GPU's context the current one during the block."""
+        if not self._steps_aside:
+            yield
+            return
+        self._context.push()
+        try:
+            yield
+        finally:
+            drv.Context.pop()
+
+    @_translated
+    def evict(self, nbytes: int) -> None:
+        """Queue a write of ``nbytes`` that empties the L2 cache."""
+        self._eviction.prepare(nbytes)
+        self._eviction.queue(nbytes)
 
     @contextlib.contextmanager
     def measuring(
@@ -305,7 +334,8 @@ class CudaDevice:
         """Raise a ``LaunchError`` for a PyCUDA error; the ``LaunchError`` is fatal if the context is lost."""
         graphs.abandon(self._stream)  # a capture forbids to synchronise
         try:
-            drv.Context.synchronize()
+            with self.activated():
+                drv.Context.synchronize()
         except drv.Error:
             self._lost = True
         raise launch_error(str(error), self._last_entry, lost=self._lost) from error
@@ -317,6 +347,9 @@ class CudaDevice:
         self._open = False
         atexit.unregister(self.close)
         self._timer.close()
+        if self._steps_aside:
+            self._steps_aside = False
+            self._context.push()
         for module in self._modules:
             (module.abandon if self._lost else module.unload)()
         if not self._lost:

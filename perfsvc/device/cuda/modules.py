@@ -94,8 +94,10 @@ class CudaModule:
         self._code = code
         self._handle = ctypes.c_void_p()
         self._kernels: dict[tuple[object, ...], LoadedKernel] = {}
+        context = ctypes.c_void_p()
+        driver.call("cuCtxGetCurrent", ctypes.byref(context))
         driver.call("cuModuleLoadData", ctypes.byref(self._handle), ctypes.c_char_p(code))
-        self._unload = weakref.finalize(self, _unload, self._handle)
+        self._unload = weakref.finalize(self, _unload, context, self._handle)
         self._unload.atexit = False  # the device unloads it before it ends the context
 
     def unload(self) -> None:
@@ -158,6 +160,11 @@ def _attributes(launch: Launch) -> list[_Attribute]:
     return attributes
 
 
-def _unload(handle: ctypes.c_void_p) -> None:
-    """Unload a binary; a failed kernel may have taken the context with it, and then there is nothing to unload."""
-    driver.library().cuModuleUnload(handle)
+def _unload(context: ctypes.c_void_p, handle: ctypes.c_void_p) -> None:
+    """Unload a binary in its own context: another GPU's may be current, or none, when nothing refers to it any more.
+
+    A failed kernel may have taken the context with it, and then there is nothing to unload.
+    """
+    if driver.library().cuCtxPushCurrent_v2(context) == 0:
+        driver.library().cuModuleUnload(handle)
+        driver.library().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))

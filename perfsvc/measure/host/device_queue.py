@@ -1,5 +1,6 @@
 """One device's part of a plan: its lock, its workers, and the cases still to measure."""
 
+import os
 import selectors
 import time
 from collections import deque
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 from perfsvc.errors import CaseError, NoDeviceError, PerfsvcError, SuiteError, TimeLimitError
 from perfsvc.measure.host.input_prefetcher import ArrayOrder, InputPrefetcher
-from perfsvc.measure.host.lock import DeviceLock
+from perfsvc.measure.host.lock import DeviceLocks
 from perfsvc.measure.host.worker_handle import WorkerHandle
 from perfsvc.measure.plan.order import NO_PYTHON, Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import CheckedResult, Measured, Ready, Refused, without_samples
@@ -62,6 +63,8 @@ class ActiveJob:
 class DeviceQueue:
     """Measures a plan's cases on one device, with one worker at a time.
 
+    The queue of a group takes the locks of all its GPUs, so it waits until their own queues are empty.
+
     The queue takes the device's lock before it starts a worker, and releases the lock when it has nothing left to do.
     Otherwise two runs could each keep the lock of one device and wait forever for the other device. A new worker is
     forked only after the previous one has ended, because a second context on the device would disturb the times.
@@ -100,7 +103,7 @@ class DeviceQueue:
         self._servers = servers
         self._report = report
         self._stopping = stopping
-        self._lock = DeviceLock(device.uuid)
+        self._lock = DeviceLocks(device.members)
         self._worker: WorkerHandle | None = None
         self._dismissed: list[WorkerHandle] = []  # workers that may still be running
         self._waiting = deque(plan.order(device.uuid))
@@ -336,9 +339,10 @@ class DeviceQueue:
             return False
         if taken and self._budget_ends is None and self._plan.budget_s is not None:
             self._budget_ends = time.monotonic() + self._plan.budget_s
-        if not taken and not self._reported_lock:
+        pid = None if taken else self._lock.holder()
+        # A group waits for the queues of its GPUs, which belong to this process.
+        if not taken and not self._reported_lock and pid != os.getpid():
             self._reported_lock = True
-            pid = self._lock.holder()
             holder = "another perfsvc run" + (f" (pid {pid})" if pid else "")
             self._report(f"{self.device.uuid} is in use by {holder}: waiting")
         return taken

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -122,6 +122,47 @@ class DeviceLock(HostLock):
 
     def __init__(self, uuid: str) -> None:
         super().__init__(uuid, "two runs from sharing a GPU")
+
+
+class DeviceLocks:
+    """The locks of all GPUs of a device: it takes all of them or none, so two groups never wait for each other.
+
+    Args:
+        uuids: the UUIDs of the GPUs, more than one for a group.
+    """
+
+    def __init__(self, uuids: Sequence[str]) -> None:
+        self._locks = [DeviceLock(uuid) for uuid in sorted(set(uuids))]
+        self._busy: DeviceLock | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the locks."""
+        return all(lock.held for lock in self._locks)
+
+    def take(self) -> bool:
+        """Take all locks; returns False, and holds none, if another process or queue holds one of them.
+
+        Raises:
+            NoDeviceError: a lock file cannot be used.
+        """
+        try:
+            self._busy = next((lock for lock in self._locks if not lock.take()), None)
+        except NoDeviceError:
+            self.release()
+            raise
+        if self._busy:
+            self.release()
+        return self._busy is None
+
+    def holder(self) -> int | None:
+        """Return the id of the process that holds the lock which could not be taken; None if it is unknown."""
+        return self._busy.holder() if self._busy else None
+
+    def release(self) -> None:
+        """Release the locks that this object holds."""
+        for lock in self._locks:
+            lock.release()
 
 
 @contextlib.contextmanager

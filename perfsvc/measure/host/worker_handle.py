@@ -68,7 +68,7 @@ class WorkerHandle:
             programs: the worker will only run programs, and need not open the device.
         """
         self._asked = device
-        visible = device.uuid if device.kind == "cuda" else ""
+        visible = ",".join(device.members) if device.kind == "cuda" else ""
         if programs:
             environment = {frames.as_text(name): frames.as_text(value) for name, value in os.environ.items()}
             return self._send(Open(device.spec, visible, device, environment), (b"",))

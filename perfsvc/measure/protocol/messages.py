@@ -64,7 +64,8 @@ class Open:
 
     Attributes:
         device: a specification as ``perfsvc.device.find.open_device`` takes it.
-        visible: the UUID of the only GPU that CUDA may use; empty for other kinds of device.
+        visible: the UUID of the only GPU that CUDA may use, or those of a group, separated by commas; empty for other
+            kinds of device.
         programs_on: the device if the worker only runs programs on it; the worker then does not open it.
         environment: the environment variables of perfsvc, in the form that ``frames.as_text`` returns; programs get
             them, and not those of a worker.

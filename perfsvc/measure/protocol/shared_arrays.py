@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from perfsvc.measure.protocol.messages import CaseJob
-from perfsvc.process.shared_memory import ArrayLayout, SharedArrays, map_arrays, share
+from perfsvc.model import Buffer
+from perfsvc.process.shared_memory import ArrayLayout, Arrays, SharedArrays, map_arrays, share
 
 MEMORY_SHARE = 0.25
 """Share of the machine's memory that the arrays of a run may take."""
@@ -63,11 +64,22 @@ class MappedArrays:
 
     def __init__(self, descriptors: Sequence[int], job: CaseJob) -> None:
         first, *fresh = descriptors
-        self.inputs = map_arrays(first, job.arrays.inputs)
-        self.expected = map_arrays(first, job.arrays.expected)
+        buffers = job.record.buffers
+        self.inputs = of_buffers(map_arrays(first, job.arrays.inputs), buffers)
+        self.expected = of_buffers(map_arrays(first, job.arrays.expected), buffers)
         fresh_layout = job.fresh_arrays or ArrayLayout()
-        self.fresh_inputs = map_arrays(fresh[0], fresh_layout.inputs) if fresh else {}
-        self.fresh_expected = map_arrays(fresh[0], fresh_layout.expected) if fresh else {}
+        self.fresh_inputs = of_buffers(map_arrays(fresh[0], fresh_layout.inputs), buffers) if fresh else {}
+        self.fresh_expected = of_buffers(map_arrays(fresh[0], fresh_layout.expected), buffers) if fresh else {}
+
+
+def of_buffers(arrays: Arrays, buffers: Sequence[Buffer]) -> Arrays:
+    """Return arrays by the names of the buffers that hold them: the parts of each GPU in a case on several GPUs."""
+    parts = {buffer.array.name: buffer.part for buffer in buffers if buffer.part}
+    if not parts:
+        return arrays
+    return {
+        name: arrays[part.array][part.start : part.stop or None] for name, part in parts.items() if part.array in arrays
+    }
 
 
 def budget_bytes() -> int:

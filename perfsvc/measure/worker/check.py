@@ -128,7 +128,9 @@ class ResultCheck:
         """Load the inputs, poison the outputs, and fill the constants; ``which`` is ``first`` or ``fresh``."""
         self._device.expect(expected)
         self._memory.reset(
-            lambda name, address: self._cache.load((self._job.array_name, which, name), inputs[name], address)
+            lambda name, address: self._cache.load(
+                (self._job.array_name, which, name), inputs[name], address, self._memory.gpu(name)
+            )
         )
         self._program.set_constants()
 
@@ -154,10 +156,11 @@ class ResultCheck:
         dtype = self._memory.array(name).dtype
         if not self._device.can_compute_error(dtype, ref.dtype.name):
             return None
-        reference = self._cache.address((self._job.array_name, which, "expected", name), ref)
+        gpu = self._memory.gpu(name)
+        reference = self._cache.address((self._job.array_name, which, "expected", name), ref, gpu)
         if reference is None:
             return None
-        return self._device.error(self._memory.address(name), dtype, reference, ref.dtype.name, ref.size)
+        return self._device.on(gpu).error(self._memory.address(name), dtype, reference, ref.dtype.name, ref.size)
 
     def _require_changed(self) -> None:
         """Raise ``ResultError`` if an output for fresh inputs equals the output for the first inputs."""

@@ -37,6 +37,7 @@ from perfsvc.measure.protocol.messages import (
 )
 from perfsvc.measure.protocol.shared_arrays import MappedArrays
 from perfsvc.measure.worker.check import ResultCheck
+from perfsvc.measure.worker.cuda_libraries import cuda_libraries
 from perfsvc.measure.worker.memory import CaseMemory, DeviceArrayCache
 from perfsvc.measure.worker.packages import triton_compile_s
 from perfsvc.measure.worker.program import Functions, Program, load_functions
@@ -44,7 +45,7 @@ from perfsvc.measure.worker.sampling import auxiliary
 from perfsvc.measure.worker.sampling.batches import SETTLE_S, ClockWatch
 from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import Samples, brief_median_s, bytes_to_evict, take_samples
-from perfsvc.model import AUXILIARY, TIME, Call, Kind, Measurement, PythonCode, Status, codec
+from perfsvc.model import AUXILIARY, TIME, Call, Kind, LibraryCall, Measurement, PythonCode, Status, codec
 from perfsvc.process import frames
 
 NO_ROOM = "the device has no memory left to move them"
@@ -155,7 +156,7 @@ def measure(
         with (
             device.measuring(job.record, job.replica),
             CaseMemory(device, job.record.buffers, make_room=cache.clear, places=places) as memory,
-            contextlib.closing(Program(device, job.record, modules, memory, functions_of(job, modules))) as program,
+            Program(device, job.record, modules, memory, functions_of(job, modules)) as program,
         ):
             check = ResultCheck(device, job, arrays, cache, memory, program)
             measurement = _measure(device, job, modules, memory=memory, program=program, check=check, started=started)
@@ -196,8 +197,11 @@ def _measure(
 
     def move(place: int) -> None:
         memory.move(place)
-        program.bind()
+        is_new = program.bind()
         check.load()
+        if is_new:
+            program.run()
+            check.load()
         program.capture(evict_bytes)
 
     evict_bytes = bytes_to_evict(device, job.sampling, job.cache)
@@ -265,13 +269,15 @@ def _measure(
 
 @contextlib.contextmanager
 def _naming_moves(job: CaseJob, memory: CaseMemory) -> Iterator[None]:
-    """Name the likely cause of a wrong result if the case calls Python functions and its arrays have moved."""
+    """Name the likely cause of a wrong result if the case calls functions and its arrays have moved."""
     try:
         yield
     except ResultError as error:
-        if memory.places == 1 or not _calls(job):
+        calls = [type(step) for step in job.record.steps if isinstance(step, Call | LibraryCall)]
+        if memory.places == 1 or not calls:
             raise
-        kept = "a Python function may keep the arrays or addresses of its first call"
+        function = "Python function" if Call in calls else "library"
+        kept = f"a {function} may keep the arrays or addresses of its first call"
         cure = f"{kept}: use those of each call, or measure at one place with --places 1; if it does not, {error.cure}"
         raise ResultError(f"{error.what}; the result was right before its arrays moved", cure=cure) from error
 
@@ -301,17 +307,23 @@ def _compile_s(job: CaseJob, program: Program, launched: Sequence[Any]) -> dict[
 def _python_code(
     job: CaseJob, launched: Sequence[Any], modules: Sequence[bytes]
 ) -> tuple[PythonCode | None, Mapping[str, bytes], str]:
-    """Return the ``PythonCode`` of a case, the files that it names by digest, and a note if both are unknown."""
+    """Return what a case ran with: its ``PythonCode``, the files that it names by digest, and a note if unknown."""
     steps = _calls(job)
+    libraries = [modules[step.module] for step in job.record.steps if isinstance(step, LibraryCall)]
+    linked = cuda_libraries(libraries) if libraries else None
     if not steps:
-        return None, {}, ""
+        return linked, {}, ""
     from perfsvc.measure.worker.python_code import python_code
 
     names = [name for step in steps for name in step.bench_functions]
     packages = {step.package.package: None for step in steps if step.package}
     sources = {modules[step.source].decode(): None for step in steps if step.source is not None}
     try:
-        return *python_code(job.bench, names, launched, packages=packages, sources=sources), ""
+        python, files = python_code(job.bench, names, launched, packages=packages, sources=sources)
+        if linked:
+            every = {package.name: package for package in (*linked.packages, *python.packages)}
+            python = replace(python, packages=tuple(every[name] for name in sorted(every)))
+        return python, files, ""
     except Exception as error:  # noqa: BLE001 - the measurement is right without it
         traceback.print_exc()
         return None, {}, f"the packages and kernels of its Python code are unknown: {type(error).__name__}: {error}"

@@ -50,7 +50,7 @@ class CaseMemory:
         self._guard = ""
         self._bases: dict[str, int] = {}
         self._offsets = dict.fromkeys(self._buffers, 0)
-        self._held: dict[Hashable, int] = {}
+        self._held: dict[Hashable, tuple[Device, int]] = {}
         self.places = places
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class CaseMemory:
         room = PLACES_PAGES * self._device.page_bytes if self.places > 1 else 0
         try:
             for name in self._buffers:
-                self._bases[name] = self._device.allocate(self.nbytes(name) + 2 * GUARD_BYTES + room)
+                self._bases[name] = self.device(name).allocate(self.nbytes(name) + 2 * GUARD_BYTES + room)
             self.move(0)
         except BaseException:
             self._free()
@@ -96,10 +96,10 @@ class CaseMemory:
             offsets = random.Random(f"place {place} of buffer {number}")  # noqa: S311 - no secret
             pages = offsets.randrange(PLACES_PAGES) if place else 0
             self._offsets[name] = pages * self._device.page_bytes
-            start = self.address(name)
-            self._device.fill(start - GUARD_BYTES, GUARD_BYTES, GUARD)
-            self._device.fill(start + self.nbytes(name), GUARD_BYTES, GUARD)
-            self._guard = self._guard or self._device.digest(start - GUARD_BYTES, GUARD_BYTES)
+            start, device = self.address(name), self.device(name)
+            device.fill(start - GUARD_BYTES, GUARD_BYTES, GUARD)
+            device.fill(start + self.nbytes(name), GUARD_BYTES, GUARD)
+            self._guard = self._guard or device.digest(start - GUARD_BYTES, GUARD_BYTES)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # A lost context has no memory to free. An attempt to free it would fail and hide the first error.
@@ -107,24 +107,36 @@ class CaseMemory:
             self._free()
 
     def _free(self) -> None:
-        for addresses in (self._bases, self._held):
-            while addresses:
-                self._device.free(addresses.popitem()[1])
+        while self._bases:
+            name, address = self._bases.popitem()
+            self.device(name).free(address)
+        while self._held:
+            _, (device, address) = self._held.popitem()
+            device.free(address)
 
     def address(self, name: str) -> int:
         """Return the address of the buffer's first element, aligned to 256 bytes."""
         return self._bases[name] + self._offsets[name] + GUARD_BYTES
 
+    def gpu(self, name: str) -> int:
+        """Return the position of the GPU that has the buffer; 0 unless the device is a group."""
+        return self._buffers[name].gpu
+
+    def device(self, name: str) -> Device:
+        """Return the device that has the buffer: a GPU of the group, or the device itself."""
+        return self._device.on(self.gpu(name))
+
     def nbytes(self, name: str) -> int:
         """Return the buffer's size without its guard bands."""
         return self._nbytes[name]
 
-    def hold(self, key: Hashable, content: bytes) -> int:
-        """Copy bytes to device memory, over those of an earlier call with this key, and return their address."""
+    def hold(self, device: Device, key: Hashable, content: bytes) -> int:
+        """Copy bytes to a device, over those of an earlier call with this key, and return their address."""
         if key not in self._held:
-            self._held[key] = self._device.allocate_untimed(len(content))
-        self._device.upload(self._held[key], np.frombuffer(content, np.uint8))
-        return self._held[key]
+            self._held[key] = device, device.allocate_untimed(len(content))
+        _, address = self._held[key]
+        device.upload(address, np.frombuffer(content, np.uint8))
+        return address
 
     def reset(self, load: Callable[[str, int], None]) -> None:
         """Prepare all buffers for a first launch: load inputs with ``load(name, address)``, and poison the others."""
@@ -132,26 +144,26 @@ class CaseMemory:
             if buffer.role in {Role.INPUT, Role.INOUT}:
                 load(name, self.address(name))
             else:
-                self._device.fill(self.address(name), self.nbytes(name), POISON)
+                self.device(name).fill(self.address(name), self.nbytes(name), POISON)
 
     def read(self, name: str) -> NDArray[Any]:
         """Return the buffer's present content on the host."""
         array = self._buffers[name].array
         out = np.empty(array.shape, np.dtype(array.dtype))
-        self._device.download(self.address(name), out)
+        self.device(name).download(self.address(name), out)
         return out
 
     def write(self, name: str, values: NDArray[Any]) -> None:
         """Replace the buffer's content with ``values``, converted to the buffer's dtype."""
         array = self._buffers[name].array
-        self._device.upload(
+        self.device(name).upload(
             self.address(name), np.ascontiguousarray(np.broadcast_to(values, array.shape), dtype=array.dtype)
         )
 
     def views(self) -> dict[str, Any]:
         """Return every buffer, by name, as the array that Python variants take."""
         return {
-            name: self._device.view(self.address(name), buffer.array.dtype, buffer.array.shape)
+            name: self.device(name).view(self.address(name), buffer.array.dtype, buffer.array.shape)
             for name, buffer in self._buffers.items()
         }
 
@@ -165,20 +177,20 @@ class CaseMemory:
 
     def digests(self, *roles: Role) -> dict[str, str]:
         """Return digests of the present content of the buffers with one of these roles, by name."""
-        return {name: self._device.digest(self.address(name), self.nbytes(name)) for name in self.names(*roles)}
+        return {name: self.device(name).digest(self.address(name), self.nbytes(name)) for name in self.names(*roles)}
 
     def require_intact_guards(self) -> None:
         """Raise ``ResultError`` if anything was written just before or after a buffer."""
         for name in self._buffers:
             start = self.address(name)
             for side, band in (("before", start - GUARD_BYTES), ("past", start + self.nbytes(name))):
-                if self._device.digest(band, GUARD_BYTES) != self._guard:
+                if self.device(name).digest(band, GUARD_BYTES) != self._guard:
                     raise self._overrun(name, side, band)
 
     def _overrun(self, name: str, side: str, start: int) -> ResultError:
         """Return the error for the changed guard band at ``start``, with the distance of the furthest changed byte."""
         band = np.empty(GUARD_BYTES, np.uint8)
-        self._device.download(start, band)
+        self.device(name).download(start, band)
         touched = np.flatnonzero(band != GUARD)
         reach = GUARD_BYTES - int(touched[0]) if side == "before" else int(touched[-1]) + 1
         edge = "its start" if side == "before" else "its end"
@@ -195,20 +207,23 @@ class DeviceArrayCache:
 
     Args:
         device: the device that has the memory.
-        budget_bytes: the most memory to use; 0 keeps nothing.
+        budget_bytes: the most memory to use, on all GPUs of a group together; 0 keeps nothing.
     """
 
     def __init__(self, device: Device, budget_bytes: int) -> None:
         self._device = device
         self._budget = budget_bytes
-        self._cached: OrderedDict[Hashable, tuple[int, int]] = OrderedDict()  # address and size
+        self._cached: OrderedDict[tuple[int, Hashable], tuple[int, int]] = OrderedDict()  # address and size
 
-    def load(self, key: Hashable, array: NDArray[Any], target: int) -> None:
-        """Copy a host array to a device address, from the cache if possible. Equal keys mean equal content."""
-        if (address := self.address(key, array)) is None:
-            self._device.upload(target, array)
+    def load(self, key: Hashable, array: NDArray[Any], target: int, gpu: int = 0) -> None:
+        """Copy a host array to a device address, from the cache if possible. Equal keys mean equal content.
+
+        ``gpu`` is the position of the GPU that has the address, in a group; the copy in the cache is there too.
+        """
+        if (address := self.address(key, array, gpu)) is None:
+            self._device.on(gpu).upload(target, np.ascontiguousarray(array))
         else:
-            self._device.copy(target, address, array.nbytes)
+            self._device.on(gpu).copy(target, address, array.nbytes)
 
     def has_room(self, nbytes: int) -> bool:
         """Return whether arrays of ``nbytes`` bytes in total can all be kept."""
@@ -217,26 +232,33 @@ class DeviceArrayCache:
     def clear(self) -> None:
         """Free all cached arrays."""
         while self._cached:
-            self._device.free(self._cached.popitem()[1][0])
+            self._drop(last=True)
 
-    def address(self, key: Hashable, array: NDArray[Any]) -> int | None:
+    def _drop(self, *, last: bool) -> None:
+        """Free the cached array that was used last, or the one that was not used for the longest time."""
+        (gpu, _), (address, _) = self._cached.popitem(last=last)
+        self._device.on(gpu).free(address)
+
+    def address(self, key: Hashable, array: NDArray[Any], gpu: int = 0) -> int | None:
         """Return the device address of a copy of a host array, valid until the next call; None if there is no room.
 
         Raises:
             LaunchError: the device's context is lost.
         """
-        if key not in self._cached:
+        place = gpu, key
+        if place not in self._cached:
             if array.nbytes > self._budget:
                 return None
             while sum(nbytes for _, nbytes in self._cached.values()) + array.nbytes > self._budget:
-                self._device.free(self._cached.popitem(last=False)[1][0])
+                self._drop(last=False)
+            device = self._device.on(gpu)
             try:
-                address = self._device.allocate_untimed(array.nbytes)
+                address = device.allocate_untimed(array.nbytes)
             except LaunchError as error:
                 if error.fatal:
                     raise
                 return None  # the device has less free memory than the budget
-            self._device.upload(address, np.ascontiguousarray(array))
-            self._cached[key] = (address, array.nbytes)
-        self._cached.move_to_end(key)
-        return self._cached[key][0]
+            device.upload(address, np.ascontiguousarray(array))
+            self._cached[place] = (address, array.nbytes)
+        self._cached.move_to_end(place)
+        return self._cached[place][0]

@@ -3,9 +3,9 @@
 The command is ``python -m perfsvc.measure.worker.profiling_launch FOLDER``; see
 ``perfsvc.measure.protocol.profiling_folder`` for the folder. For each case, the steps of a sample run with one launch
 inside the ranges: the requested launch or, without a request, the longest launch, which is found in two earlier runs of
-the steps. A call of a Python function counts as a launch, and the profiler sees all kernels that it launches. If the
-steps are captured in a CUDA graph, the replay of the graph is the only launch. No helper kernel of perfsvc is queued in
-that range: no blocking kernel, no eviction, no check.
+the steps. A call of a Python function or a library counts as a launch, and the profiler sees all kernels that it
+launches. If the steps are captured in a CUDA graph, the replay of the graph is the only launch. No helper kernel of
+perfsvc is queued in that range: no blocking kernel, no eviction, no check.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport, LoadedLaunch
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program, load_functions
-from perfsvc.model import Call, Launch
+from perfsvc.model import Call, Launch, LibraryCall
 from perfsvc.suite.benchfile import stored_modules
 
 Around = Callable[[int], AbstractContextManager[object]]
@@ -74,10 +74,10 @@ def _run(device: Device, folder: Path) -> LaunchReport:
 def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str, str]:
     """Launch a case as its folder describes; return the number of the launch inside the ranges, its kernel and symbol.
 
-    The names are empty if a Python function or a CUDA graph launches the kernel.
+    The names are empty if a Python function, a library or a CUDA graph launches the kernel.
     """
     request, record = loaded.launch, loaded.launch.record
-    launches = [step for step in record.steps if isinstance(step, Launch | Call)]
+    launches = [step for step in record.steps if isinstance(step, Launch | Call | LibraryCall)]
     if not launches:
         raise LaunchError(f"{record.case.id} launches no kernel", cure="profile a variant that launches one")
     calls = [step for step in launches if isinstance(step, Call)]
@@ -86,19 +86,20 @@ def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str, str]:
         device.measuring(record, 0),
         CaseMemory(device, record.buffers) as memory,
     ):
-        program = Program(device, record, loaded.modules, memory, load_functions(calls, request.bench, loaded.modules))
-        steps = _Steps(device, program, memory, loaded)
-        if calls:
-            steps.compile()
-        if record.graph:
-            steps.replay_in_range()
-            return 0, "", ""
-        chosen = request.launch
-        if chosen is None:
-            chosen = steps.longest_launch() if len(launches) > 1 else 0
-        steps.run_in_range(chosen)
+        functions = load_functions(calls, request.bench, loaded.modules)
+        with Program(device, record, loaded.modules, memory, functions) as program:
+            steps = _Steps(device, program, memory, loaded)
+            if any(not isinstance(step, Launch) for step in launches):
+                steps.compile()
+            if record.graph:
+                steps.replay_in_range()
+                return 0, "", ""
+            chosen = request.launch
+            if chosen is None:
+                chosen = steps.longest_launch() if len(launches) > 1 else 0
+            steps.run_in_range(chosen)
     launch = launches[chosen]
-    if isinstance(launch, Call):
+    if not isinstance(launch, Launch):
         return chosen, "", ""
     return chosen, launch.entry, entries.symbol(loaded.modules[launch.module], launch.entry)
 
@@ -114,7 +115,7 @@ class _Steps:
         self._range = loaded.launch.range
 
     def compile(self) -> None:
-        """Let Python functions compile and tune what they launch, before any of it is profiled.
+        """Let functions compile, tune and load what they launch, before any of it is profiled.
 
         The blocking kernel is not used here: under a profiler, a launch may wait for the launch before.
         """
@@ -182,10 +183,10 @@ class _Steps:
         self._load()
         number = 0
         for step, run in self._program.timed:
-            is_launch = isinstance(step, Launch | Call)
+            is_launch = isinstance(step, Launch | Call | LibraryCall)
             with around(number) if is_launch else contextlib.nullcontext():
                 run()
-                if isinstance(step, Call):
+                if isinstance(step, Call | LibraryCall):
                     self._device.synchronize()  # before the range ends, because a function may use other threads
             number += is_launch
         self._device.synchronize()

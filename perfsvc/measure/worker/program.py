@@ -1,13 +1,15 @@
 """A replay record bound to a device: its steps as Python callables."""
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.device.libraries import LibraryFunction
 from perfsvc.device.protocol import Device, Module
 from perfsvc.dtypes import is_float
 from perfsvc.errors import LaunchError
@@ -15,13 +17,17 @@ from perfsvc.measure.worker.graphs import CaseGraph
 from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.packages import PackageFunction, Timer
 from perfsvc.model import (
+    AllReduce,
     Arg,
+    Barrier,
     BufferArg,
     Call,
     HostFinish,
     HostMetric,
     Launch,
+    LibraryCall,
     Memset,
+    PeerCopy,
     ReplayRecord,
     RunProgram,
     StructArg,
@@ -36,6 +42,8 @@ Functions = Mapping[tuple[int | None, str], Function]
 """The Python functions by module and name. The module is the one whose text defines the function, and None stands for
 the benchmark file."""
 
+_Bound = Memset | Launch | PeerCopy | AllReduce | Barrier | HostFinish | Call
+"""The steps that a worker with a device runs."""
 _REDUCE: dict[str, Callable[[NDArray[Any]], Any]] = {"sum": np.sum, "min": np.min, "max": np.max, "mean": np.mean}
 
 
@@ -62,7 +70,7 @@ def load_functions(steps: Sequence[Call], bench: str, modules: Sequence[bytes]) 
 
 
 class Program:
-    """The steps of one case, ready to run on a device.
+    """The steps of one case, ready to run on a device. Libraries keep what they need until the ``with`` block ends.
 
     Args:
         device: runs the steps.
@@ -73,7 +81,7 @@ class Program:
 
     Attributes:
         timed: the steps of a sample, each with the callable that runs it.
-        calls: whether any step of a sample is a Python function.
+        calls: whether any step of a sample is a Python function or a library.
         packages: the steps that call a Python package, by their position.
         graph: the CUDA graph of the steps of a sample, if the case has one.
     """
@@ -91,14 +99,18 @@ class Program:
         self._functions = functions
         self._binaries = modules
         self._launches = [step for step in record.steps if isinstance(step, Launch)]
-        self._modules: dict[int, Module] = {
-            module: device.load(modules[module]) for module in sorted({step.module for step in self._launches})
+        self._modules: dict[tuple[int, int], Module] = {
+            (gpu, module): device.on(gpu).load(modules[module])
+            for gpu, module in sorted({(step.gpu, step.module) for step in self._launches})
         }
+        self._enclosed = ((device.fork,), (device.join,)) if record.gpus > 1 else ((), ())
         self._metrics = [step for step in record.steps if isinstance(step, HostMetric)]
         # A worker with a device runs no program.
         self._steps = [step for step in record.steps if not isinstance(step, HostMetric | RunProgram)]
         self.graph = CaseGraph(device, record.graph)
-        self.calls = any(isinstance(step, Call) and step.timed for step in self._steps)
+        self.calls = any(
+            isinstance(step, LibraryCall) or (isinstance(step, Call) and step.timed) for step in self._steps
+        )
         self.packages = {
             position: PackageFunction(
                 step,
@@ -111,18 +123,45 @@ class Program:
             for position, step in enumerate(self._steps)
             if isinstance(step, Call) and step.package
         }
-        self.bind()
+        self._libraries = {
+            position: LibraryFunction(device, modules[step.module], step.entry, dict(step.values))
+            for position, step in enumerate(self._steps)
+            if isinstance(step, LibraryCall)
+        }
+        self._buffers = [buffer.array for buffer in record.buffers]
+        try:
+            self.bind()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
 
-    def bind(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # A library may fail at its end because of the first error, which must not be hidden.
+        with contextlib.suppress(LaunchError) if error else contextlib.nullcontext(), contextlib.ExitStack() as ends:
+            for function in self._libraries.values():
+                ends.callback(function.end)
+            ends.callback(self.graph.drop)
+
+    def bind(self) -> bool:
         """Bind the steps to the present addresses of the buffers; call it again after ``CaseMemory.move``.
 
         A graph of the steps is dropped.
+
+        Returns:
+            Whether a library has new work, which should run once before it is timed.
         """
         self.graph.drop()
+        buffers = [(array, self._memory.address(array.name)) for array in self._buffers]
+        is_new = [function.prepare(buffers) for function in self._libraries.values()]
         bound = [(step, *self._bind(position, step)) for position, step in enumerate(self._steps)]
         self.timed = [(step, timed) for step, timed, _ in bound if not isinstance(step, Call) or step.timed]
-        self._all = [checked for _, _, checked in bound]
-        self._queued = [run for step, run in self.timed if not isinstance(step, HostFinish)]
+        first, last = self._enclosed
+        self._all = [*first, *(checked for _, _, checked in bound), *last]
+        self._queued = [*first, *(run for step, run in self.timed if not isinstance(step, HostFinish)), *last]
+        return any(is_new)
 
     def capture(self, evict_bytes: int) -> None:
         """Capture the steps of a sample in a graph, if the case has one, and replay it; ``run`` must run before.
@@ -135,13 +174,9 @@ class Program:
         """
         self.graph.capture(self.timed, evict_bytes)
 
-    def close(self) -> None:
-        """Free the graph."""
-        self.graph.drop()
-
     @property
     def operations(self) -> int | None:
-        """How many operations ``queue`` puts on the stream; None if a Python step decides that."""
+        """How many operations ``queue`` puts on the stream; None if a Python step or a library decides that."""
         if self.graph.captured:
             return 1
         return None if self.calls else len(self._queued)
@@ -150,9 +185,9 @@ class Program:
         """Fill ``__constant__`` symbols from their buffers."""
         for launch in self._launches:
             for symbol, buffer in launch.constants:
-                self._device.set_constant(
-                    self._modules[launch.module], symbol, self._memory.address(buffer), self._memory.nbytes(buffer)
-                )
+                address, nbytes = self._memory.address(buffer), self._memory.nbytes(buffer)
+                module = self._modules[launch.gpu, launch.module]
+                self._device.on(launch.gpu).set_constant(module, symbol, address, nbytes)
 
     def prepare(self, timer: Timer) -> None:
         """Run every step, and compile and tune the functions of packages when their turn comes.
@@ -209,28 +244,39 @@ class Program:
         """
         return {step.name: _metric(step, self._memory) for step in self._metrics}
 
-    def _bind(
-        self, position: int, step: Memset | Launch | HostFinish | Call
-    ) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    def _bind(self, position: int, step: _Bound | LibraryCall) -> tuple[Callable[[], Any], Callable[[], Any]]:
         """Return two callables without arguments that run a step: in a sample, and for a check.
 
         They differ only if a function returns its results: a check copies them into the outputs.
         """
         if position in self.packages:
             return self.packages[position].bind(self._memory.views())
+        if isinstance(step, LibraryCall):
+            return self._libraries[position].run, self._libraries[position].run
         run = self._bound(position, step)
         return run, run
 
-    def _bound(self, position: int, step: Memset | Launch | HostFinish | Call) -> Callable[[], Any]:
+    def _bound(self, position: int, step: _Bound) -> Callable[[], Any]:  # noqa: PLR0911 - one for each kind of step
         """Return a callable without arguments that runs the step at a position."""
         # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
-                return partial(device.fill, memory.address(buffer), memory.nbytes(buffer), byte)
+                return partial(memory.device(buffer).fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                args = [_value(arg, memory, device, (position, number)) for number, arg in enumerate(step.args)]
-                return partial(device.launch, self._modules[step.module], step, args)
+                args = [
+                    _value(arg, memory, device, step.gpu, (position, number)) for number, arg in enumerate(step.args)
+                ]
+                return partial(device.on(step.gpu).launch, self._modules[step.gpu, step.module], step, args)
+            case PeerCopy(source, target):
+                to, where = ((memory.gpu(name), memory.address(name)) for name in (target, source))
+                return partial(device.peer_copy, to, where, memory.nbytes(source))
+            case AllReduce(sources, targets, operation):
+                array = memory.array(sources[0])
+                read, written = (list(map(memory.address, names)) for names in (sources, targets))
+                return partial(device.all_reduce, read, written, array.dtype, math.prod(array.shape), operation)
+            case Barrier():
+                return partial(_meet, device)
             case HostFinish():
                 return partial(_finish, step, memory)
             case Call(name, module):
@@ -238,31 +284,40 @@ class Program:
                 return partial(_call, name, self._functions[None, name], memory.views(), device.stream, *binary)
 
 
-def _value(arg: Arg, memory: CaseMemory, device: Device, place: tuple[int, int]) -> np.generic:
+def _meet(device: Device) -> None:
+    """Let every GPU of a group wait for all others."""
+    device.join()
+    device.fork()
+
+
+def _value(arg: Arg, memory: CaseMemory, device: Device, gpu: int, place: tuple[int, int]) -> np.generic:
     """Return the value that a launch passes for an argument; a buffer is passed by its address.
 
     Args:
         arg: the argument.
         memory: the case's buffers.
-        device: the device of the launch.
+        device: the device of the case.
+        gpu: the GPU of the launch.
         place: the position of the step, and of the argument in the step.
     """
+    if isinstance(arg, BufferArg | TensorMapArg) and memory.gpu(arg.buffer) != gpu:
+        device.require_access(gpu, memory.gpu(arg.buffer))
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):
-        return device.tensor_map(memory.address(arg.buffer), arg)
+        return device.on(gpu).tensor_map(memory.address(arg.buffer), arg)
     if isinstance(arg, StructArg):
-        content = _struct(arg, memory, device)
-        return np.uint64(memory.hold(place, content)) if arg.pointer else np.void(content)
+        content = _struct(arg, memory, device, gpu)
+        return np.uint64(memory.hold(device.on(gpu), place, content)) if arg.pointer else np.void(content)
     scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
     return scalar
 
 
-def _struct(arg: StructArg, memory: CaseMemory, device: Device) -> bytes:
+def _struct(arg: StructArg, memory: CaseMemory, device: Device, gpu: int) -> bytes:
     """Return the bytes of a struct; the bytes between its fields are zero."""
     content = bytearray(arg.nbytes)
     for offset, field in arg.fields:
-        value = _value(field, memory, device, (0, 0)).tobytes()
+        value = _value(field, memory, device, gpu, (0, 0)).tobytes()
         content[offset : offset + len(value)] = value
     return bytes(content)
 

@@ -15,6 +15,7 @@ from perfsvc.report.rows import SEPARATOR, Key, RunDetails
 TIMESTAMPS = ("started_at", "measured_at")
 FLOATS = (
     *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
+    "bus_bytes_per_s",
     *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
     *("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
     *("copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
@@ -24,7 +25,7 @@ NESTED = ("axes", "metrics")
 KEYS = ("run", "case", "device", "cache")
 """The columns that identify a row of the summary."""
 
-LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "peak_share")
+LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "bus_bytes_per_s", "peak_share")
 """The columns that the summary averages geometrically, as it does named metrics."""
 METRIC = "metric_"
 SAME_POINT = ("run", "device", "cache", "benchmark", "version", "point")

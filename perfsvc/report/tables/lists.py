@@ -53,18 +53,22 @@ def cases_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(table, Text(), Text(units.count(len(rows), "case")))
 
 
-def devices_table(devices: Sequence[DeviceInfo], toolkits: Mapping[str, str]) -> RenderableType:
+def devices_table(
+    devices: Sequence[DeviceInfo], toolkits: Mapping[str, str], links: Mapping[tuple[str, str], str]
+) -> RenderableType:
     """Return the known properties of each device.
 
     Args:
         devices: the devices of this machine.
         toolkits: the version of the compiler for each device, by the device's UUID.
+        links: what connects two GPUs, by the names for ``--device`` of both.
     """
     parts: list[RenderableType] = []
     for device in devices:
         table = properties(_known(device, toolkits.get(device.uuid, "")))
         parts += [Text.assemble((device.model, "bold"), f"  --device {device.spec}"), table, Text()]
-    return Group(*parts, Text(units.count(len(devices), "device")))
+    parts += [Text(f"{first} and {second} are connected by {link}") for (first, second), link in links.items()]
+    return Group(*parts, *([Text()] if links else []), Text(units.count(len(devices), "device")))
 
 
 def _known(device: DeviceInfo, toolkit: str) -> Iterable[tuple[str, str]]:

@@ -32,12 +32,12 @@ RIDGE = 10
 """Operations a byte from which FLOP/s say more about a case than its bandwidth."""
 
 LAYOUTS = (
-    ("median", "spread", "bandwidth", "% of peak", "FLOP/s", "relative speed", "max error"),
-    ("median", "spread", "bandwidth", "% of peak", "relative speed", "max error"),
-    ("median", "spread", "bandwidth", "% of peak", "relative speed"),
-    ("median", "bandwidth", "% of peak", "relative speed"),
-    ("median", "bandwidth", "relative speed"),
-    ("median", "bandwidth"),
+    ("median", "spread", "bandwidth", "bus bandwidth", "% of peak", "FLOP/s", "relative speed", "max error"),
+    ("median", "spread", "bandwidth", "bus bandwidth", "% of peak", "relative speed", "max error"),
+    ("median", "spread", "bandwidth", "bus bandwidth", "% of peak", "relative speed"),
+    ("median", "bandwidth", "bus bandwidth", "% of peak", "relative speed"),
+    ("median", "bandwidth", "bus bandwidth", "relative speed"),
+    ("median", "bandwidth", "bus bandwidth"),
 )
 """The columns from the widest terminal to the narrowest; the error of a correct result is dropped first."""
 
@@ -96,7 +96,8 @@ def doubt_text(doubt: Doubt) -> str:
 def _device(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[RenderableType]:
     """Return the heading, the table of results and the notes of one device."""
     first = rows[0]
-    heading = Text.assemble((first.device_model or first.device_kind, "bold"), (f"  {first.device}", "dim"))
+    connected = f", {first.interconnect}" if first.interconnect else ""
+    heading = Text.assemble((first.device_model or first.device_kind, "bold"), connected, (f"  {first.device}", "dim"))
     measured = _peaks(rows, peak, rates)
     if measured:
         heading.append(f"\nmeasured peak: {', '.join(measured)}", "dim")
@@ -166,6 +167,8 @@ def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
         return any(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0) for row in rows)
     if column == "relative speed":
         return any(row.relative_to for row in rows)
+    if column == "bus bandwidth":
+        return any(row.bus_bytes_per_s for row in rows)
     return column != "% of peak" or any(row.peak_share is not None for row in rows)
 
 
@@ -211,6 +214,7 @@ def _cell(row: ResultRow, column: str) -> Text:
     values = {
         "median": (row.median_s, units.seconds),
         "bandwidth": (row.bandwidth_bytes_per_s, units.rate),
+        "bus bandwidth": (row.bus_bytes_per_s, units.rate),
         "% of peak": (row.peak_share, lambda share: peaks.share(row.peak, share)),
         "FLOP/s": (row.flops_per_s, units.flop_rate),
         "max error": (row.max_error, units.error),

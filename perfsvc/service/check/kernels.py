@@ -298,6 +298,9 @@ def _checked(
                 facts[unit] = kernels
     launches = {unit: _launches(spec, unit) for unit in units}
     names = _kernel_names(spec, {unit: launches[unit] or facts[unit] for unit in units})
+    if not names:
+        reason = "its library has no kernels: it calls those of another library"
+        yield CheckedKernel(spec.case, architecture, "", Status.SKIPPED, reason), None
     for (unit, symbol), name in names.items():
         kernel = CheckedKernel(spec.case, architecture, name, facts=facts[unit][symbol], source=sources[unit])
         most_threads = facts[unit].most_threads.get(symbol)

@@ -14,6 +14,7 @@ from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
+from perfsvc.service.run.groups import with_groups
 from perfsvc.service.run.measure import default_sampling
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.store import Store
@@ -60,8 +61,10 @@ def confirm_case(request: ConfirmRequest, progress: Progress) -> tuple[list[Conf
     """
     with Store.open(request.database, create=False) as store, worker_servers() as servers:
         run = resolve(request.run, store, request.folder).id
-        devices = {device.uuid: device for device in find(request.devices)}
-        suspects = _suspects(request, run, store.verdicts.of_run(run), devices)
+        judgements = store.verdicts.of_run(run)
+        measured_on = [judgement.series.device for judgement in judgements]
+        devices = {device.uuid: device for device in with_groups(find(request.devices), measured_on)}
+        suspects = _suspects(request, run, judgements, devices)
         settings = PairSettings(
             devices=devices,
             sampling=default_sampling,

@@ -11,7 +11,7 @@ from perfsvc.store import Store
 from perfsvc.suite import CaseSpec
 
 Known = Mapping[str, Rates]
-"""The peaks of arithmetic and L2 cache that are already known, by the UUID of the GPU."""
+"""The peaks of arithmetic, L2 cache and link that are already known, by the UUID of the GPU or group."""
 _NONE: Mapping[str, Peak] = MappingProxyType({})
 
 
@@ -72,7 +72,8 @@ class PeakCollector:
         if measurement.status is not Status.OK:
             self.fail(uuid, case.variant, measurement.reason)
             return True
-        rate = (spec.work.flops or spec.work.bytes) / judge.estimate(measurement.samples_s).median_s
+        work = spec.work
+        rate = (work.flops or work.link_bytes or work.bytes) / judge.estimate(measurement.samples_s).median_s
         if case.variant not in memory.VARIANTS:
             self._rates[uuid][case.variant] = rate
             self._store.devices.put_gpu_peak(self._devices[uuid], case.variant, rate, version=kernels.VERSION)

@@ -221,6 +221,11 @@ class CaseProfiler:
                 f"{series.case.id} is a program, and only kernels that perfsvc itself launches can be profiled",
                 cure="profile the program: ncu ./bench ...",
             )
+        if case.record.gpus > 1:
+            raise UnsupportedError(
+                f"{series.case.id} uses {case.record.gpus} GPUs, and only cases on one GPU can be profiled",
+                cure="profile a program that does the same: nsys profile ./program",
+            )
         if case.record.kind is Kind.HOST:
             raise UnsupportedError(
                 f"{series.case.id} measures itself, and only what perfsvc times can be profiled",

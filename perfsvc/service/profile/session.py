@@ -15,7 +15,7 @@ from pathlib import Path
 from perfsvc.errors import LaunchError, PerfsvcError, ProfileError, TimeLimitError
 from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport, ProfilingLaunch
-from perfsvc.model import Call, DeviceInfo, Launch, ReplayRecord
+from perfsvc.model import Call, DeviceInfo, Launch, LibraryCall, ReplayRecord
 from perfsvc.process.shared_memory import Arrays
 from perfsvc.service.confirm.pairs import StoredCase, calls_python
 from perfsvc.suite import StoredBench, isolated
@@ -223,11 +223,15 @@ class _Feeder:
 
 def _same_launch(record: ReplayRecord, like: LaunchReport | None) -> int | None:
     """Return the position of the launch that a report is about; None if the case has no such launch."""
-    launches = [step for step in record.steps if isinstance(step, Launch) or (isinstance(step, Call) and step.timed)]
+    launches = [
+        step
+        for step in record.steps
+        if isinstance(step, Launch | LibraryCall) or (isinstance(step, Call) and step.timed)
+    ]
     if like is None or like.launch is None or like.launch >= len(launches):
         return None
     same = launches[like.launch]
-    return like.launch if isinstance(same, Call) or same.entry == like.kernel else None
+    return like.launch if not isinstance(same, Launch) or same.entry == like.kernel else None
 
 
 def _no_room(error: OSError) -> ProfileError:

@@ -72,7 +72,8 @@ def _bounded(value: str) -> str:
 def _device_parts(target: Target, environment: Environment) -> dict[str, str]:
     device = target.device
     return {
-        **(settings_of_gpu(device.uuid) if device.kind == "cuda" else {}),
+        **(settings_of_gpu(device.members[0]) if device.kind == "cuda" else {}),
+        "gpu.interconnect": device.interconnect,
         "gpu.power_limit": f"{environment.power_limit_w:g} W" if environment.power_limit_w else "",
         "run.places": str(environment.places),
         "software.driver": environment.driver,

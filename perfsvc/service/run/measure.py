@@ -164,7 +164,7 @@ def _reports_failure(
     """
     key = spec.case, spec.cache
     uuids = [other.uuid for other in resolved.devices.values() if other.model == device.model]
-    if resolved.request.spread == "each-device":
+    if resolved.request.spread == "each-device" or spec.gpus > 1:  # only the first GPU of a model has such a case
         return True
     return device.uuid == (last_device(key, uuids, past) or home_device(key, uuids))
 

@@ -20,7 +20,8 @@ from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
-from perfsvc.suite import CaseSpec, Selection, Suite, unmet
+from perfsvc.service.run import groups
+from perfsvc.suite import CaseSpec, Selection, Suite, unmet, wrong_gpus
 
 Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
@@ -87,6 +88,7 @@ class Target:
     Attributes:
         peaks: perfsvc's own cases, which measure the peaks of the device.
         helper_kernels: the unit with the device's helper kernels; None if the device needs none.
+        alike: how many devices of its model the run has.
     """
 
     device: DeviceInfo
@@ -94,6 +96,7 @@ class Target:
     toolchain: build.Toolchain
     peaks: tuple[CaseSpec, ...] = ()
     helper_kernels: Unit | None = None
+    alike: int = 1
 
     @property
     def units(self) -> set[Unit]:
@@ -108,7 +111,11 @@ class Target:
 
     @property
     def _supported(self) -> list[CaseSpec]:
-        return [spec for spec in (*self.specs, *self.peaks) if not unmet(spec, self.device)]
+        return [spec for spec in (*self.specs, *self.peaks) if not self.unmet(spec)]
+
+    def unmet(self, spec: CaseSpec) -> str:
+        """Return why the device cannot run a case; empty if it can."""
+        return wrong_gpus(spec, self.device, self.alike) or unmet(spec, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,7 @@ def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
             progress.report(f"{rule} matches no case of the suite: see perfsvc list")
     targets, problems = _targets(discovered, devices, request.selection, request.points)
     discovered = replace(discovered, problems=(*discovered.problems, *problems))
-    return ResolvedRun(request, {device.uuid: device for device in devices}, discovered, targets)
+    return ResolvedRun(request, {target.device.uuid: target.device for target in targets}, discovered, targets)
 
 
 def _targets(
@@ -154,21 +161,32 @@ def _targets(
 ) -> tuple[tuple[Target, ...], tuple[SuiteError, ...]]:
     """Return each device with its selected cases, and the problems of benchmarks that cannot be resolved.
 
+    After the devices follow the groups of GPUs for the cases that use several.
+
     If ``points`` is None, a GPU gets the full points, and any other device the smoke points.
     """
     points_of = {device.uuid: points or ("full" if device.kind == "cuda" else "smoke") for device in devices}
-    resolved = {at: discovered.resolve(selection, at, build.known_shapes()) for at in set(points_of.values())}
-    targets = tuple(
-        Target(
-            device,
-            resolved[points_of[device.uuid]][0],
-            build.toolchain_for(device.target),
-            peaks.specs(device),
-            helper_kernels.unit(device.kind),
-        )
-        for device in devices
-    )
-    return targets, tuple(problem for _, problems in resolved.values() for problem in problems)
+    ways = {device.uuid: (points_of[device.uuid], groups.all_gpus(device, devices)) for device in devices}
+    resolved = {
+        way: discovered.resolve(selection, way[0], build.known_shapes(), way[1]) for way in dict.fromkeys(ways.values())
+    }
+    singles, grouped = [], []
+    for device in devices:
+        specs, _ = resolved[ways[device.uuid]]
+        if device.gpus > 1:  # a group that the user named
+            singles.append(_target(device, [spec for spec in specs if spec.gpus == device.gpus]))
+            continue
+        own, of_groups = groups.divide(specs, device, devices)
+        singles.append(_target(device, own, len(groups.alike(device, devices))))
+        grouped += [_target(group, its) for group, its in of_groups.items()]
+    distinct = {str(problem): problem for _, problems in resolved.values() for problem in problems}
+    return (*singles, *grouped), tuple(distinct.values())
+
+
+def _target(device: DeviceInfo, specs: Sequence[CaseSpec], alike: int = 1) -> Target:
+    """Return a device with its cases, its compiler and what perfsvc itself runs on it."""
+    toolchain, helpers = build.toolchain_for(device.target), helper_kernels.unit(device.kind)
+    return Target(device, tuple(specs), toolchain, peaks.specs(device), helpers, alike)
 
 
 def compile_units(
@@ -208,7 +226,7 @@ def compile_units(
 
 def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Binary, ...] | CaseError:
     """Return the binaries of a case, one for each of its parts, or why the device cannot run the case."""
-    if reason := unmet(spec, target.device):
+    if reason := target.unmet(spec):
         return UnsupportedError(reason)
     modules = []
     for part in spec.parts:

@@ -203,6 +203,7 @@ def put_measurement(
         "written_bytes": work.written_bytes,
         "flops": work.flops,
         "precision": work.precision,
+        "link_bytes": work.link_bytes,
         "stopped": measurement.stopped,
         "wall_s": measurement.wall_s,
         "measured_at": entry.measured_at or datetime.now(UTC),

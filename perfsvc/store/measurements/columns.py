@@ -35,6 +35,7 @@ _COLUMNS = {
     "device": Devices.uuid,
     "device_kind": Devices.kind,
     "device_model": Devices.model,
+    "interconnect": Devices.interconnect,
     "case": Cases.name,
     "lineage": Cases.lineage_id,
     "benchmark": Cases.benchmark,
@@ -56,6 +57,7 @@ _COLUMNS = {
     "written_bytes": Measurements.written_bytes,
     "flops": Measurements.flops,
     "precision": Measurements.precision,
+    "link_bytes": Measurements.link_bytes,
     "stopped": Measurements.stopped,
     "wall_s": Measurements.wall_s,
     "measured_at": Measurements.measured_at,
@@ -107,7 +109,7 @@ _SAME_VERDICT = and_(
 )
 _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
 """The columns that decide which measured peaks a GPU has."""
-_RATE = ("cache", "precision", "bandwidth_bytes_per_s", "flops_per_s")
+_RATE = ("cache", "precision", "bandwidth_bytes_per_s", "flops_per_s", "bus_bytes_per_s")
 """The columns that decide which of them a measurement comes nearest to."""
 IN_L2, BEYOND_L2 = 0.5, 2.0
 """The arrays of a warm case are in the L2 cache if they fill at most half of it: the caches of recent GPUs have two
@@ -163,11 +165,12 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
     moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
     table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
     table["flops_per_s"] = _per_second(table["flops"], table["median_s"])
+    table["bus_bytes_per_s"] = _per_second(table["link_bytes"], table["median_s"])
     nearest = []
     states = zip(*(table[name] for name in _STATE), strict=True)
     rows = zip(*(table[name] for name in _RATE), strict=True)
     of_state: dict[tuple[Any, ...], dict[str, float]] = {}
-    for state, (cache, precision, bandwidth, flops), nbytes, l2 in zip(states, rows, moved, l2_bytes, strict=True):
+    for state, (cache, precision, bandwidth, flops, bus), nbytes, l2 in zip(states, rows, moved, l2_bytes, strict=True):
         if state not in of_state:
             *gpu, copied, read = state
             memory = {MEMORY: Peak(copied, read).best_bytes_per_s} if plausible(copied) and plausible(read) else {}
@@ -175,7 +178,8 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
         warm = cache == CacheState.WARM
         in_l2 = warm and nbytes <= IN_L2 * l2
         known = None if warm and IN_L2 * l2 < nbytes < BEYOND_L2 * l2 else bandwidth
-        nearest.append(nearest_peak(known, flops, precision, of_state[state], in_l2=in_l2))
+        rates = of_state[state]
+        nearest.append(nearest_peak(known, flops, precision, rates, in_l2=in_l2, bus_bytes_per_s=bus))
     table["peak"] = [near.peak if near else None for near in nearest]
     table["peak_share"] = [near.share if near else None for near in nearest]
 

@@ -115,6 +115,7 @@ class Devices(Base):
     shared_bytes_per_block: Mapped[int]
     registers_per_block: Mapped[int]
     warp_size: Mapped[int]
+    interconnect: Mapped[Free] = mapped_column(server_default="")
 
 
 class FullEnvironments(Base):
@@ -277,6 +278,7 @@ class Measurements(Base):
     written_bytes: Mapped[Big]
     flops: Mapped[Big]
     precision: Mapped[Free] = mapped_column(server_default="")
+    link_bytes: Mapped[Big] = mapped_column(server_default="0")
     stopped: Mapped[Free]
     wall_s: Mapped[float]
     measured_at: Mapped[datetime]

@@ -92,8 +92,26 @@ def tensor_map(
     return TensorMap(buffer, box, swizzle, element)
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A kernel argument: the address of an array on another GPU."""
+
+    buffer: str
+    offset: int
+
+
+def peer(buffer: str, offset: int = 1) -> Peer:
+    """Pass the address of an array on another GPU, whose memory the kernel then accesses over the link.
+
+    Args:
+        buffer: the name of an array that every GPU has.
+        offset: how many GPUs further; after the last GPU follows the first. 1 is the next GPU, -1 the GPU before.
+    """
+    return Peer(buffer, offset)
+
+
 Field = Any
-"""A field of a struct: like an argument, but no tensor map; a nested struct; or a tuple for an array."""
+"""A field of a struct: like an argument, but no tensor map and no peer; a nested struct; or a tuple for an array."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +137,11 @@ def pointer(to: Struct) -> Struct:
     return Struct(to.fields, is_pointer=True)
 
 
-Argument = str | Scalar | TensorMap | Struct
-"""The name of a buffer, axis or parameter, a scalar of an explicit type, a tensor map, or a struct."""
+Argument = str | Scalar | TensorMap | Peer | Struct
+"""The name of a buffer, axis or parameter, a typed scalar, a tensor map, an array of another GPU, or a struct."""
 
 
-def parts_of(args: Iterable[Field]) -> Iterator[str | Scalar | TensorMap]:
+def parts_of(args: Iterable[Field]) -> Iterator[str | Scalar | TensorMap | Peer]:
     """Yield each argument, and instead of a struct or an array everything that it contains."""
     for arg in args:
         if isinstance(arg, Struct):

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from perfsvc.model import CacheState, Tolerance, Value, Work
 from perfsvc.suite.authoring.arguments import Argument, Extent, Function, Output, Words
-from perfsvc.suite.authoring.steps import PackageStep, ProgramStep, StepWritten
+from perfsvc.suite.authoring.steps import LibraryStep, PackageStep, ProgramStep, StepWritten
 
 
 def _line_in_bench() -> int:
@@ -33,7 +33,8 @@ class Variant:
             (its functions return metrics).
         steps: the steps, if the variant is more than one launch.
         run: a function, short for ``steps=[call(run, source=source)]``; or the only step: ``triton(...)``,
-            ``cupy(...)``, ``numba(...)``, ``torch(...)``, or a ``program(...)``, which measures itself.
+            ``cupy(...)``, ``numba(...)``, ``torch(...)``, ``library(...)``, or a ``program(...)``, which measures
+            itself.
         params: ``-D`` parameters: a value, a tuple of values (one variant each), or a function of the axes.
         options: further nvcc options, written as on a command line: ``"-O3 -DX=1"``.
         scratch: arrays that the steps share, by name.
@@ -46,6 +47,12 @@ class Variant:
         reference: a function for this variant's expected results, if the variant computes something else than the
             benchmark, such as a plain copy.
         formerly: earlier names; the variant continues their history.
+        gpus: how many GPUs of one model a sample uses at once: a number, ``"all"``, or a function of the axes. Every
+            step runs on each of them, with the GPU's own arrays. Functions of such a variant may ask for ``gpus``, and
+            those of a launch for ``gpu``, the position of the GPU that they are called for.
+        split: the arrays of which each GPU has an equal share of the rows (the first axis), in the order of the GPUs.
+            Of any other array, every GPU has a copy.
+        on: the arrays that only one GPU has, with the position of this GPU: ``{"x": 0, "y": 1}``.
     """
 
     name: str
@@ -61,7 +68,7 @@ class Variant:
     cluster: Extent | Function | None = None
     cooperative: bool = False
     steps: Sequence[StepWritten] = ()
-    run: Function | PackageStep | ProgramStep | None = None
+    run: Function | PackageStep | LibraryStep | ProgramStep | None = None
     params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)
     options: Words = ()
     scratch: Mapping[str, Output] = field(default_factory=dict)
@@ -71,6 +78,9 @@ class Variant:
     graph: bool | Literal["cold steps"] = False
     reference: Function | None = None
     formerly: Words = ()
+    gpus: int | Literal["all"] | Function = 1
+    split: Words = ()
+    on: Mapping[str, int] = field(default_factory=dict)
     line: int = _line()
 
 

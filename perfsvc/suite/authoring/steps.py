@@ -23,6 +23,26 @@ class LaunchStep:
     cluster: Extent | Function | None = None
     cooperative: bool = False
     programmatic: bool = False
+    gpu: int | None = None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerCopyStep:
+    """Copy an array to another GPU."""
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduceStep:
+    """Combine an array of all GPUs."""
+
+    source: str
+    target: str
+    operation: Literal["sum", "min", "max"]
     line: int
 
 
@@ -94,6 +114,16 @@ class PackageStep:
         return self.package in {"triton", "numba"} or self.grid is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryStep:
+    """Call a function of a shared object."""
+
+    source: str
+    entry: str
+    libraries: Words
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Regex:
     """A regular expression whose named groups are the times and axes in a program's output."""
@@ -118,7 +148,18 @@ class ProgramStep:
     line: int
 
 
-StepWritten = LaunchStep | MemsetStep | FinishStep | MetricStep | CallStep | PackageStep | ProgramStep
+StepWritten = (
+    LaunchStep
+    | MemsetStep
+    | PeerCopyStep
+    | AllReduceStep
+    | FinishStep
+    | MetricStep
+    | CallStep
+    | PackageStep
+    | LibraryStep
+    | ProgramStep
+)
 
 
 def callers_line() -> int:
@@ -138,6 +179,7 @@ def launch(
     cluster: Extent | Function | None = None,
     cooperative: bool = False,
     programmatic: bool = False,
+    gpu: int | None = None,
 ) -> LaunchStep:
     """Launch a kernel.
 
@@ -154,6 +196,7 @@ def launch(
         cluster: the number of blocks of a cluster, written like ``grid``.
         cooperative: whether all blocks run at the same time, so that ``grid.sync()`` works.
         programmatic: whether the launch may begin before the launch before it ends (``griddepcontrol``).
+        gpu: the only GPU that launches the kernel, in a variant on several GPUs; None for every GPU.
     """
     return LaunchStep(
         entry=entry,
@@ -166,8 +209,26 @@ def launch(
         cluster=cluster,
         cooperative=cooperative,
         programmatic=programmatic,
+        gpu=gpu,
         line=callers_line(),
     )
+
+
+def peer_copy(source: str, target: str) -> PeerCopyStep:
+    """Copy the array ``source`` to the array ``target`` of another GPU, by the copy engines over the link.
+
+    If each of the two arrays is on one GPU (``on=``), this is one copy. If every GPU has both arrays, each GPU copies
+    its ``source`` to the ``target`` of the next GPU, and the last GPU to that of the first.
+    """
+    return PeerCopyStep(source, target, callers_line())
+
+
+def all_reduce(source: str, target: str, operation: Literal["sum", "min", "max"] = "sum") -> AllReduceStep:
+    """Combine the arrays ``source`` of all GPUs element by element, into the array ``target`` of each GPU, with NCCL.
+
+    The two arrays have the same type and size on every GPU.
+    """
+    return AllReduceStep(source, target, operation, callers_line())
 
 
 def memset(buffer: str, byte: int = 0) -> MemsetStep:
@@ -199,6 +260,17 @@ def call(function: Function, *, source: Words = "", timed: bool = True) -> CallS
             the buffers that a pipeline starts from.
     """
     return CallStep(function, source, timed, callers_line())
+
+
+def library(source: str, *, entry: str = "run", libraries: Words = ()) -> LibraryStep:
+    """Call host code in C++, such as a call of cuBLAS or CUTLASS, which queues its own launches.
+
+    Args:
+        source: the ``.cu`` file next to bench.py. It includes ``perfsvc.h``, and becomes a shared object.
+        entry: the name of its ``PERFSVC_LIBRARY`` function.
+        libraries: the CUDA libraries that the file uses: ``cublas``, ``cudnn`` and others, or ``cutlass``.
+    """
+    return LibraryStep(source=source, entry=entry, libraries=libraries, line=callers_line())
 
 
 def regex(pattern: str) -> Regex:

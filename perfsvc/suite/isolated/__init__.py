@@ -41,6 +41,7 @@ from perfsvc.suite.isolated.requests import (
     ToleranceFound,
 )
 from perfsvc.suite.points import Point
+from perfsvc.suite.steps.groups import LEAST_GPUS
 
 READ_LIMIT_S = 300.0
 """Seconds that reading or resolving a benchmark file may take, the imports of its packages included."""
@@ -63,10 +64,11 @@ def read(path: Path) -> BenchRead:
 
 
 def resolve_cases(
-    path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None
+    path: Path, text: str, cases: Sequence[Case], known_shapes: Path | None = None, all_gpus: int = LEAST_GPUS
 ) -> tuple[CaseSpec, ...]:
     """Return a spec for each case in each of its cache states; raise ``SuiteError`` if a case cannot be resolved."""
-    specs, _ = _ask(ResolveCases(path, text, tuple(cases), known_shapes), Specs, str(path), DEFAULT_LIMIT_S)
+    request = ResolveCases(path, text, tuple(cases), known_shapes, all_gpus)
+    specs, _ = _ask(request, Specs, str(path), DEFAULT_LIMIT_S)
     return specs.specs
 
 

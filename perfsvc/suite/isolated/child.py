@@ -106,9 +106,9 @@ def _answer(body: Body, descriptors: tuple[int, ...], made: list[SharedArrays]) 
     match body:
         case ReadBench(path):
             return reading.read(path)
-        case ResolveCases(path, text, cases, known):
+        case ResolveCases(path, text, cases, known, all_gpus):
             inputs = Inputs(threads=THREADS, known=KnownShapes(known) if known else None)
-            return Specs(reading.resolve_cases(path, text, cases, inputs))
+            return Specs(reading.resolve_cases(path, text, cases, inputs, all_gpus))
         case MakeArrays(spec, known):
             return _shared(*arrays.make_arrays(spec, KnownShapes(known) if known else None), made)
         case MakeFresh(spec, first):

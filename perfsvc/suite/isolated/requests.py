@@ -66,12 +66,14 @@ class ResolveCases:
 
     Attributes:
         known_shapes: a folder that keeps the shapes of inputs, so that the inputs need not be made; None without one.
+        all_gpus: how many GPUs ``gpus="all"`` means.
     """
 
     path: Path
     text: str
     cases: tuple[Case, ...]
     known_shapes: Path | None
+    all_gpus: int
     message: Literal["resolve"] = "resolve"
 
 

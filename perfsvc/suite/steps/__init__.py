@@ -6,12 +6,16 @@ from pathlib import Path
 
 from perfsvc.model import Kind
 from perfsvc.suite.authoring import (
+    AllReduceStep,
     CallStep,
     FinishStep,
     LaunchStep,
+    LibraryStep,
     MemsetStep,
     MetricStep,
     PackageStep,
+    Peer,
+    PeerCopyStep,
     ProgramStep,
     StepWritten,
     TensorMap,
@@ -22,6 +26,8 @@ from perfsvc.suite.authoring import (
 from perfsvc.suite.steps.packages import arguments_of, requirements_of
 from perfsvc.suite.values import Problem
 
+NCCL = "nccl"
+"""What ``all_reduce`` requires of a GPU."""
 _LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants", "cluster", "cooperative")
 
 
@@ -29,7 +35,7 @@ def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """Return the steps of a variant; a launch without a source gets the variant's source."""
     if isinstance(variant.run, PackageStep):
         return (_with_source(variant.run, variant),)
-    if isinstance(variant.run, ProgramStep):
+    if isinstance(variant.run, LibraryStep | ProgramStep):
         return (variant.run,)
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
@@ -65,34 +71,43 @@ def kind_of(variant: Variant) -> Kind:
     return Kind.PROGRAM if isinstance(variant.run, ProgramStep) else Kind(variant.kind)
 
 
-def compiled_steps(steps: tuple[StepWritten, ...]) -> tuple[LaunchStep | CallStep | PackageStep, ...]:
-    """Return the steps that need a binary: every launch, and each call with a source."""
+def compiled_steps(
+    steps: tuple[StepWritten, ...],
+) -> tuple[LaunchStep | CallStep | PackageStep | LibraryStep, ...]:
+    """Return the steps that need a binary: every launch, every library, and each call with a source."""
     return tuple(
         step
         for step in steps
-        if isinstance(step, LaunchStep) or (isinstance(step, CallStep | PackageStep) and step.source)
+        if isinstance(step, LaunchStep | LibraryStep) or (isinstance(step, CallStep | PackageStep) and step.source)
     )
 
 
 def requirements(variant: Variant) -> tuple[str, ...]:
-    """Return what a variant requires: what its author wrote, and what the packages of its steps need."""
-    implied = (word for step in steps_of(variant) if isinstance(step, PackageStep) for word in requirements_of(step))
+    """Return what a variant requires: what its author wrote, and what the packages and libraries of its steps need."""
+    implied: dict[str, None] = {}
+    for step in steps_of(variant):
+        if isinstance(step, PackageStep):
+            implied |= dict.fromkeys(requirements_of(step))
+        if isinstance(step, LibraryStep) and words(step.libraries):
+            implied["cuda"] = None
+        if isinstance(step, AllReduceStep):
+            implied[NCCL] = None
     return tuple(dict.fromkeys((*words(variant.requires), *implied)))
 
 
 def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names in ``buffers`` that a step uses; a Python function uses all of them."""
+    """Return the names in ``buffers`` that a step uses; a Python function or a library uses all of them."""
     match step:
         case LaunchStep():
-            args = [arg.buffer if isinstance(arg, TensorMap) else arg for arg in parts_of(step.args)]
+            args = [arg.buffer if isinstance(arg, TensorMap | Peer) else arg for arg in parts_of(step.args)]
             named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
         case MemsetStep() | MetricStep():
             named = [step.buffer]
-        case FinishStep():
+        case FinishStep() | PeerCopyStep() | AllReduceStep():
             named = [step.source, step.target]
         case PackageStep(is_kernel=True):
             named = [arg for arg in arguments_of(step) if isinstance(arg, str)]
-        case CallStep() | PackageStep():
+        case CallStep() | PackageStep() | LibraryStep():
             return buffers
         case ProgramStep():
             return ()
@@ -109,7 +124,7 @@ def problems_of_form(variant: Variant) -> Iterator[Problem]:
             form = "steps" if variant.steps else "run"
             cure = "move them into a launch(...) among steps"
             yield _problem(variant, f"has {form} beside {', '.join(given)}", cure)
-        if not variant.steps and variant.options and not variant.source:
+        if not variant.steps and variant.options and not variant.source and not isinstance(variant.run, LibraryStep):
             yield _problem(variant, "has options, and no source to compile", "leave them out, or name a source")
     else:
         missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None, ())]

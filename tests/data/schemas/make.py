@@ -72,7 +72,7 @@ from perfsvc.store.schema.night_tables import Deliveries, Messages
 from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py
-GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132)
+GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H100", "sm_90", "9.0", 132, interconnect="NVLink")
 TILED = Case("transpose", "tiled", (("n", 64),))
 SHARED = replace(TILED, variant="shared", formerly=("tiled",))
 NAIVE = replace(TILED, variant="naive")
@@ -265,7 +265,7 @@ def put(
     estimate = None if median_s is None else Estimate(median_s, median_s, median_s, len(measurement.samples_s))
     environment = Environment("580.1", "nvcc 13.0.88", 700.0, parts=(("gpu.ecc", "on"), ("variable.CUDA_X", "1")))
     store.measurements.put(
-        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3, "tf32"), estimate, binary, **of_a_ladder)]
+        run, [MeasurementEntry(measurement, environment, Work(1, 2, 3, "tf32", 4), estimate, binary, **of_a_ladder)]
     )
 
 

@@ -21,6 +21,7 @@ DRIVER = r"""
 #include <string.h>
 
 static char log_[4096];
+static CUcontext pushed;
 
 extern "C" {
 
@@ -32,8 +33,24 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetCurrent(CUcontext *context) {
+    *context = reinterpret_cast<CUcontext>(0x7777888899990000ull);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+    pushed = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *context) {
+    *context = pushed;
+    pushed = nullptr;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuModuleUnload(CUmodule module) {
-    snprintf(log_ + strlen(log_), 100, "unload %p\n", static_cast<void *>(module));
+    snprintf(log_ + strlen(log_), 100, "unload %p in %p\n", static_cast<void *>(module), static_cast<void *>(pushed));
     return CUDA_SUCCESS;
 }
 
@@ -199,14 +216,14 @@ def test_a_module_is_unloaded_once_when_nothing_refers_to_it(driver):
     driver()
     del module
     gc.collect()
-    assert driver() == [f"unload {MODULE}"]
+    assert driver() == [f"unload {MODULE} in 0x7777888899990000"]
 
 
 def test_a_module_that_was_unloaded_or_abandoned_is_not_unloaded_again(driver):
     unloaded, abandoned = CudaModule(PTX), CudaModule(PTX)
     unloaded.unload()
     abandoned.abandon()
-    assert driver() == [f"unload {MODULE}"]
+    assert driver() == [f"unload {MODULE} in 0x7777888899990000"]
     del unloaded, abandoned
     gc.collect()
     assert driver() == []

@@ -334,7 +334,8 @@ def test_pins_are_listed_with_user_and_comment() -> None:
 
 def test_devices_are_listed_with_their_known_properties() -> None:
     device = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", H100, "sm_90", multiprocessors=132, clock_hz=1.98e9)
-    text = show(devices_table([device], {"GPU-1": "13.0"}))
+    text = show(devices_table([device], {"GPU-1": "13.0"}, {("cuda:GPU-1", "cuda:GPU-2"): "NVLink"}))
+    assert "cuda:GPU-1 and cuda:GPU-2 are connected by NVLink" in text
     for part in (H100, "--device cuda:GPU-1", "132", "1.980 GHz", "13.0", "1 device"):
         assert part in text
     assert "memory" not in text

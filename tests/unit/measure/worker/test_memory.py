@@ -120,9 +120,9 @@ def test_a_digest_changes_only_with_the_content_of_its_buffer(device):
 def test_held_bytes_are_replaced_in_place_and_freed(device):
     device.allocate_untimed = device.allocate
     with CaseMemory(device, BUFFERS) as memory:
-        first = memory.hold("a", b"12345678")
-        assert memory.hold("b", b"87654321") != first
-        assert memory.hold("a", b"abcdefgh") == first
+        first = memory.hold(device, "a", b"12345678")
+        assert memory.hold(device, "b", b"87654321") != first
+        assert memory.hold(device, "a", b"abcdefgh") == first
         assert device.view(first, "uint8", (8,)).tobytes() == b"abcdefgh"
         assert device.held == len(BUFFERS) + 2
     assert device.held == 0

@@ -288,7 +288,7 @@ def test_a_dropped_program_releases_its_modules_at_once():
     try:
         with CaseMemory(device, BUFFERS) as memory:
             program = Program(device, record, [b"code"], memory, {(None, "nothing"): lambda views, stream: None})
-            module = weakref.ref(program._modules[0])
+            module = weakref.ref(program._modules[0, 0])
             del program
             assert module() is None
     finally:

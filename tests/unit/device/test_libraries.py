@@ -1,0 +1,223 @@
+"""Libraries loaded into this process: what they get, when their work begins and ends, and how their errors arrive."""
+
+import pytest
+
+from perfsvc.build.cpu.host import HostToolchain
+from perfsvc.device.libraries import LibraryFunction
+from perfsvc.device.memory import HostMemory
+from perfsvc.errors import LaunchError
+from perfsvc.model import Array, Unit
+
+SOURCE = r"""#include <perfsvc.h>
+#include <memory>
+
+PERFSVC_LIBRARY(describe, in) {
+    char* out = in.array<char>("out");
+    std::string text = in.dtype("x") + " " + std::to_string(in.elements("x"));
+    for (long long extent : in.shape("x")) text += " " + std::to_string(extent);
+    text += " " + std::to_string(in.integer("n")) + " " + in.text("layout") + " " + std::to_string(in.real("alpha"));
+    text += in.array<void>("x") == static_cast<void*>(in.array<short>("x")) ? " same" : " other";
+    text += " " + std::to_string(in.real("n"));
+    return [=](cudaStream_t stream) {
+        std::snprintf(out, 200, "%s %s", text.c_str(), stream ? "stream" : "none");
+    };
+}
+
+static int living = 0;
+
+PERFSVC_LIBRARY(counts, in) {
+    char* out = in.array<char>("out");
+    char* workspace = static_cast<char*>(in.workspace(in.integer("n")));
+    ++living;
+    in.at_end([] { --living; });
+    return [=, &in](cudaStream_t) {
+        workspace[0] = 'w';
+        std::snprintf(out, 200, "%d %c %lld", living, workspace[0], in.integer("n"));
+    };
+}
+
+PERFSVC_LIBRARY(late, in) {
+    auto calls = std::make_shared<int>(0);
+    return [=](cudaStream_t) { PERFSVC_CHECK(++*calls == 2 ? 7 : 0); };
+}
+
+PERFSVC_LIBRARY(early, in) { throw std::runtime_error("no licence"); }
+PERFSVC_LIBRARY(strange, in) { return [](cudaStream_t) { throw 3; }; }
+PERFSVC_LIBRARY(nothing, in) { return perfsvc::Work(); }
+PERFSVC_LIBRARY(unknown_array, in) { in.array<char>("y"); return [](cudaStream_t) {}; }
+PERFSVC_LIBRARY(unknown_value, in) { in.integer("m"); return [](cudaStream_t) {}; }
+PERFSVC_LIBRARY(wrong_kind, in) { in.integer("alpha"); return [](cudaStream_t) {}; }
+PERFSVC_LIBRARY(wrong_size, in) { in.array<double>("x"); return [](cudaStream_t) {}; }
+
+PERFSVC_LIBRARY(end, in) {
+    ++living;
+    in.at_end([] { --living; });
+    in.at_end([] { throw std::runtime_error("handle is busy"); });
+    return [](cudaStream_t) {};
+}
+"""
+ENTRIES = ("describe", "counts", "late", "early", "strange", "nothing", "unknown_array", "unknown_value")
+ENTRIES += ("wrong_kind", "wrong_size", "end")
+VALUES = {"n": 40, "layout": "rows", "alpha": 0.5}
+X, OUT = Array("x", "bfloat16", (2, 3)), Array("out", "uint8", (200,))
+
+
+class Memory(HostMemory):
+    stream = 0
+    most = 10
+    lost = False
+
+    def __init__(self):
+        super().__init__()
+        self.synchronized = 0
+
+    def allocate(self, nbytes):
+        if len(self._blocks) >= self.most:
+            raise LaunchError("out of memory: it is full", cure="run smaller points")
+        return super().allocate(nbytes)
+
+    def synchronize(self):
+        self.synchronized += 1
+        if self.lost:
+            raise LaunchError("the context is lost", cure="find the fault", fatal=True)
+
+    @property
+    def in_use(self):
+        return len(self._blocks)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory):
+    source = tmp_path_factory.mktemp("library") / "library.cu"
+    source.write_text(SOURCE)
+    return HostToolchain().compile(Unit(source, ENTRIES, libraries=()))
+
+
+@pytest.fixture
+def device():
+    return Memory()
+
+
+@pytest.fixture
+def buffers(device):
+    return [(X, device.allocate(12)), (OUT, device.allocate(200))]
+
+
+def text(device, buffers):
+    return bytes(device.view(buffers[1][1], "uint8", (200,))).split(b"\0")[0].decode()
+
+
+def test_a_library_gets_arrays_and_values_by_name(device, code, buffers):
+    function = LibraryFunction(device, code, "describe", VALUES)
+    function.prepare(buffers)
+    function.run()
+    assert text(device, buffers) == "bfloat16 6 2 3 40 rows 0.500000 same 40.000000 none"
+    function.end()
+
+
+def test_the_stream_is_passed_on(device, code, buffers):
+    device.stream = 77
+    function = LibraryFunction(device, code, "describe", VALUES)
+    function.prepare(buffers)
+    function.run()
+    assert text(device, buffers).endswith(" stream")
+    function.end()
+
+
+def test_work_is_prepared_once_for_each_place_and_all_of_it_is_ended(device, code, buffers):
+    elsewhere = [buffers[0], (OUT, device.allocate(200))]
+    held = device.in_use
+    function = LibraryFunction(device, code, "counts", VALUES)
+    assert [function.prepare(place) for place in (buffers, elsewhere, buffers, elsewhere)] == [True, True, False, False]
+    function.run()
+    assert text(device, elsewhere) == "2 w 40"
+    assert device.in_use == held + 2
+    function.end()
+    assert device.in_use == held
+    assert function.prepare(buffers)
+    function.run()
+    assert text(device, buffers) == "1 w 40"
+    function.end()
+
+
+def test_earlier_work_makes_room_if_the_device_is_full(device, code, buffers):
+    elsewhere = [buffers[0], (OUT, device.allocate(200))]
+    device.most = device.in_use + 1
+    function = LibraryFunction(device, code, "counts", VALUES)
+    assert function.prepare(buffers)
+    assert function.prepare(elsewhere)
+    function.run()
+    assert text(device, elsewhere) == "1 w 40"
+    assert function.prepare(buffers)
+    function.end()
+
+
+def test_a_workspace_that_the_device_refuses_fails_with_its_reason(device, code, buffers):
+    device.most = device.in_use
+    with pytest.raises(LaunchError, match="out of memory: it is full"):
+        LibraryFunction(device, code, "counts", VALUES).prepare(buffers)
+
+
+def test_an_error_status_fails_with_the_call_that_returned_it(device, code, buffers):
+    function = LibraryFunction(device, code, "late", VALUES)
+    function.prepare(buffers)
+    function.run()
+    with pytest.raises(LaunchError, match=r"the library function 'late' failed: \+\+\*calls == 2 \? 7 : 0 returned 7"):
+        function.run()
+    function.end()
+
+
+def test_an_error_after_the_context_was_lost_is_fatal(device, code, buffers):
+    function = LibraryFunction(device, code, "strange", VALUES)
+    function.prepare(buffers)
+    device.lost = True
+    with pytest.raises(LaunchError, match="an exception that is no std::exception; the context is lost") as error:
+        function.run()
+    assert error.value.fatal
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("early", "no licence"),
+        ("nothing", "the library returned no work"),
+        ("unknown_array", "the case has no array 'y'; it has x, out"),
+        ("unknown_value", "the case has no axis or parameter 'm'; it has n, layout, alpha"),
+        ("wrong_kind", "'alpha' is not an integer"),
+        ("wrong_size", "the array 'x' has elements of the type bfloat16, and the library takes elements of 8 bytes"),
+    ],
+)
+def test_a_failed_preparation_fails_with_its_message(device, code, buffers, entry, message):
+    with pytest.raises(LaunchError, match=f"'{entry}' failed while it prepared its work: {message}") as error:
+        LibraryFunction(device, code, entry, VALUES).prepare(buffers)
+    assert not error.value.fatal
+
+
+def test_every_end_runs_although_one_fails(device, code, buffers):
+    function = LibraryFunction(device, code, "end", VALUES)
+    function.prepare(buffers)
+    with pytest.raises(LaunchError, match="'end' failed at its end: handle is busy"):
+        function.end()
+    function.end()  # nothing is left to end
+    counter = LibraryFunction(device, code, "counts", VALUES)
+    counter.prepare(buffers)
+    counter.run()
+    assert text(device, buffers) == "1 w 40"
+    counter.end()
+
+
+def test_a_missing_function_and_a_file_that_is_no_library_are_refused(device, code):
+    with pytest.raises(LaunchError, match="the library has no function 'gone'"):
+        LibraryFunction(device, code, "gone", VALUES)
+    with pytest.raises(LaunchError, match="cannot be loaded"):
+        LibraryFunction(device, code[: len(code) - 2000], "counts", VALUES)
+
+
+def test_another_format_of_the_header_is_refused(device, tmp_path):
+    (tmp_path / "old.cu").write_text(
+        '#include <perfsvc.h>\nextern "C" __attribute__((visibility("default"))) const perfsvc::Entry '
+        "perfsvc_library_run;\nconst perfsvc::Entry perfsvc_library_run = {99, nullptr, nullptr, nullptr};\n"
+    )
+    old = HostToolchain().compile(Unit(tmp_path / "old.cu", ("run",), libraries=()))
+    with pytest.raises(LaunchError, match=r"format 99 of perfsvc\.h; this perfsvc runs format 1"):
+        LibraryFunction(device, old, "run", VALUES)
