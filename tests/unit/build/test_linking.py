@@ -40,7 +40,7 @@ def unit(tmp_path):
         (base / "main.cu").write_text(MAIN)
         (base / "factor.cuh").write_text("#define FACTOR 3\n")
         (base / "lib" / "curve.cu").write_text(CURVE)
-        return Unit(base / "main.cu", ("apply",), (), options, (base / "lib" / "curve.cu",))
+        return Unit(base / "main.cu", ("apply",), (), options, others=(base / "lib" / "curve.cu",))
 
     return written
 
