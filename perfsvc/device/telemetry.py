@@ -128,10 +128,10 @@ def settings_of_gpu(uuid: str) -> dict[str, str]:
     A setting that NVML does not report is absent. NVML does not report whether clocks are locked (``nvidia-smi -lgc``).
     """
     with contextlib.closing(_Nvml()) as nvml:
-        handles = nvml.ask("GPU", lambda library: handles(library, uuid))
-        if handles is None:
+        found = nvml.ask("GPU", lambda library: handles(library, uuid))
+        if found is None:
             return {}
-        _, gpu = handles
+        _, gpu = found
         answers = {name: nvml.ask(name, partial(question, gpu)) for name, question in _SETTINGS.items()}
     return {name: answer for name, answer in answers.items() if answer}
 
@@ -334,10 +334,10 @@ class GpuTelemetry:
 
     def __init__(self, uuid: str) -> None:
         self._nvml = _Nvml()
-        handles = self._nvml.ask("GPU", lambda nvml: handles(nvml, uuid))
-        if handles is None:
+        found = self._nvml.ask("GPU", lambda nvml: handles(nvml, uuid))
+        if found is None:
             self._nvml.close()
-        self._device, self._gpu = handles or _NO_HANDLES
+        self._device, self._gpu = found or _NO_HANDLES
         self._utilisation_us = 0
         self._others = OtherProcesses(self._processes, self._worked)  # before this process has a context
         self._is_whole = not uuid.startswith(INSTANCE)
