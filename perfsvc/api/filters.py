@@ -115,9 +115,7 @@ def chosen_devices(known: Mapping[str, str], device: Names) -> set[str] | None:
 
 def _nearest(name: str, known: Collection[str]) -> str:
     near = get_close_matches(name, sorted(known), n=3, cutoff=0.4)
-    return (
-        f"the nearest are {', '.join(near)}" if near else "see what the database holds: perfsvc report --all --summary"
-    )
+    return f"the nearest are {', '.join(near)}" if near else "see what was measured: perfsvc report --all"
 
 
 def parts_of(runs: Sequence[RunRow], rows: int) -> list[list[int]]:

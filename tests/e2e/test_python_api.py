@@ -164,15 +164,15 @@ def test_findings_and_their_series_are_those_of_the_command(prepared):
     (printed,) = slow("findings", "list", "--all", "--format", "json", code=0).json
     with package.open(slow.database) as results:
         findings, series = results.findings(), results.finding_series()
-        beta = results.finding_series(select="scale/beta[n=100]")
+        beta = results.finding_series(select="scale/beta[n=1000]")
     row = findings.iloc[0]
     assert len(findings) == 1
     assert (row["finding"], row["state"], row["cause"]) == (printed["id"], "open", "environment")
     assert (row["direction"], row["series"], row["first_run"]) == ("slower", 6, 2)
     assert without_missing(series["ratio"]) == [moved["ratio"] for moved in printed["moved"]]
     assert without_missing(series["last_run"]) == [moved["last_run"] for moved in printed["moved"]]
-    assert set(series["n"]) == {100, 1000}
-    assert beta["case"].tolist() == [BETA]
+    assert set(series["n"]) == {1000, 4000}
+    assert beta["case"].tolist() == ["scale/beta[n=1000]"]
     assert {name: str(dtype) for name, dtype in beta.dtypes[:-1].items()} == dtypes(schema.FINDING_SERIES)
 
 
@@ -353,14 +353,21 @@ print(len(table), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def multiply(path, rows):
-    """Copy the first run of a database with its measurements until there are this many measurements more."""
+    """Add runs of 600 measurements with three metrics each, copies of the first run, until there are this many rows."""
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        measurements = [row[0] for row in connection.execute("SELECT id FROM measurements WHERE run_id = 1")]
-        for run in range(1000, 1000 + rows // len(measurements)):
+        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
+        for _ in range(99):
+            connection.execute("UPDATE copied SET id = NULL, replica = replica + 2")
+            connection.execute("INSERT INTO measurements SELECT * FROM copied")
+        connection.execute("DROP TABLE copied")
+        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
+        for run in range(1000, 1000 + rows // 600):
             copy_row(connection, "runs", 1, {"id": run})
-            for number, measurement in enumerate(measurements):
-                copy_row(connection, "measurements", measurement, {"id": 100 * run + number, "run_id": run})
+            connection.execute("UPDATE copied SET id = NULL, run_id = ?", [run])
+            connection.execute("INSERT INTO measurements SELECT * FROM copied")
         connection.execute("UPDATE measurements SET median_s = median_s * (1 + id / 1e9), wall_s = 1 + id / 1e9")
+        for name in ("first", "second", "third"):
+            connection.execute("INSERT INTO metrics SELECT id, ?, id / 7.0 FROM measurements", [name])
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ CONFIDENCE = 0.95
 """The coverage of the summary's intervals."""
 
 
-def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+def frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
     """Return the store's columns as a frame with one row for each measurement.
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis has a column with its name, or ``axis_<name>`` if that
@@ -51,15 +51,18 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
 
     Args:
         columns: equally long columns by name. ``axes`` and ``metrics`` hold a dictionary for each row. Without ``axes``
-            the axes are read from the text in ``point``.
+            the axes are read from the text in ``point``. The columns are removed from this dictionary one
+            by one: otherwise a large database would be in the memory twice.
     """
-    dtypes = {column.name: column.dtype for column in schema.MEASUREMENTS}
-    table = pd.DataFrame(
-        {name: schema.column_of(list(values), dtypes[name]) for name, values in columns.items() if name not in NESTED}
-    )
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
+    dtypes = {column.name: column.dtype for column in schema.MEASUREMENTS}
+    names = [name for name in columns if name not in NESTED]
+    table = pd.DataFrame({name: schema.column_of(columns.pop(name), dtypes[name]) for name in names}, copy=False)
+    if "relative_to" in table:
+        table["relative_speed"] = np.nan  # the name is taken before an axis can have it
     table, points = with_axes(table, axes)
     table = with_metrics(table, columns.get("metrics", ()))
+    columns.clear()
     table = _in_reading_order(table, points)
     return schema.in_order(_with_relative_speed(table, (*SAME_POINT, "replica")), schema.MEASUREMENTS)
 

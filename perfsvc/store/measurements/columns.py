@@ -120,6 +120,8 @@ bandwidth has no peak."""
 _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
+_NUMBERS = frozenset({int, float, type(None)})
+"""The types of most cells, which stay as they are."""
 PART = 10_000
 """How many rows are fetched at a time. The rows of a large database, all at once, would fill the memory."""
 
@@ -148,7 +150,7 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
     for part in connection.execute(query, execution_options={"yield_per": PART}).partitions():
         own, *values, part_case_ids, part_l2_bytes = zip(*part, strict=True)
         for column, cells in zip(table.values(), values, strict=True):
-            column += [_plain(cell, shared) for cell in cells]
+            column += [cell if type(cell) in _NUMBERS else _plain(cell, shared) for cell in cells]
         ids += own
         case_ids += part_case_ids
         l2_bytes += part_l2_bytes
