@@ -209,4 +209,7 @@ def in_order(table: pd.DataFrame, columns: Sequence[Column]) -> pd.DataFrame:
     """Return a frame with its columns in this order and with these dtypes; further columns follow."""
     dtypes = {column.name: column.dtype for column in columns if column.name in table}
     ordered = table[[*dtypes, *(name for name in table if name not in dtypes)]]
-    return ordered.astype({name: dtype for name, dtype in dtypes.items() if str(table[name].dtype) != dtype})
+    # An empty column shows what pandas makes of a dtype: pandas 2 makes object of text, where a cast of a missing text
+    # would write "None".
+    made = {dtype: pd.Series([], dtype=dtype).dtype for dtype in set(dtypes.values())}
+    return ordered.astype({name: dtype for name, dtype in dtypes.items() if table[name].dtype != made[dtype]})
