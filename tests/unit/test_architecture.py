@@ -17,7 +17,7 @@ OWNERS = {
     "pynvml": "device/telemetry.py",
     "sqlalchemy": "store/",
     "alembic": "store/",
-    "pandas": "report/",
+    "pandas": ("api/", "report/"),
     "click": "cli/",
     "rich": ("cli/", "report/"),
 }
