@@ -58,7 +58,7 @@
     let free = at(1); // labels must not overlap
     for (const change of [0.001, 0.01, 0.1, 1, 10, 100]) {
       const [left, right] = [at(1 / (1 + change)), at(1 + change)];
-      if (right < free || right > WIDTH) continue;
+      if (change < data.scale / 2 || right < free || right > WIDTH) continue;
       const text = change < 1 ? `+${100 * change} %` : `× ${1 + change}`;
       shape(svg, "text", { x: right, y: 11, "text-anchor": "middle" }).textContent = text;
       for (const x of [left, right]) shape(svg, "line", { x1: x, x2: x, y1: 13, y2: HEIGHT });

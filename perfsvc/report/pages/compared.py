@@ -20,6 +20,9 @@ LIMITS = (0.1, 0.2, 0.5, 1.0, 3.0, 9.0, 99.0)
 LEAST_LIMIT = 5
 """The axis reaches at least to this many times the usual threshold."""
 
+ROOM = 1.2
+"""The axis reaches further than the largest change by this factor, to leave room for its interval."""
+
 LONGEST_NAME = 2 * LONGEST_LABEL
 LONGEST_REASON = 300
 """Characters on the page; CSV has the whole text."""
@@ -91,7 +94,8 @@ class ComparedSides:
         """What is compared with what."""
         against = shortened(self.base.name, LONGEST_LABEL) if self.base else "its baseline"
         name = shortened(self.new.name, LONGEST_LABEL)
-        return f"{name[:1].upper()}{name[1:]} against {against}"
+        is_a_run = self.new.run is not None and not self.new.part  # the names of others keep their spelling
+        return f"{name.capitalize() if is_a_run else name} against {against}"
 
     @property
     def missing(self) -> list[str]:
@@ -172,7 +176,7 @@ class Axis:
         )
         usual = sorted(filter(None, sides.thresholds.values())) or [LIMITS[0] / LEAST_LIMIT]
         scale = usual[len(usual) // 2]
-        needed = max(largest, LEAST_LIMIT * scale)
+        needed = max(ROOM * largest, LEAST_LIMIT * scale)
         return cls(scale, next((limit for limit in LIMITS if limit >= needed), LIMITS[-1]))
 
     def __str__(self) -> str:
