@@ -94,6 +94,13 @@ def names(page):
     return page.locator("#compared tbody th > :first-child").all_inner_texts()
 
 
+def require_rows(page, count):
+    """Wait until the table has so many rows: the security policy forbids ``wait_for_function``."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("#compared tbody tr")).to_have_count(count)
+
+
 # --- what the page has, by its text ----------------------------------------------------------------------------------
 
 
@@ -229,7 +236,7 @@ def test_a_filter_leaves_its_rows_is_kept_in_the_address_and_survives_a_reload(v
     assert names(page) == left
     assert page.locator("#filters").get_by_label(label).input_value() == value
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function(f"document.querySelectorAll('#compared tbody tr').length === {len(ROWS)}")
+    require_rows(page, len(ROWS))
     assert page.url == compared.as_uri()
 
 
@@ -261,7 +268,7 @@ def test_the_keyboard_alone_filters_and_follows_the_link_of_a_benchmark(visit, c
     assert names(page) == []
     page.locator(".summary").get_by_role("link", name="dot").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelectorAll('#compared tbody tr').length === 3")
+    require_rows(page, 3)
     assert page.locator("#filters").get_by_label("text").input_value() == ""
 
 
@@ -269,7 +276,7 @@ def test_a_long_table_grows_when_its_end_comes_into_view_or_its_button_is_presse
     page = visit(long).page
     assert len(names(page)) == 60
     page.get_by_role("button", name="Show 60 more of 390").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelectorAll('#compared tbody tr').length > 60")
+    page.locator("#compared tbody tr").nth(60).wait_for()
     page.evaluate("() => { const more = document.getElementById('more'); while (!more.hidden) more.click(); }")
     assert len(set(names(page))) == len(names(page)) == 450
 
