@@ -1,27 +1,23 @@
 """``perfsvc compare``."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import click
 
 from perfsvc.cli import configuration, options, output
-
-if TYPE_CHECKING:
-    from perfsvc.report.rows import EnvironmentDifferences
-    from perfsvc.service.compare.compare import RunComparison
-
-Format = Literal["table", "json", "github", "junit"]
+from perfsvc.cli.comparison_output import Format, Shown, format_of, show
 
 
 class CompareOptions(TypedDict):
     """The arguments and options of ``perfsvc compare`` as click parsed them."""
 
-    base: str
-    new: str
+    base: str | None
+    new: str | None
     interleaved: bool
+    gpus: tuple[str, str] | None
+    variants: tuple[str, str] | None
     select: tuple[str, ...]
     exclude: tuple[str, ...]
     devices: tuple[str, ...]
@@ -31,16 +27,29 @@ class CompareOptions(TypedDict):
     threshold: float | None
     strict: bool
     database: str
-    output_format: Format
+    output_format: Format | None
+    destinations: tuple[Path, ...]
 
 
 @click.command("compare")
-@click.argument("base")
-@click.argument("new")
+@click.argument("base", required=False)
+@click.argument("new", required=False)
 @click.option(
     "--interleaved",
     is_flag=True,
     help="BASE and NEW are git revisions: build both, and measure in A/B pairs what differs. Uses no database.",
+)
+@click.option(
+    "--gpus",
+    nargs=2,
+    metavar="A B",
+    help="Compare the GPU or GPU model B with A, each a UUID or a MODEL. BASE is then the run of A, and NEW that of B.",
+)
+@click.option(
+    "--variants",
+    nargs=2,
+    metavar="A B",
+    help="Compare the variant B with A, each a BENCHMARK/VARIANT, at the same points. BASE and NEW as for --gpus.",
 )
 @options.select
 @options.exclude
@@ -67,9 +76,16 @@ class CompareOptions(TypedDict):
     "--format",
     "output_format",
     type=click.Choice(get_args(Format)),
-    default="table",
-    show_default=True,
-    help="A table for people, JSON, Markdown for a pull request on GitHub, or JUnit's XML.",
+    default=None,
+    show_default="by the suffix of --output, else table",
+    help="A table for people, JSON, Markdown for a pull request on GitHub, JUnit's XML, CSV, or a page in HTML.",
+)
+@click.option(
+    "--output",
+    "destinations",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="The file to write: FILE.html, FILE.md, FILE.csv, FILE.json or FILE.xml. May be repeated.",
 )
 def command(**chosen: Unpack[CompareOptions]) -> None:
     """Judge the run NEW against the run BASE.
@@ -78,29 +94,49 @@ def command(**chosen: Unpack[CompareOptions]) -> None:
     may be @baseline: each series is then compared with its own baseline. If NEW lacks a series that it should have, the
     series is missing and the exit code is 4. With --select, --exclude and --device, other series are not compared.
 
+    With --gpus or --variants, two GPUs or two variants are compared: those of the run BASE if NEW is left out, and
+    without BASE those of the newest run of each. A slower GPU or variant is no regression for the exit code.
+
     With --interleaved, NEW and BASE are git revisions that need not have been measured before, such as main and HEAD of
     a pull request. A case with the same code at both is unchanged and is not measured.
     """
-    sys.exit(_compare_revisions(chosen) if chosen["interleaved"] else _compare_runs(chosen))
+    for destination in chosen["destinations"]:
+        format_of(destination, chosen["output_format"])  # a wrong suffix is an error before anything is measured
+    if sum(bool(chosen[name]) for name in ("interleaved", "gpus", "variants")) > 1:
+        raise click.UsageError("--interleaved, --gpus and --variants exclude each other.")
+    if chosen["interleaved"]:
+        sys.exit(_compare_revisions(chosen))
+    for option, value in (("--points", chosen["points"]), ("--budget", chosen["budget"])):
+        if value is not None:
+            raise click.UsageError(f"{option} needs --interleaved: two runs are measured already.")
+    sys.exit(_compare_parts(chosen) if chosen["gpus"] or chosen["variants"] else _compare_runs(chosen))
+
+
+def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
+    """Return both arguments; raise a usage error if one is missing."""
+    base, new = chosen["base"], chosen["new"]
+    if base is None or new is None:
+        raise click.UsageError(f"Missing argument '{'BASE' if base is None else 'NEW'}'.")
+    return base, new
 
 
 def _compare_runs(chosen: CompareOptions) -> int:
-    """Compare two runs of the database, print the comparison, and return the exit code."""
+    """Compare two runs of the database, show the comparison, and return the exit code."""
     from perfsvc.service.compare.compare import compare, how_to_confirm
+    from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
-    for option, value in (("--points", chosen["points"]), ("--budget", chosen["budget"])):
-        if value is not None:
-            raise click.UsageError(f"{option} needs --interleaved: two runs are measured already.")
+    base, new = _base_and_new(chosen)
+    threshold = configuration.thresholds(chosen["threshold"])
     with Store.open(chosen["database"], create=False) as store:
         comparison = compare(
             store,
-            chosen["base"],
-            chosen["new"],
+            base,
+            new,
             folder=chosen["suite"],
-            threshold=configuration.thresholds(chosen["threshold"]),
+            threshold=threshold,
             against=configuration.against(),
             selection=Selection(chosen["select"], chosen["exclude"]),
             devices=chosen["devices"],
@@ -108,19 +144,59 @@ def _compare_runs(chosen: CompareOptions) -> int:
         commands = how_to_confirm(store, comparison.judgements)
         base_run = comparison.base.run if comparison.base else None
         environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
-    _show(comparison, commands, environment, chosen["output_format"])
+        sides = side_by_side(
+            comparison,
+            thresholds_of(store, comparison.judgements, threshold),
+            environment=environment,
+            confirm=commands,
+            neighbours=neighbours_of(store.runs.list(), comparison.new.run or 0, base_run),
+        )
+    show(Shown(comparison, sides, commands, environment), chosen["output_format"], chosen["destinations"])
+    return comparison.exit_code(strict=chosen["strict"])
+
+
+def _compare_parts(chosen: CompareOptions) -> int:
+    """Compare two GPUs or two variants, show the comparison, and return the exit code."""
+    from perfsvc.service.compare.parts import PartsRequest, compare_gpus, compare_variants
+    from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
+    from perfsvc.service.environment import environment_differences
+    from perfsvc.store import Store
+    from perfsvc.suite import Selection
+
+    compare_parts, parts = (
+        (compare_gpus, chosen["gpus"]) if chosen["gpus"] else (compare_variants, chosen["variants"] or ("", ""))
+    )
+    if chosen["gpus"] and chosen["devices"]:
+        raise click.UsageError("--gpus names the devices: leave --device out.")
+    threshold = configuration.thresholds(chosen["threshold"])
+    request = PartsRequest(
+        *parts,
+        runs=tuple(run for run in (chosen["base"], chosen["new"]) if run is not None),
+        folder=chosen["suite"],
+        selection=Selection(chosen["select"], chosen["exclude"]),
+        devices=chosen["devices"],
+        threshold=threshold,
+    )
+    with Store.open(chosen["database"], create=False) as store:
+        comparison = compare_parts(store, request)
+        pair = (comparison.base.run if comparison.base else None, comparison.new.run or 0)
+        environment = environment_differences(store, [pair]).get(pair) if pair[0] != pair[1] else None
+        sides = side_by_side(
+            comparison, thresholds_of(store, comparison.judgements, threshold), environment=environment
+        )
+    show(Shown(comparison, sides, (), environment), chosen["output_format"], chosen["destinations"])
     return comparison.exit_code(strict=chosen["strict"])
 
 
 def _compare_revisions(chosen: CompareOptions) -> int:
     """Measure two revisions, print their comparison, and return the exit code."""
+    from perfsvc.service.compare.side_by_side import side_by_side
     from perfsvc.service.confirm.pairs import BUDGET_S
     from perfsvc.service.interleaved.compare import RevisionsRequest, compare_revisions
     from perfsvc.suite import Selection
 
     request = RevisionsRequest(
-        chosen["base"],
-        chosen["new"],
+        *_base_and_new(chosen),
         chosen["suite"],
         devices=chosen["devices"] or ("auto",),
         selection=Selection(chosen["select"], chosen["exclude"]),
@@ -134,53 +210,11 @@ def _compare_revisions(chosen: CompareOptions) -> int:
     output.warn(comparison.warnings)
     for problem in comparison.problems:
         click.echo(f"error: {problem}", err=True)
-    is_for_people = chosen["output_format"] in {"table", "github"}
-    if comparison.measured.judgements or not is_for_people:
-        _show(comparison.measured if is_for_people else comparison, (), None, chosen["output_format"])
-    if comparison.same and is_for_people:
-        click.echo(f"{comparison.same}.")
+    shown = Shown(
+        comparison,
+        side_by_side(comparison, comparison.thresholds),
+        measured=comparison.measured,
+        same=comparison.same,
+    )
+    show(shown, chosen["output_format"], chosen["destinations"])
     return comparison.exit_code(strict=chosen["strict"])
-
-
-def _show(
-    comparison: "RunComparison",
-    commands: Sequence[str],
-    environment: "EnvironmentDifferences | None",
-    output_format: Format,
-) -> None:
-    """Print a comparison in the chosen format.
-
-    Args:
-        comparison: the verdicts.
-        commands: the commands that measure unconfirmed changes again.
-        environment: in what the environments of both runs differ; None if that is unknown.
-        output_format: the format.
-    """
-    from perfsvc.report.export import comparison_formats
-    from perfsvc.report.export.objects import comparison_json
-    from perfsvc.report.tables.comparison import comparison_table
-
-    base, new, judgements, over_budget = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
-    match output_format:
-        case "table":
-            output.show(comparison_table(base, new, judgements, over_budget, environment))
-            _show_commands(commands)
-        case "json":
-            output.show_json(comparison_json(base, new, judgements, over_budget, commands, environment=environment))
-        case "github":
-            text = comparison_formats.comparison_markdown(
-                base, new, judgements, over_budget, commands, environment=environment
-            )
-            click.echo(text, nl=False)
-        case "junit":
-            click.echo(comparison_formats.comparison_junit(judgements), nl=False)
-
-
-def _show_commands(commands: Sequence[str]) -> None:
-    """Print the first ``MOST_COMMANDS`` commands that confirm changes, and how many more there are."""
-    from perfsvc.report.wording import HOW_TO_CONFIRM, MOST_COMMANDS
-
-    if commands:
-        click.echo("\n".join([HOW_TO_CONFIRM, *(f"  {text}" for text in commands[:MOST_COMMANDS])]))
-    if len(commands) > MOST_COMMANDS:
-        click.echo(f"and {len(commands) - MOST_COMMANDS} more")

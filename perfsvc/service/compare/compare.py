@@ -94,7 +94,7 @@ def compare(
     """
     candidate, why_new = choose(new, store, folder)
     require_judged(store, candidate.id)
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     if base == BASELINE:
         run = run_to_compare_with(store, against, candidate.id, folder)
         judgements = judge_run(store, candidate.id, threshold=threshold, against=run)
@@ -177,7 +177,7 @@ def judge_run(
             and series.metric != MAX_ERROR
         }
     baselines = with_nights(store, baselines, run, _judged(candidate) - alone.keys()) | alone
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
     return _with_causes(store, judgements, thresholds)
@@ -194,7 +194,7 @@ def judge_series(
     if not candidate:
         return []
     baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
-    thresholds = _threshold_of(store, judge.without_override(threshold))
+    thresholds = threshold_of_series(store, judge.without_override(threshold))
     return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
 
@@ -217,7 +217,7 @@ def judge_against(
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if many_nights:
         levels = with_nights(store, levels, run, _judged(candidate))
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
 
 
@@ -264,7 +264,7 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
     return number
 
 
-def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
+def threshold_of_series(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
     """Return a function that returns the smallest relevant change of a series, as a fraction."""
     devices = store.devices.all()
 

@@ -63,10 +63,12 @@ class RevisionComparison(RunComparison):
     Attributes:
         problems: the benchmark files of the new revision that cannot be used.
         warnings: those of the base revision, so that nothing is compared with their cases.
+        thresholds: the smallest relevant change of each series, as a fraction.
     """
 
     problems: tuple[SuiteError, ...] = ()
     warnings: tuple[SuiteError, ...] = ()
+    thresholds: Mapping[Series, float] = field(default_factory=dict)
 
     @property
     def measured(self) -> "RevisionComparison":
@@ -121,6 +123,7 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         tuple(over_budget),
         problems=new.problems,
         warnings=base.problems,
+        thresholds={row.series: _threshold(row.series, devices, request) for row in judgements},
     )
 
 
@@ -291,7 +294,7 @@ class _RevisionJudge:
     def _sides(self, series: Series, settings: PairSettings) -> Sides:
         """Return what to measure of a series; a case of the new revision alone is measured on both sides, once."""
         device = self._devices[series.device]
-        threshold = judge.threshold_of(series.case, TIME, device.kind, self._request.threshold)
+        threshold = _threshold(series, self._devices.values(), self._request)
         if series in self._only_new:
             new, _ = self._only_new[series]
             sides = _task(device, new, settings), _task(device, new, settings)
@@ -335,6 +338,12 @@ class _RevisionJudge:
         """Return which part of a case moved it: the two sides were measured in turn, so it was the code."""
         change = self._changes[series]
         return Cause.LAUNCH if change.launch and not change.compiled and not change.python else Cause.KERNEL
+
+
+def _threshold(series: Series, devices: Iterable[DeviceInfo], request: RevisionsRequest) -> float:
+    """Return the smallest relevant change of a case, as a fraction."""
+    kind = next(device.kind for device in devices if device.uuid == series.device)
+    return judge.threshold_of(series.case, TIME, kind, request.threshold)
 
 
 def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
