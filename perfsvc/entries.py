@@ -18,6 +18,7 @@ from perfsvc import elf
 _PTX_ENTRY = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
 _PTX_START = b"//"  # nvcc's PTX starts with a comment
 _PTX_POINTER = re.compile(r"\b(perfsvc_kernel_\w+) = ([\w$]+);")
+_MANGLED = "_Z"
 _DIGITS = 16
 
 
@@ -60,7 +61,7 @@ def symbols(code: bytes, entry: str) -> tuple[str, ...]:
         pointed = _pointers(code).get(pointer(entry), "")
         return (pointed,) if pointed in present else ()
     # Itanium C++ ABI, mangling: I begins the arguments of a template, which a plain name lacks.
-    mangled = re.compile(rf"_Z{len(entry)}{entry}(?!I)")
+    mangled = re.compile(rf"{_MANGLED}{len(entry)}{entry}(?!I)")
     return tuple(symbol for symbol in present if mangled.match(symbol))
 
 
@@ -80,7 +81,7 @@ def readable(code: bytes, entries: Collection[str]) -> dict[str, str]:
 
 def demangled(mangled: str) -> str:
     """Return the C++ name of a symbol with its argument types; the symbol itself if it is not mangled."""
-    demangle = _demangler()
+    demangle = _demangler() if mangled.startswith(_MANGLED) else None  # it takes "f" for the type float
     return demangle(mangled) if demangle else mangled
 
 
