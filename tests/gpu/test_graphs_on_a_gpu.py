@@ -218,7 +218,9 @@ def results(ended):
 @pytest.fixture
 def measured(perfsvc):
     """Ten kernels as launches, as a graph and as cold steps."""
-    ended = perfsvc("run", "--suite", SUITE, "--select", "smooth/*[n=65536]", "--replicas", "1")
+    ended = perfsvc(
+        "run", "--suite", SUITE, "--select", "smooth/*[n=65536]", "--confirm", "--profile", "--replicas", "1"
+    )
     assert ended.returncode == 0, ended.stderr
     return results(ended)
 
