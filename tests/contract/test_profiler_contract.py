@@ -25,7 +25,7 @@ import json, os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])
 launch = folder / "0"
 launch.mkdir(parents=True)
-(launch / "launch.json").write_text(json.dumps({"range": "measure"}))
+(launch / "launch.json").write_text(json.dumps({"range": "measure", "record": {"steps": []}}))
 (launch / "report.json").write_text(json.dumps({"launch": 0}))
 (folder / "ran").write_text(os.getcwd())
 """
