@@ -2,18 +2,22 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
-from perfsvc.cli import configuration, options, output
+from perfsvc.cli import configuration, options, output, writing
+from perfsvc.text import json_text
 
 if TYPE_CHECKING:
+    from perfsvc.report.review import Review
     from perfsvc.report.rows import EnvironmentDifferences
     from perfsvc.service.compare.compare import RunComparison
 
-Format = Literal["table", "json", "github", "junit"]
+Format = Literal["table", "json", "github", "junit", "sarif", "codequality"]
+FILE_FORMATS = get_args(Format)[1:]
 
 
 class CompareOptions(TypedDict):
@@ -32,6 +36,7 @@ class CompareOptions(TypedDict):
     strict: bool
     database: str
     output_format: Format
+    targets: tuple[writing.Target, ...]
 
 
 @click.command("compare")
@@ -69,8 +74,9 @@ class CompareOptions(TypedDict):
     type=click.Choice(get_args(Format)),
     default="table",
     show_default=True,
-    help="A table for people, JSON, Markdown for a pull request on GitHub, or JUnit's XML.",
+    help="A table for people, JSON, Markdown for GitHub, JUnit's XML, SARIF, or GitLab's Code Quality.",
 )
+@writing.option(FILE_FORMATS)
 def command(**chosen: Unpack[CompareOptions]) -> None:
     """Judge the run NEW against the run BASE.
 
@@ -86,6 +92,7 @@ def command(**chosen: Unpack[CompareOptions]) -> None:
 
 def _compare_runs(chosen: CompareOptions) -> int:
     """Compare two runs of the database, print the comparison, and return the exit code."""
+    from perfsvc.report.review import comparison_review
     from perfsvc.service.compare.compare import compare, how_to_confirm
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
@@ -108,8 +115,12 @@ def _compare_runs(chosen: CompareOptions) -> int:
         commands = how_to_confirm(store, comparison.judgements)
         base_run = comparison.base.run if comparison.base else None
         environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
-    _show(comparison, commands, environment, chosen["output_format"])
-    return comparison.exit_code(strict=chosen["strict"])
+    code = comparison.exit_code(strict=chosen["strict"])
+    verdicts = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
+    shown = _Comparison(comparison, comparison_review(*verdicts, passed=code == 0), commands, environment)
+    writing.write_all(chosen["targets"], shown.text)
+    shown.show(chosen["output_format"])
+    return code
 
 
 def _compare_revisions(chosen: CompareOptions) -> int:
@@ -134,46 +145,63 @@ def _compare_revisions(chosen: CompareOptions) -> int:
     output.warn(comparison.warnings)
     for problem in comparison.problems:
         click.echo(f"error: {problem}", err=True)
+    code = comparison.exit_code(strict=chosen["strict"])
+    review = comparison.review(passed=code == 0)
+    complete = _Comparison(comparison, review)
+    writing.write_all(chosen["targets"], complete.text)
     is_for_people = chosen["output_format"] in {"table", "github"}
-    if comparison.measured.judgements or not is_for_people:
-        _show(comparison.measured if is_for_people else comparison, (), None, chosen["output_format"])
+    if not is_for_people:
+        complete.show(chosen["output_format"])
+    elif comparison.measured.judgements:
+        _Comparison(comparison.measured, review).show(chosen["output_format"])
     if comparison.same and is_for_people:
         click.echo(f"{comparison.same}.")
-    return comparison.exit_code(strict=chosen["strict"])
+    return code
 
 
-def _show(
-    comparison: "RunComparison",
-    commands: Sequence[str],
-    environment: "EnvironmentDifferences | None",
-    output_format: Format,
-) -> None:
-    """Print a comparison in the chosen format.
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A comparison, and what its formats show beside the verdicts.
 
-    Args:
-        comparison: the verdicts.
+    Attributes:
         commands: the commands that measure unconfirmed changes again.
         environment: in what the environments of both runs differ; None if that is unknown.
-        output_format: the format.
     """
-    from perfsvc.report.export import comparison_formats
-    from perfsvc.report.export.objects import comparison_json
-    from perfsvc.report.tables.comparison import comparison_table
 
-    base, new, judgements, over_budget = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
-    match output_format:
-        case "table":
-            output.show(comparison_table(base, new, judgements, over_budget, environment))
-            _show_commands(commands)
-        case "json":
-            output.show_json(comparison_json(base, new, judgements, over_budget, commands, environment=environment))
-        case "github":
-            text = comparison_formats.comparison_markdown(
-                base, new, judgements, over_budget, commands, environment=environment
-            )
-            click.echo(text, nl=False)
-        case "junit":
-            click.echo(comparison_formats.comparison_junit(judgements), nl=False)
+    comparison: "RunComparison"
+    review: "Review"
+    commands: Sequence[str] = ()
+    environment: "EnvironmentDifferences | None" = None
+
+    def show(self, output_format: Format) -> None:
+        """Print the comparison in the chosen format."""
+        from perfsvc.report.tables.comparison import comparison_table
+
+        compared = self.comparison
+        if output_format != "table":
+            click.echo(self.text(output_format), nl=False)
+            return
+        verdicts = compared.base, compared.new, compared.judgements, compared.over_budget
+        output.show(comparison_table(*verdicts, self.environment))
+        _show_commands(self.commands)
+
+    def text(self, output_format: str) -> str:
+        """Return the comparison in a format for programs."""
+        from perfsvc.report.export.comparison_formats import comparison_junit, comparison_markdown
+        from perfsvc.report.export.objects import comparison_json, plain
+
+        compared = self.comparison
+        verdicts = compared.base, compared.new, compared.judgements, compared.over_budget, self.commands
+        match output_format:
+            case "json":
+                values = comparison_json(*verdicts, environment=self.environment)
+                return json_text({**values, "review": plain(self.review)}) + "\n"
+            case "github":
+                return comparison_markdown(*verdicts, environment=self.environment)
+            case "junit":
+                return comparison_junit(compared.judgements)
+            case _:
+                return writing.review_text(self.review, output_format)
 
 
 def _show_commands(commands: Sequence[str]) -> None:
