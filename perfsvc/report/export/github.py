@@ -74,7 +74,7 @@ def _property(text: str) -> str:
 # --- the check run ----------------------------------------------------------------------------------------------------
 
 
-def check_run_annotations(review: Review) -> list[dict[str, str | int]]:
+def check_run_annotations(review: Review) -> list[dict[str, object]]:
     """Return the annotations of a check run, as GitHub's API takes them: errors first, at most ``MOST_ANNOTATIONS``."""
     order = list(ANNOTATION_LEVELS)
     found = sorted(_groups(review.remarks), key=lambda group: order.index(group[0].level))
