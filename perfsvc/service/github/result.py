@@ -24,14 +24,14 @@ class ReadRemark(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    rule: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,40}\Z")]
+    rule: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,40}$")]
     level: Severity
     title: _Name
     subject: _Name
     text: _Text
     path: _Name
     line: Annotated[int, Field(ge=0, le=100_000_000)]
-    fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}\Z")]
+    fingerprint: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,64}$")]
 
 
 class ReadReview(BaseModel):
