@@ -4,6 +4,7 @@ All texts are foreign: they may come from the pull request of a stranger.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfsvc import units
@@ -118,15 +119,20 @@ def summary(review: Review, name: str, commit: str) -> str:
         commit: the commit that was judged.
     """
     parts = [
-        f"### {prose(one_line(name, LONGEST_TITLE))}: {prose(one_line(review.counts, LONGEST_CELL))}",
-        f"{prose(one_line(review.about, LONGEST_CELL))}, at {code(commit[:10])}",
+        f"### {_words(one_line(name, LONGEST_TITLE))}: {_words(one_line(review.counts, LONGEST_CELL))}",
+        f"{_words(one_line(review.about, LONGEST_CELL))}, at {code(commit[:10])}",
     ]
-    notes = [f"- {prose(shortened(note, LONGEST_CELL))}" for note in review.notes[:MOST_NOTES]]
+    notes = [f"- {_words(shortened(note, LONGEST_CELL))}" for note in review.notes[:MOST_NOTES]]
     if more := review.notes[MOST_NOTES:]:
         notes.append(f"- and {units.count(len(more), 'more note')}")
     end = "\n".join(notes)[: LONGEST_COMMENT // 2]
     table = "\n".join(_table(review.remarks, room=LONGEST_COMMENT - len("".join(parts)) - len(end)))
     return "\n\n".join(filter(None, [*parts, table, end])) + "\n"
+
+
+def _words(text: str) -> str:
+    """Return a text as ``prose`` does; addresses and ``#12`` get an invisible space, so that GitHub makes no link."""
+    return re.sub(r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=&#35;)(?=\d)|(?<=\bGH)(?=-\d)", "\u200b", prose(text))
 
 
 def _table(remarks: Iterable[Remark], room: int) -> Iterator[str]:
@@ -149,4 +155,4 @@ def _row(remark: Remark) -> str:
     if location := remark.location:
         where = code(shortened(f"{location.path}:{location.line}", LONGEST_CELL))
     title = code(one_line(remark.title, LONGEST_CELL))
-    return f"| {' | '.join(map(cell, [title, prose(shortened(remark.text, LONGEST_CELL)), where]))} |"
+    return f"| {' | '.join(map(cell, [title, _words(shortened(remark.text, LONGEST_CELL)), where]))} |"
