@@ -85,7 +85,7 @@ def _write_check_run(api: GithubApi, review: Review, job: Job, name: str) -> int
     """
     found = check_run_annotations(review)
     batches = [found[start : start + BATCH] for start in range(0, len(found), BATCH)] or [[]]
-    title, text = one_line(review.counts, 250), summary(review, name, job.commit)
+    title, text = one_line(review.counts, 250) or name, summary(review, name, job.commit)
     end = {"status": "completed", "conclusion": "success" if review.passed else "failure"}
     path = f"/repos/{job.repository}/check-runs"
     number = 0
