@@ -10,7 +10,8 @@ from perfsvc.suite import CaseSpec
 def source_location(spec: CaseSpec, root: Path) -> SourceLocation:
     """Return the line that defines the first kernel, or the first function, that a case runs.
 
-    It is line 1 if the name is not found. A program has the line 1 of its benchmark file.
+    It is line 1 if the name is not found. A program or a library has line 1 of its
+    benchmark file.
 
     Args:
         spec: the case, in a worktree.
