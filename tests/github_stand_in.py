@@ -221,7 +221,7 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=100,
+            timeout=300,
             check=False,
         )
         job.code = job.code or ended.returncode
