@@ -33,6 +33,9 @@ _RELOCATIONS = {  # where a symbol's address goes, the symbol's number above 32 
     ".rel.debug_line": struct.Struct("<QQ"),
 }
 _SYMBOL_SHIFT = 32
+_VARIABLES = ".nv.global.init"
+_POINTERS = {f".rela{_VARIABLES}": struct.Struct("<QQ8x"), f".rel{_VARIABLES}": struct.Struct("<QQ")}
+_PARAMETER_BANK = ".nv.constant0."  # a kernel has one; a function that it calls, and that was not inlined, has none
 _MOST_THREADS, _EXACT_THREADS = 0x05, 0x10  # threads of a block in x, y and z: .maxntid and .reqntid in PTX
 _THREADS_VALUE = struct.Struct("<III")
 _REGISTERS = 0x2F
@@ -69,10 +72,32 @@ def kernel_texts(code: bytes) -> dict[str, bytes]:
     """
     with _opened(code) as elf:
         return {
-            section.name.removeprefix(_KERNEL): cubin.content(section)
+            name: cubin.content(section)
             for cubin in elf.cubins() or [elf]
-            for section in cubin.sections
-            if section.name.startswith(_KERNEL)
+            for name, section in _kernel_sections(cubin).items()
+        }
+
+
+def pointers(code: bytes) -> dict[str, str]:
+    """Return the symbol of the kernel to which each pointer variable of a cubin points, by the variable's symbol.
+
+    Raises ``ValueError`` if this is no ELF file.
+    """
+    with _opened(code) as elf:
+        symbols = elf.symbols()
+        targets = {
+            place: symbols[bits >> _SYMBOL_SHIFT].decode()
+            for section in elf.sections
+            if section.name in _POINTERS
+            for place, bits in _POINTERS[section.name].iter_unpack(elf.content(section))
+        }
+        return {
+            elf.string(elf.sections[section.link].start + name).decode(): targets[value]
+            for section in elf.sections
+            if section.kind == _SYMTAB
+            for name, _info, _other, defined_in, value, nbytes in _SYMBOL.iter_unpack(elf.content(section))
+            if nbytes and value in targets and defined_in < len(elf.sections)
+            if elf.sections[defined_in].name == _VARIABLES
         }
 
 
@@ -194,6 +219,15 @@ def code_digest(code: bytes) -> str:
         return hashlib.sha256(code).hexdigest()
     with _opened(code) as elf:
         return _digest(elf)
+
+
+def _kernel_sections(cubin: "_Elf") -> "dict[str, _Section]":
+    """Return the section with the instructions of each kernel, without functions that kernels of other files call."""
+    texts = {
+        section.name.removeprefix(_KERNEL): section for section in cubin.sections if section.name.startswith(_KERNEL)
+    }
+    kernels = {section.name.removeprefix(_PARAMETER_BANK) for section in cubin.sections} & texts.keys()
+    return {name: section for name, section in texts.items() if name in kernels or not kernels}
 
 
 class _Section(NamedTuple):

@@ -204,8 +204,8 @@ def compiled_once() -> Iterator[None]:
     connect = of_stores.connect
     compiled = {name: Compiled(capacity=2000) for name in (of_stores.SQLITE, of_stores.POSTGRESQL)}
 
-    def connected(url) -> Engine:
-        made = connect(url)
+    def connected(url, **options) -> Engine:
+        made = connect(url, **options)
         made.update_execution_options(compiled_cache=compiled[made.dialect.name])
         return made
 

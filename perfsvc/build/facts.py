@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 
-from perfsvc import elf
-from perfsvc.build import sources
+from perfsvc import elf, entries
+from perfsvc.build import linking, sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler, count_classes
+from perfsvc.build.libraries import is_library
 from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
@@ -27,10 +28,10 @@ _CUMULATIVE = re.compile(r"(\d+) bytes cumulative stack size")
 
 
 class Kernels(dict[str, StaticFacts]):
-    """The facts of a unit's kernels, by symbol.
+    """The facts of a unit's kernels: by the names that the unit gives them, and all others by symbol.
 
     Args:
-        facts: the facts by symbol.
+        facts: the facts by name.
         most_threads: the largest block of each kernel with ``__launch_bounds__``; larger blocks cannot be launched.
     """
 
@@ -82,11 +83,11 @@ def facts_of_all(
     for unit, binary in built.items():
         if isinstance(binary, Binary):
             texts_of_unit = elf.kernel_texts(machine_code(binary))
-            kernels[unit] = {name: digest(text) for name, text in texts_of_unit.items()}
+            kernels[unit] = {symbol: digest(text) for symbol, text in texts_of_unit.items()}
             texts |= {digest(text): text for text in texts_of_unit.values()}
     opcodes = disassembler.opcodes(toolchain.target, texts) if disassembler else {}
     return {
-        unit: _facts(binary, kernels[unit], opcodes) if isinstance(binary, Binary) else binary
+        unit: _facts(unit, binary, kernels[unit], opcodes) if isinstance(binary, Binary) else binary
         for unit, binary in built.items()
     }
 
@@ -98,13 +99,15 @@ def machine_code(binary: Binary) -> bytes:
 
 def source_digest(unit: Unit) -> str:
     """Return a digest of what decides a unit's binary apart from compiler and target; raises ``CompileError``."""
-    return digest(sources.preimage(unit, sources.local_files(unit), target="", version=""))
+    libraries = [f"{name} {content}" for name, content in linking.libraries(unit).items()]
+    return digest(sources.preimage(unit, sources.local_files(unit), target="", version="", settings=libraries))
 
 
-def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
+def _facts(unit: Unit, binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Mapping[str, int]]) -> Kernels:
     """Return the facts of a binary's kernels.
 
     Args:
+        unit: the unit, which names kernels as its author does.
         binary: what ``VerboseNvcc`` compiled: the text that the assembler printed, followed by the machine code.
         kernels: the digest of each kernel's instructions, by symbol.
         opcodes: the number of instructions of each opcode, by the digest of a kernel's instructions; if a kernel has no
@@ -112,15 +115,19 @@ def _facts(binary: Binary, kernels: Mapping[str, str], opcodes: Mapping[str, Map
     """
     printed, _, code = binary.code.partition(_END)
     reports = read_ptxas(printed.decode())
+    if linking.is_linked(unit):  # a kernel needs the registers of the functions that it calls in other sources, too
+        linked = elf.kernel_registers(code)
+        reports = {name: replace(report, registers=linked.get(name, 0)) for name, report in reports.items()}
+    names = {} if is_library(unit) else entries.readable(code, unit.entries)
     facts = {
-        name: StaticFacts(
-            **asdict(reports.get(name, PtxasReport())),
+        names.get(symbol, symbol): StaticFacts(
+            **asdict(reports.get(symbol, PtxasReport())),
             instructions=count_classes(opcodes[sass]) if sass in opcodes else None,
             sass=sass,
         )
-        for name, sass in kernels.items()
+        for symbol, sass in kernels.items()
     }
-    return Kernels(facts, elf.most_threads(code))
+    return Kernels(facts, {names.get(symbol, symbol): most for symbol, most in elf.most_threads(code).items()})
 
 
 # --- what NVIDIA's assembler prints with -v: the only source of spills -----------------------------------------------

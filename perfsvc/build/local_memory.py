@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from perfsvc import elf
+from perfsvc import elf, entries
 from perfsvc.build import sources
 from perfsvc.build.cache import Cache
 from perfsvc.build.compile import compile_all
 from perfsvc.build.disassembly import Disassembler
 from perfsvc.build.facts import VerboseNvcc, machine_code
+from perfsvc.build.libraries import is_library
 from perfsvc.build.lines import LineTable, TwinNvcc, lines_of_all
 from perfsvc.build.toolchain import Binary
 from perfsvc.errors import CaseError
@@ -58,9 +59,10 @@ def local_lines_of_all(
             lines[unit] = CaseError("with -lineinfo, the compiler makes other code")
         else:
             paths = {name: path for path, name in sources.local_names(unit).items()}
+            names = {} if is_library(unit) else entries.readable(codes[unit], unit.entries)
             lines[unit] = {
-                kernel: _local_lines(table, kernel, accesses[digest(text)], paths)
-                for kernel, text in texts[unit].items()
+                names.get(symbol, symbol): _local_lines(table, symbol, accesses[digest(text)], paths)
+                for symbol, text in texts[unit].items()
             }
     return lines
 

@@ -4,12 +4,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
-from perfsvc import elf
-from perfsvc.build import libraries, sources
+from perfsvc import entries
+from perfsvc.build import libraries, linking, names, sources
 from perfsvc.build.libraries import is_library
-from perfsvc.build.toolchain import compile_failure, compile_timeout
+from perfsvc.build.toolchain import compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
@@ -23,8 +24,6 @@ _ANY_FOLDER = "--orig_src_path_name"
 _TEMPORARY = re.compile(r"\S*/tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_(\S+?)(?=[,;:\s]|$)", re.MULTILINE)
 _ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code")
 _PTX_OPTIONS = ("-ptx", "--ptx")
-_PTX_ENTRY = re.compile(r"^\s*(?:\.visible\s+)?\.entry\s+([\w$]+)", re.MULTILINE)
-_PTX_START = b"//"  # nvcc's PTX starts with a comment
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
@@ -90,6 +89,8 @@ class NvccToolchain:
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
         if is_library(unit):
             settings += libraries.settings(unit)
+        else:
+            settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
         return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:
@@ -120,35 +121,75 @@ class NvccToolchain:
         # nvcc's temporary files go into this folder too, and are deleted with it: a killed nvcc deletes none of them.
         with temporary_folder() as folder:
             output = folder / "code.cubin"
-            arguments = [*further, *self._arguments(unit, output)]
-            finished = self._run(
-                arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": str(folder)}
+            printed = (
+                self._link(unit, output, further)
+                if linking.is_linked(unit)
+                else self._call(unit, folder, [*further, *self._arguments(unit, unit.source, output)])
             )
-            if finished.timed_out:
-                raise compile_timeout(unit, programs.LIMIT_S)
-            if finished.code:
-                raise self._failure(unit, finished.output)
             code = output.read_bytes()
         if is_library(unit):
             libraries.require_entries(unit, code)
         else:
             _require_entries(unit, code)
-        return code, finished.output
+        return code, printed
 
-    def _arguments(self, unit: Unit, output: Path) -> list[str]:
-        """Return nvcc's arguments for a unit; a unit's own architecture options replace ``-arch``."""
-        # nvcc runs in the source's folder, so that its messages name files as the author knows them.
-        name = unit.source.name
-        chosen = any(option.startswith(_ARCHITECTURE) for option in unit.options)
-        own = [*unit.options, *sources.definitions(unit)]
+    def _link(self, unit: Unit, output: Path, further: Sequence[str]) -> str:
+        """Compile each source of a unit, and link the parts; return all that nvcc printed."""
+        if is_ptx(unit):
+            raise CompileError(
+                f"{unit.source.name} is linked, and PTX cannot be linked", cure='leave "-ptx" out of the options'
+            )
+        folder, parts, printed = output.parent, [], ""
+        for number, source in enumerate((unit.source, *unit.others)):
+            if not source.is_file():
+                raise CompileError(f"there is no {source}", cure="correct the source's name")
+            part = folder / f"part{number}.cubin"
+            printed += self._call(unit, folder, ["-rdc=true", *further, *self._arguments(unit, source, part)])
+            parts.append(str(part))
+        words = linking.link_options(unit.options).words
+        architecture = self._architecture(unit) or _chosen_architecture(unit)
+        arguments = ["-dlink", "--cubin", *architecture, *parts, *words, "-o", str(output)]
+        return printed + self._call(unit, folder, arguments)
+
+    def _call(self, unit: Unit, folder: Path, arguments: Sequence[str]) -> str:
+        """Run nvcc for a unit, with a folder for its temporary files; return what it printed, or raise an error."""
+        finished = self._run(arguments, folder=unit.source.parent, environment={**os.environ, "TMPDIR": str(folder)})
+        if finished.timed_out:
+            raise compile_timeout(unit, programs.LIMIT_S)
+        if finished.code:
+            raise self._failure(unit, finished.output)
+        return finished.output
+
+    def _arguments(self, unit: Unit, source: Path, output: Path) -> list[str]:
+        """Return nvcc's arguments for a source of a unit."""
+        # nvcc runs in the folder of the first source, so that its messages name files as the author knows them.
+        name = os.path.relpath(source, unit.source.parent)
         if is_library(unit):
             # The front end of the host passes its path on to the front end of the GPU.
             path = f"-Xcudafe={_ANY_FOLDER},{name}"
-            options = libraries.nvcc_options(unit, "" if chosen else self.target)
-            return [path, *own, *options, "-o", str(output), name]
+            options = libraries.nvcc_options(unit, "" if _chosen_architecture(unit) else self.target)
+            return [path, *unit.options, *sources.definitions(unit), *options, "-o", str(output), name]
         phase = [] if is_ptx(unit) else ["--cubin"]
-        architecture = [] if chosen else [f"-arch={self.target}"]
-        return [*phase, *architecture, f"-Xcicc={_ANY_FOLDER},{name}", *own, "-o", str(output), name]
+        own = [*linking.link_options(unit.options).others, *sources.definitions(unit)]
+        text = names.pointers(unit) if source == unit.source else ""
+        files = [name]
+        if text:  # the pointers come after the source, which is therefore included before them
+            last = output.with_name(source.name)  # symbols in anonymous namespaces contain this name
+            last.write_text(text, encoding="utf-8")
+            files = ["-include", name, str(last)]
+        return [
+            *phase,
+            *self._architecture(unit),
+            f"-Xcicc={_ANY_FOLDER},{name}",
+            *own,
+            "-o",
+            str(output),
+            *files,
+        ]
+
+    def _architecture(self, unit: Unit) -> list[str]:
+        """Return the options for the architecture: those of a unit, or else ``-arch``."""
+        return [] if _chosen_architecture(unit) else [f"-arch={self.target}"]
 
     def _failure(self, unit: Unit, output: str) -> CompileError | NoCompilerError:
         """Return the error for nvcc's output: a problem of the installation, or of the unit."""
@@ -162,22 +203,22 @@ class NvccToolchain:
                 f"{self.version} cannot build for {self.target}; it builds for {', '.join(self.targets)}",
                 cure="install a CUDA toolkit that knows this GPU and put its nvcc on PATH",
             )
-        return compile_failure(unit, _TEMPORARY.sub(r"\1", output))
+        return names.failure(unit, _TEMPORARY.sub(r"\1", output))
+
+
+def _chosen_architecture(unit: Unit) -> list[str]:
+    """Return the words of a unit's own options that choose the architecture."""
+    words: list[str] = []
+    for word, following in pairwise([*unit.options, ""]):
+        if word.startswith(_ARCHITECTURE):
+            words += [word] if "=" in word else [word, following]
+    return words
 
 
 def _require_entries(unit: Unit, code: bytes) -> None:
-    """Raise ``CompileError`` if the binary lacks a kernel that the unit names."""
-    present = entries(code)
-    missing = [entry for entry in unit.entries if entry not in present]
-    if missing:
-        raise CompileError(
-            f"{unit.source.name} has no kernel named {' or '.join(missing)}; it has {', '.join(present) or 'none'}",
-            cure='name a kernel that exists, or declare the kernel extern "C" __global__ so that it keeps its name',
-        )
-
-
-def entries(code: bytes) -> tuple[str, ...]:
-    """Return the sorted symbol names of the kernels in a cubin or in PTX; raises ``ValueError`` for other bytes."""
-    if code.startswith(_PTX_START):
-        return tuple(sorted(_PTX_ENTRY.findall(code.decode())))
-    return tuple(sorted(elf.kernel_texts(code)))
+    """Raise ``CompileError`` if a name of the unit means no kernel of the binary, or several."""
+    for entry in unit.entries:
+        found = entries.symbols(code, entry)
+        if len(found) != 1:
+            present = [entries.demangled(symbol) for symbol in found or entries.kernels(code)]
+            raise names.unknown(unit, entry, present or names.declared(unit))

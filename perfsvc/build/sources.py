@@ -180,6 +180,7 @@ def preimage(
         "defines": list(directives(unit)),
         "entries": list(unit.entries),
         "files": [[name, digest(text)] for name, text in files.items()],
+        "linked": [os.path.relpath(source, unit.source.parent) for source in unit.others],
     }
     if unit.libraries is not None:
         content["libraries"] = list(unit.libraries)
@@ -187,7 +188,7 @@ def preimage(
 
 
 def local_files(unit: Unit) -> dict[str, bytes]:
-    """Return the source and every file of the user that it includes, by name, in order of inclusion.
+    """Return the sources and every file of the user that they include, by name, in order of inclusion.
 
     Names are relative to the source's folder. If an include folder is given by its absolute path, its files are called
     ``<I0>/name``, where 0 is the folder's position among the include folders.
@@ -222,12 +223,13 @@ def local_names(unit: Unit) -> dict[Path, str]:
 
 
 def _local_files(unit: Unit) -> Iterator[tuple[str, Path, bytes]]:
-    """Yield the name, path and text of the source and of every file of the user that it includes."""
+    """Yield the name, path and text of each source and of every file of the user that it includes."""
     base = _HeaderFolder("", unit.source.parent)
     folders = tuple(_include_folders(unit))
     source = _read_file(unit.source)
     yield unit.source.name, unit.source, source
-    waiting = [*_found_in(read_options(unit.options).includes, (base, *folders))]
+    waiting = [(os.path.relpath(other, unit.source.parent), other) for other in unit.others]
+    waiting += _found_in(read_options(unit.options).includes, (base, *folders))
     waiting += _included(source, base, folders)
     # Resolving links costs time, and most sources include no local file.
     seen = {unit.source.resolve()} if waiting else set()

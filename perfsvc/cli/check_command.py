@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 Format = Literal["table", "json", "markdown", "junit", "github", "sarif", "codequality"]
 FILE_FORMATS = get_args(Format)[1:]
 
+SUFFIXES = {".md": "markdown", ".json": "json", ".xml": "junit", ".sarif": "sarif"}
+"""The format of a file by its suffix."""
+
 
 class CheckOptions(TypedDict):
     """The options of ``perfsvc check`` as click parsed them."""
@@ -33,7 +36,6 @@ class CheckOptions(TypedDict):
     strict: bool
     database: str
     output_format: Format
-    file: Path | None
     targets: tuple[writing.Target, ...]
 
 
@@ -75,17 +77,9 @@ class CheckOptions(TypedDict):
     type=click.Choice(get_args(Format)),
     default="table",
     show_default=True,
-    help="A table for people, or JSON, Markdown, JUnit's XML, annotations for GitHub, SARIF, or GitLab's Code Quality.",
+    help="A table for people, JSON, Markdown, JUnit's XML, annotations for GitHub, SARIF, or GitLab's Code Quality.",
 )
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    default=None,
-    show_default="standard output",
-    help="The file to write; the table is then printed as well.",
-)
-@writing.option(FILE_FORMATS)
+@writing.option(FILE_FORMATS, SUFFIXES, otherwise="the table")
 def command(**chosen: Unpack[CheckOptions]) -> None:
     """Check the suite's kernels without a GPU: registers, spills, shared memory, occupancy, instructions.
 
@@ -99,16 +93,14 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
         outcome = check(_request(chosen), progress)
     output.warn(outcome.warnings)
     code = outcome.exit_code(strict=chosen["strict"])
-    writing.write_all(chosen["targets"], lambda output_format: _written(outcome, output_format, passed=code == 0))
-    chosen_format = chosen["output_format"]
-    written = None if chosen_format == "table" else _written(outcome, chosen_format, passed=code == 0)
-    if chosen["file"] and written is not None:
-        write_output(chosen["file"], written)
-    if written is None or chosen["file"]:
+    for output_format, file in chosen["targets"]:
+        write_output(file, _text(outcome, output_format, passed=code == 0))
+    if chosen["output_format"] == "table":
         _show_table(outcome, chosen)
     else:
-        github = chosen_format == "github"  # GitHub reads its lines as commands
-        click.echo(written, file=own_stream(sys.stdout) if github else None, nl=False)
+        github = chosen["output_format"] == "github"  # GitHub reads its lines as commands
+        text = _text(outcome, chosen["output_format"], passed=code == 0)
+        click.echo(text, file=own_stream(sys.stdout) if github else None, nl=False)
     sys.exit(code)
 
 
@@ -119,8 +111,6 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
 
     if chosen["base"] and chosen["accept"]:
         raise click.UsageError("--accept needs the baseline in the database, which --base does not use.")
-    if chosen["file"] and chosen["output_format"] == "table":
-        raise click.UsageError("--output needs a --format other than table.")
     return CheckRequest(
         database=chosen["database"],
         suite=chosen["suite"],
@@ -134,7 +124,7 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
     )
 
 
-def _written(check: "StaticCheck", output_format: str, *, passed: bool) -> str:
+def _text(check: "StaticCheck", output_format: str, *, passed: bool) -> str:
     """Return the check in a format for programs; ``passed`` is whether the command exits with 0."""
     from perfsvc.report.export import check_formats
     from perfsvc.report.export.github import workflow_commands

@@ -1,31 +1,23 @@
 """``perfsvc compare``."""
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
+from typing import Literal, TypedDict, Unpack, get_args
 
 import click
 
 from perfsvc.cli import configuration, options, output, writing
-from perfsvc.text import json_text
-
-if TYPE_CHECKING:
-    from perfsvc.report.review import Review
-    from perfsvc.report.rows import EnvironmentDifferences
-    from perfsvc.service.compare.compare import RunComparison
-
-Format = Literal["table", "json", "github", "junit", "sarif", "codequality"]
-FILE_FORMATS = get_args(Format)[1:]
+from perfsvc.cli.comparison_output import FILE_FORMATS, SUFFIXES, Format, Shown, show
 
 
 class CompareOptions(TypedDict):
     """The arguments and options of ``perfsvc compare`` as click parsed them."""
 
-    base: str
-    new: str
+    base: str | None
+    new: str | None
     interleaved: bool
+    gpus: tuple[str, str] | None
+    variants: tuple[str, str] | None
     select: tuple[str, ...]
     exclude: tuple[str, ...]
     devices: tuple[str, ...]
@@ -35,17 +27,29 @@ class CompareOptions(TypedDict):
     threshold: float | None
     strict: bool
     database: str
-    output_format: Format
+    output_format: Format | None
     targets: tuple[writing.Target, ...]
 
 
 @click.command("compare")
-@click.argument("base")
-@click.argument("new")
+@click.argument("base", required=False)
+@click.argument("new", required=False)
 @click.option(
     "--interleaved",
     is_flag=True,
     help="BASE and NEW are git revisions: build both, and measure in A/B pairs what differs. Uses no database.",
+)
+@click.option(
+    "--gpus",
+    nargs=2,
+    metavar="A B",
+    help="Compare the GPU or GPU model B with A, each a UUID or a MODEL. BASE is then the run of A, and NEW that of B.",
+)
+@click.option(
+    "--variants",
+    nargs=2,
+    metavar="A B",
+    help="Compare the variant B with A, each a BENCHMARK/VARIANT, at the same points. BASE and NEW as for --gpus.",
 )
 @options.select
 @options.exclude
@@ -72,11 +76,11 @@ class CompareOptions(TypedDict):
     "--format",
     "output_format",
     type=click.Choice(get_args(Format)),
-    default="table",
-    show_default=True,
-    help="A table for people, JSON, Markdown for GitHub, JUnit's XML, SARIF, or GitLab's Code Quality.",
+    default=None,
+    show_default="table; with --output only the counts",
+    help="A table for people, JSON, Markdown, JUnit's XML, CSV, a page in HTML, SARIF, or GitLab's Code Quality.",
 )
-@writing.option(FILE_FORMATS)
+@writing.option(FILE_FORMATS, SUFFIXES, otherwise="only the counts")
 def command(**chosen: Unpack[CompareOptions]) -> None:
     """Judge the run NEW against the run BASE.
 
@@ -84,30 +88,47 @@ def command(**chosen: Unpack[CompareOptions]) -> None:
     may be @baseline: each series is then compared with its own baseline. If NEW lacks a series that it should have, the
     series is missing and the exit code is 4. With --select, --exclude and --device, other series are not compared.
 
+    With --gpus or --variants, two GPUs or two variants are compared: those of the run BASE if NEW is left out, and
+    without BASE those of the newest run of each. A slower GPU or variant is no regression for the exit code.
+
     With --interleaved, NEW and BASE are git revisions that need not have been measured before, such as main and HEAD of
     a pull request. A case with the same code at both is unchanged and is not measured.
     """
-    sys.exit(_compare_revisions(chosen) if chosen["interleaved"] else _compare_runs(chosen))
+    if sum(bool(chosen[name]) for name in ("interleaved", "gpus", "variants")) > 1:
+        raise click.UsageError("--interleaved, --gpus and --variants exclude each other.")
+    if chosen["interleaved"]:
+        sys.exit(_compare_revisions(chosen))
+    for option, value in (("--points", chosen["points"]), ("--budget", chosen["budget"])):
+        if value is not None:
+            raise click.UsageError(f"{option} needs --interleaved: two runs are measured already.")
+    sys.exit(_compare_parts(chosen) if chosen["gpus"] or chosen["variants"] else _compare_runs(chosen))
+
+
+def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
+    """Return both arguments; raise a usage error if one is missing."""
+    base, new = chosen["base"], chosen["new"]
+    if base is None or new is None:
+        raise click.UsageError(f"Missing argument '{'BASE' if base is None else 'NEW'}'.")
+    return base, new
 
 
 def _compare_runs(chosen: CompareOptions) -> int:
-    """Compare two runs of the database, print the comparison, and return the exit code."""
-    from perfsvc.report.review import comparison_review
+    """Compare two runs of the database, show the comparison, and return the exit code."""
     from perfsvc.service.compare.compare import compare, how_to_confirm
+    from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
 
-    for option, value in (("--points", chosen["points"]), ("--budget", chosen["budget"])):
-        if value is not None:
-            raise click.UsageError(f"{option} needs --interleaved: two runs are measured already.")
+    base, new = _base_and_new(chosen)
+    threshold = configuration.thresholds(chosen["threshold"])
     with Store.open(chosen["database"], create=False) as store:
         comparison = compare(
             store,
-            chosen["base"],
-            chosen["new"],
+            base,
+            new,
             folder=chosen["suite"],
-            threshold=configuration.thresholds(chosen["threshold"]),
+            threshold=threshold,
             against=configuration.against(),
             selection=Selection(chosen["select"], chosen["exclude"]),
             devices=chosen["devices"],
@@ -115,23 +136,61 @@ def _compare_runs(chosen: CompareOptions) -> int:
         commands = how_to_confirm(store, comparison.judgements)
         base_run = comparison.base.run if comparison.base else None
         environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
+        sides = side_by_side(
+            comparison,
+            thresholds_of(store, comparison.judgements, threshold),
+            environment=environment,
+            confirm=commands,
+            neighbours=neighbours_of(store.runs.list(), comparison.new.run or 0, base_run),
+        )
     code = comparison.exit_code(strict=chosen["strict"])
-    verdicts = comparison.base, comparison.new, comparison.judgements, comparison.over_budget
-    shown = _Comparison(comparison, comparison_review(*verdicts, passed=code == 0), commands, environment)
-    writing.write_all(chosen["targets"], shown.text)
-    shown.show(chosen["output_format"])
+    show(Shown(comparison, sides, code == 0, commands, environment), chosen["output_format"], chosen["targets"])
+    return code
+
+
+def _compare_parts(chosen: CompareOptions) -> int:
+    """Compare two GPUs or two variants, show the comparison, and return the exit code."""
+    from perfsvc.service.compare.parts import PartsRequest, compare_gpus, compare_variants
+    from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
+    from perfsvc.service.environment import environment_differences
+    from perfsvc.store import Store
+    from perfsvc.suite import Selection
+
+    compare_parts, parts = (
+        (compare_gpus, chosen["gpus"]) if chosen["gpus"] else (compare_variants, chosen["variants"] or ("", ""))
+    )
+    if chosen["gpus"] and chosen["devices"]:
+        raise click.UsageError("--gpus names the devices: leave --device out.")
+    threshold = configuration.thresholds(chosen["threshold"])
+    request = PartsRequest(
+        *parts,
+        runs=tuple(run for run in (chosen["base"], chosen["new"]) if run is not None),
+        folder=chosen["suite"],
+        selection=Selection(chosen["select"], chosen["exclude"]),
+        devices=chosen["devices"],
+        threshold=threshold,
+    )
+    with Store.open(chosen["database"], create=False) as store:
+        comparison = compare_parts(store, request)
+        pair = (comparison.base.run if comparison.base else None, comparison.new.run or 0)
+        environment = environment_differences(store, [pair]).get(pair) if pair[0] != pair[1] else None
+        sides = side_by_side(
+            comparison, thresholds_of(store, comparison.judgements, threshold), environment=environment
+        )
+    code = comparison.exit_code(strict=chosen["strict"])
+    show(Shown(comparison, sides, code == 0, (), environment), chosen["output_format"], chosen["targets"])
     return code
 
 
 def _compare_revisions(chosen: CompareOptions) -> int:
     """Measure two revisions, print their comparison, and return the exit code."""
+    from perfsvc.service.compare.side_by_side import side_by_side
     from perfsvc.service.confirm.pairs import BUDGET_S
     from perfsvc.service.interleaved.compare import RevisionsRequest, compare_revisions
     from perfsvc.suite import Selection
 
     request = RevisionsRequest(
-        chosen["base"],
-        chosen["new"],
+        *_base_and_new(chosen),
         chosen["suite"],
         devices=chosen["devices"] or ("auto",),
         selection=Selection(chosen["select"], chosen["exclude"]),
@@ -146,69 +205,12 @@ def _compare_revisions(chosen: CompareOptions) -> int:
     for problem in comparison.problems:
         click.echo(f"error: {problem}", err=True)
     code = comparison.exit_code(strict=chosen["strict"])
-    review = comparison.review(passed=code == 0)
-    complete = _Comparison(comparison, review)
-    writing.write_all(chosen["targets"], complete.text)
-    is_for_people = chosen["output_format"] in {"table", "github"}
-    if not is_for_people:
-        complete.show(chosen["output_format"])
-    elif comparison.measured.judgements:
-        _Comparison(comparison.measured, review).show(chosen["output_format"])
-    if comparison.same and is_for_people:
-        click.echo(f"{comparison.same}.")
+    shown = Shown(
+        comparison,
+        side_by_side(comparison, comparison.thresholds),
+        code == 0,
+        measured=comparison.measured,
+        same=comparison.same,
+    )
+    show(shown, chosen["output_format"], chosen["targets"])
     return code
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """A comparison, and what its formats show beside the verdicts.
-
-    Attributes:
-        commands: the commands that measure unconfirmed changes again.
-        environment: in what the environments of both runs differ; None if that is unknown.
-    """
-
-    comparison: "RunComparison"
-    review: "Review"
-    commands: Sequence[str] = ()
-    environment: "EnvironmentDifferences | None" = None
-
-    def show(self, output_format: Format) -> None:
-        """Print the comparison in the chosen format."""
-        from perfsvc.report.tables.comparison import comparison_table
-
-        compared = self.comparison
-        if output_format != "table":
-            click.echo(self.text(output_format), nl=False)
-            return
-        verdicts = compared.base, compared.new, compared.judgements, compared.over_budget
-        output.show(comparison_table(*verdicts, self.environment))
-        _show_commands(self.commands)
-
-    def text(self, output_format: str) -> str:
-        """Return the comparison in a format for programs."""
-        from perfsvc.report.export.comparison_formats import comparison_junit, comparison_markdown
-        from perfsvc.report.export.objects import comparison_json, plain
-
-        compared = self.comparison
-        verdicts = compared.base, compared.new, compared.judgements, compared.over_budget, self.commands
-        match output_format:
-            case "json":
-                values = comparison_json(*verdicts, environment=self.environment)
-                return json_text({**values, "review": plain(self.review)}) + "\n"
-            case "github":
-                return comparison_markdown(*verdicts, environment=self.environment)
-            case "junit":
-                return comparison_junit(compared.judgements)
-            case _:
-                return writing.review_text(self.review, output_format)
-
-
-def _show_commands(commands: Sequence[str]) -> None:
-    """Print the first ``MOST_COMMANDS`` commands that confirm changes, and how many more there are."""
-    from perfsvc.report.wording import HOW_TO_CONFIRM, MOST_COMMANDS
-
-    if commands:
-        click.echo("\n".join([HOW_TO_CONFIRM, *(f"  {text}" for text in commands[:MOST_COMMANDS])]))
-    if len(commands) > MOST_COMMANDS:
-        click.echo(f"and {len(commands) - MOST_COMMANDS} more")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from perfsvc.cli import options, output
+from perfsvc.cli import configuration, options, output
 
 
 @click.group("dashboard")
@@ -35,7 +35,7 @@ def build(folder: Path, last: int, database: str, output_format: str) -> None:
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
-        pages = build_site(store, folder, last=last)
+        pages = build_site(store, folder, last=last, threshold=configuration.thresholds(None))
     if output_format == "json":
         output.show_json(pages)
         return

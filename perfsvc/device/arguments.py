@@ -31,9 +31,13 @@ def check_arguments(kernel: str, sizes: Sequence[int], args: Sequence[np.generic
         if arg.nbytes != size:
             raise LaunchError(
                 f"argument {number} of kernel {kernel} has {size} bytes, "
-                f"and the launch gives it {arg.dtype.name} of {arg.nbytes} bytes",
-                cure="give the argument the dtype that the kernel declares",
+                f"and the launch gives it {_kind(arg)} of {arg.nbytes} bytes",
+                cure="give the argument the type that the kernel declares",
             )
+
+
+def _kind(arg: np.generic) -> str:
+    return "a struct" if isinstance(arg, np.void) else arg.dtype.name
 
 
 def parameter_layout(code: bytes, kernel: str) -> ParameterLayout | None:
@@ -48,16 +52,17 @@ def pack(kernel: str, layout: ParameterLayout | None, args: Sequence[np.generic]
     """Return the arguments of a launch as the driver takes them: each at the offset of its parameter.
 
     If the layout is unknown, each argument follows the previous argument, at a multiple of its own size, as in C. The C
-    layout is wrong for tensor maps, because the compiler moves all of them to the end to align them.
+    layout is wrong for tensor maps, because the compiler moves all of them to the end to align them, and for structs,
+    whose alignment is not known.
 
     Raises:
-        LaunchError: the number of arguments or the size of an argument is wrong; or an argument is a tensor map and the
-            layout is unknown.
+        LaunchError: the number of arguments or the size of an argument is wrong; or an argument is a tensor map or a
+            struct and the layout is unknown.
     """
     if layout is None:
         if any(isinstance(arg, np.void) for arg in args):
             raise LaunchError(
-                f"kernel {kernel} takes a tensor map, and PTX does not contain its offset",
+                f"kernel {kernel} takes a tensor map or a struct, and PTX does not contain its offset",
                 cure='compile it to a cubin: leave "-ptx" out of the options',
             )
         layout = _c_layout([arg.nbytes for arg in args])

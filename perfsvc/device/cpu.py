@@ -23,7 +23,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from perfsvc import elf
+from perfsvc import elf, entries
 from perfsvc.device.arguments import check_arguments
 from perfsvc.device.host_graph import HostGraph
 from perfsvc.device.memory import HostDevice
@@ -344,11 +344,9 @@ def _check_configuration(launch: Launch) -> None:
 
 def _find_entry(module: CpuModule, name: str) -> _NativeEntry:
     """Return a kernel's entry; raises ``LaunchError`` if the module has none, or one of another format."""
-    symbol = f"perfsvc_entry_{name}"
+    symbol = f"perfsvc_entry_{entries.key(name)}"
     if symbol not in module.symbols:
-        raise LaunchError(
-            f"the module has no entry {name}", cure='declare it extern "C" __global__, and build it again'
-        )
+        raise LaunchError(f"the module has no kernel {name}", cure="correct the name, and build it again")
     entry: _NativeEntry = ctypes.POINTER(_NativeEntry).in_dll(module.library, symbol).contents
     if entry.abi != _ABI:
         raise LaunchError(

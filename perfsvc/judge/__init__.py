@@ -19,6 +19,7 @@ from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
 from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of
+from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.verdicts import (
     ERROR_THRESHOLD,
@@ -40,6 +41,7 @@ __all__ = [
     "Alert",
     "Comparison",
     "HistoryLevel",
+    "MeanRatio",
     "SameOnBothSides",
     "ThresholdOption",
     "ThresholdRule",
@@ -59,6 +61,7 @@ __all__ = [
     "is_decided",
     "level_of",
     "levels_of",
+    "mean_ratio",
     "midpoint",
     "moved_together",
     "noise_of",

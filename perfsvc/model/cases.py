@@ -140,8 +140,13 @@ class Buffer:
 class Unit:
     """One compilation: a source file with its ``-D`` parameters and compiler options.
 
-    Cases with equal units share one binary. ``libraries`` is None unless the unit becomes a shared object that runs on
-    the host; then it names the libraries that the shared object uses, such as ``cublas``.
+    Cases with equal units share one binary.
+
+    Attributes:
+        entries: the kernels that cases launch, as their authors name them (``perfsvc.entries``).
+        libraries: None unless the unit becomes a shared object that runs on the host; then the libraries that the
+            shared object uses, such as ``cublas``.
+        others: further source files, which are linked to the same binary.
     """
 
     source: Path
@@ -149,6 +154,7 @@ class Unit:
     defines: tuple[tuple[str, Value], ...] = ()
     options: tuple[str, ...] = ()
     libraries: tuple[str, ...] | None = None
+    others: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,23 @@ class TensorMapArg:
     kind: Literal["tensor_map"] = "tensor_map"
 
 
-Arg = BufferArg | ScalarArg | TensorMapArg
+@dataclass(frozen=True, slots=True)
+class StructArg:
+    """A kernel argument: a C++ struct, passed by value or by its address.
+
+    Attributes:
+        fields: the offset in bytes and the value of each field; the fields of nested structs and arrays one by one.
+        nbytes: the size of the struct.
+        pointer: whether the kernel gets the address of a copy in device memory.
+    """
+
+    fields: tuple[tuple[int, BufferArg | ScalarArg], ...]
+    nbytes: int
+    pointer: bool = False
+    kind: Literal["struct"] = "struct"
+
+
+Arg = BufferArg | ScalarArg | TensorMapArg | StructArg
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +77,14 @@ class Memset:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch an entry of one of the case's modules; ``constants`` fills ``__constant__`` symbols from buffers.
+    """Launch a kernel of one of the case's modules; ``constants`` fills ``__constant__`` symbols from buffers.
 
-    ``gpu`` is the position of the GPU that runs the kernel, in a case on several GPUs.
+    Attributes:
+        entry: the kernel as its author names it; ``perfsvc.entries`` finds its symbol in the module.
+        cluster: the blocks of a cluster in x, y and z; None if the launch does not choose them.
+        cooperative: whether all blocks must run at the same time, so that they can wait for each other.
+        programmatic: whether the launch may begin before the launch before it has ended.
+        gpu: the position of the GPU that runs the kernel, in a case on several GPUs.
     """
 
     module: int
@@ -73,8 +94,16 @@ class Launch:
     args: tuple[Arg, ...]
     shared_bytes: int = 0
     constants: tuple[tuple[str, str], ...] = ()
+    cluster: Dim3 | None = None
+    cooperative: bool = False
+    programmatic: bool = False
     gpu: int = 0
     step: Literal["launch"] = "launch"
+
+    @property
+    def has_attributes(self) -> bool:
+        """Whether the launch needs more than grid, block and shared memory: only a GPU can do that."""
+        return self.cluster is not None or self.cooperative or self.programmatic
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,7 @@ class ComparedRun:
     Attributes:
         run: the run's number; None for a revision that was measured without a database.
         why: why it is this one of several runs of a revision; empty if there was no choice.
+        part: the GPU or the variant that is compared; empty for the whole run.
     """
 
     asked: str
@@ -187,11 +188,14 @@ class ComparedRun:
     commit: str = ""
     dirty: bool = False
     why: str = ""
+    part: str = ""
 
     @property
     def name(self) -> str:
-        """The run in words, ``run 7``; for a revision, what the user typed."""
-        return self.asked if self.run is None else f"run {self.run}"
+        """The run in words, ``run 7`` or ``NVIDIA H200 in run 7``; for a revision, what the user typed."""
+        if self.run is None:
+            return self.asked
+        return f"{self.part} in run {self.run}" if self.part else f"run {self.run}"
 
     @property
     def description(self) -> str:
@@ -202,6 +206,7 @@ class ComparedRun:
             return commit if self.commit.startswith(self.asked) else f"{self.asked} = {commit}"
         run = f"run {self.run}"
         name = run if self.asked == str(self.run) else f"{self.asked} = {run}"
+        name = f"{self.part} in {name}" if self.part else name
         return ", ".join(filter(None, [name, label, commit])) + (f" ({self.why})" if self.why else "")
 
 

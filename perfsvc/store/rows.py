@@ -57,6 +57,23 @@ class MeasurementEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSamples:
+    """The samples of a measurement.
+
+    Attributes:
+        case: the case id in the run.
+        device: the UUID of the device.
+        times_s: the seconds of each sample, shape (samples,).
+    """
+
+    case: str
+    device: str
+    cache: CacheState
+    replica: int
+    times_s: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class CaseCost:
     """The cost and the noise of a case on a device in a cache state, by which a run is planned.
 

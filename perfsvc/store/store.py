@@ -97,13 +97,14 @@ class Store:
         return str(path.resolve()) if path else f"{url.host}:{url.port}/{url.database} {sorted(url.query.items())}"
 
     @classmethod
-    def open(cls, location: str | Path, *, create: bool = True) -> Self:
+    def open(cls, location: str | Path, *, create: bool = True, read_only: bool = False) -> Self:
         """Open a database.
 
         Args:
             location: the path of a SQLite file (``perfsvc.db``) or an SQLAlchemy URL
                 (``postgresql://user@host/database``).
             create: whether to make the file, and the tables in an empty database.
+            read_only: whether the database refuses every change; needs ``create=False``.
 
         Raises:
             DatabaseError: the database cannot be reached or used, has another schema revision, or does not exist and
@@ -113,9 +114,9 @@ class Store:
         url = resolve(str(location))
         if not create:
             _require_file(url)
-        store = cls(connect(url))
+        store = cls(connect(url, read_only=read_only))
         try:
-            upgrades.open_at_head(store.database.engine, create=create)
+            upgrades.open_at_head(store.database.engine, create=create, read_only=read_only)
         except BaseException:
             store.close()
             raise

@@ -23,9 +23,11 @@ from perfsvc.suite.authoring import (
     output,
     peer,
     peer_copy,
+    pointer,
     program,
     regex,
     scratch,
+    struct,
     tensor_map,
 )
 from perfsvc.suite.benchfile import StoredModules, functions
@@ -67,9 +69,11 @@ __all__ = [
     "output",
     "peer",
     "peer_copy",
+    "pointer",
     "program",
     "regex",
     "scratch",
+    "struct",
     "tensor_map",
     "torch",
     "triton",

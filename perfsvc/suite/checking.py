@@ -4,8 +4,10 @@ Everything is checked, however much is wrong. Only checks that make no sense aft
 steps of a variant whose fields have wrong types, and names in a benchmark whose inputs cannot be made.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +17,6 @@ from perfsvc.suite.arrays import Arrays, Shapes, make_expected, make_inputs, see
 from perfsvc.suite.authoring import (
     BOTH,
     AllReduceStep,
-    Argument,
     Benchmark,
     CallStep,
     FinishStep,
@@ -32,6 +33,7 @@ from perfsvc.suite.authoring import (
     StepWritten,
     TensorMap,
     Variant,
+    parts_of,
     words,
 )
 from perfsvc.suite.benchfile import BenchFile
@@ -56,6 +58,10 @@ from perfsvc.suite.steps.libraries import problems_of_library
 from perfsvc.suite.steps.packages import arguments_of, problems_of_package_step
 from perfsvc.suite.steps.programs import problems_of_program
 from perfsvc.suite.values import Problem, line_of, nearest, unknown_names
+
+_NAME = r"[A-Za-z_]\w*(?:\s*<[^;#\\\"'\n]*>)?"
+_ENTRY = re.compile(rf"(?:::)?{_NAME}(?:::{_NAME})*")
+"""The name of a kernel in C++; values may be missing: ``tiled::sum<float, {BLOCK}>``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +319,7 @@ def _problems_of_content(file: BenchFile, variant: Variant, inputs: Shapes | Non
     yield from problems_of_group(variant, kind_of(variant), steps_of(variant), names.axes + names.params)
     yield from _problems_of_own_names(variant, names)
     yield from _problems_of_functions(variant, names)
+    yield from _problems_of_order(variant)
     for step in steps_of(variant):
         if isinstance(step, LaunchStep):
             yield from _problems_of_launch(step, variant, names)
@@ -379,23 +386,40 @@ def _problems_of_metrics(variant: Variant) -> Iterator[Problem]:
 
 def _problems_of_launch(step: LaunchStep, variant: Variant, names: _VariantNames) -> Iterator[Problem]:
     """Yield the problems of a launch: functions that ask for unknown names, its entry, and its tensor maps."""
-    fields: dict[str, object] = {"grid": step.grid, "block": step.block, "shared_bytes": step.shared_bytes}
+    fields: dict[str, object] = {
+        "grid": step.grid,
+        "block": step.block,
+        "shared_bytes": step.shared_bytes,
+        "cluster": step.cluster,
+    }
     for position, arg in enumerate(step.args, 1):
-        if isinstance(arg, Scalar):
-            fields[f"argument {position}"] = arg.value
-        if isinstance(arg, TensorMap):
-            fields[f"box of the tensor map of {arg.buffer!r},"] = arg.box
-            fields[f"swizzle of the tensor map of {arg.buffer!r},"] = arg.swizzle
+        for part in parts_of([arg]):
+            if isinstance(part, Scalar) and callable(part.value):
+                fields[f"argument {position}"] = part.value
+            if isinstance(part, TensorMap):
+                fields[f"box of the tensor map of {part.buffer!r},"] = part.box
+                fields[f"swizzle of the tensor map of {part.buffer!r},"] = part.swizzle
     for field, value in fields.items():
         if callable(value):
             yield from unknown_names(value, names.values, f"{field} of variant {variant.name!r}", step.line)
-    if not step.entry.isidentifier():
+    if not _ENTRY.fullmatch(step.entry):
         yield Problem(
             f"variant {variant.name!r}: the entry is {step.entry!r}",
             step.line,
-            'name an extern "C" __global__ function, which has a plain name',
+            'name a __global__ function as C++ does: "scale", or "tiled::sum<float, {BLOCK}>"',
         )
     yield from problems_of_tensor_maps(step.args, step.line)
+
+
+def _problems_of_order(variant: Variant) -> Iterator[Problem]:
+    """Yield a problem for each programmatic launch that does not follow a launch."""
+    for before, step in pairwise((None, *steps_of(variant))):
+        if isinstance(step, LaunchStep) and step.programmatic and not isinstance(before, LaunchStep):
+            yield Problem(
+                f"variant {variant.name!r}: the launch of {step.entry} is programmatic, and no launch comes before it",
+                step.line,
+                "put it right after the launch that it depends on, or remove programmatic",
+            )
 
 
 def _problems_of_call(step: CallStep, variant: Variant, file: BenchFile) -> Iterator[Problem]:
@@ -441,12 +465,12 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
     """
     match step:
         case LaunchStep():
-            for arg in step.args:
+            for arg in parts_of(step.args):
                 yield from _uses_of_argument(arg, names)
             for symbol, buffer in step.constants.items():
                 yield f"constant {symbol!r}: the buffer", buffer, names.buffers
         case PackageStep():
-            for arg in arguments_of(step) if step.args is not None else ():
+            for arg in parts_of(arguments_of(step)) if step.args is not None else ():
                 yield from _uses_of_argument(arg, names)
         case MemsetStep():
             yield "the memset buffer", step.buffer, names.buffers
@@ -460,7 +484,9 @@ def _uses(step: StepWritten, names: _VariantNames) -> Iterator[tuple[str, str, t
             yield "the target", step.target, names.buffers
 
 
-def _uses_of_argument(arg: Argument, names: _VariantNames) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _uses_of_argument(
+    arg: str | Scalar | TensorMap | Peer, names: _VariantNames
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (use, name, known names) if a kernel argument refers to a name."""
     if isinstance(arg, str):
         yield "argument", arg, names.buffers + names.values

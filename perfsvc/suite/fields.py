@@ -24,6 +24,7 @@ from perfsvc.suite.authoring import (
     Regex,
     Scalar,
     StepWritten,
+    Struct,
     TensorMap,
     Variant,
     option_words,
@@ -76,6 +77,17 @@ def _is_tensor_map(value: object) -> bool:
     return isinstance(value, TensorMap) and isinstance(value.buffer, str) and isinstance(value.element, str)
 
 
+def _is_struct(value: object) -> bool:
+    return isinstance(value, Struct) and bool(value.fields) and all(_is_field(field) for _, field in value.fields)
+
+
+def _is_field(value: object) -> bool:
+    """Return whether a struct can have a field: one that an argument could be, a nested struct, or an array of them."""
+    if isinstance(value, Struct):
+        return _is_struct(value) and not value.is_pointer
+    return (isinstance(value, tuple) and bool(value) and all(map(_is_field, value))) or _is(str, Scalar)(value)
+
+
 def _is_peer(value: object) -> bool:
     return isinstance(value, Peer) and isinstance(value.buffer, str) and _is(int)(value.offset)
 
@@ -107,12 +119,14 @@ def _is_limit(value: object) -> bool:
 
 _TEXT = _FieldType("text", _is(str))
 _WORDS = _FieldType("a word or a list of words", _or(_is(str), _each(_is(str))))
+_TRUTH = _FieldType("True or False", lambda value: isinstance(value, bool))
 _FUNCTION = _FieldType("a function", _or(callable, _none))
 _COUNT = _FieldType("an integer or a function", _or(_is(int), callable))
 _EXTENT = _FieldType("an integer, a tuple of integers or a function", _or(_COUNT.accepts, _each(_is(int))))
 _OUTPUTS = _FieldType('a dict such as {"c": output("float32", 1)}', _by_name(_is(Output)))
 _ARGUMENTS = _FieldType(
-    'a list such as ("out", "in", "n", f32(0.5))', _each(_or(_is(str, Scalar), _or(_is_tensor_map, _is_peer)))
+    'a list such as ("out", "in", "n", f32(0.5))',
+    _each(_or(_or(_is(str, Scalar), _is_tensor_map), _or(_is_peer, _is_struct))),
 )
 _REDUCTION = _FieldType("one of sum, min, max", lambda value: value in ["sum", "min", "max"])
 _SYMBOLS = _FieldType('a dict such as {"symbol": "buffer"}', _by_name(_is(str)))
@@ -137,13 +151,15 @@ _BENCHMARK = {
 _VARIANT = {
     "name": _TEXT,
     "kind": _FieldType(f"one of {', '.join(_KINDS)}", lambda value: value in _KINDS),
-    "source": _TEXT,
+    "source": _WORDS,
     "entry": _TEXT,
     "grid": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
     "block": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
     "args": _ARGUMENTS,
     "shared_bytes": _COUNT,
     "constants": _SYMBOLS,
+    "cluster": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
+    "cooperative": _TRUTH,
     "steps": _FieldType(
         "a list of launch, memset, peer_copy, all_reduce, finish, metric, call, triton, cupy, numba, torch and library",
         _each(
@@ -184,12 +200,15 @@ _VARIANT = {
 _STEPS: dict[type, dict[str, _FieldType]] = {
     LaunchStep: {
         "entry": _TEXT,
-        "source": _TEXT,
+        "source": _WORDS,
         "grid": _EXTENT,
         "block": _EXTENT,
         "args": _ARGUMENTS,
         "shared_bytes": _COUNT,
         "constants": _SYMBOLS,
+        "cluster": _FieldType(_EXTENT.description, _or(_EXTENT.accepts, _none)),
+        "cooperative": _TRUTH,
+        "programmatic": _TRUTH,
         "gpu": _FieldType("the position of a GPU, or None", _or(_is(int), _none)),
     },
     PeerCopyStep: {"source": _TEXT, "target": _TEXT},
@@ -207,8 +226,8 @@ _STEPS: dict[type, dict[str, _FieldType]] = {
     },
     CallStep: {
         "function": _FieldType("a function", callable),
-        "source": _TEXT,
-        "timed": _FieldType("True or False", lambda value: isinstance(value, bool)),
+        "source": _WORDS,
+        "timed": _TRUTH,
     },
     PackageStep: {
         "source": _TEXT,

@@ -16,7 +16,7 @@ _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
 _PACKAGE = re.compile(r"import +([^\W\d]\w*(\.[^\W\d]\w*)*)")
 _DIVISIBLE = re.compile(r"(\w+) *% *(\w+) *== *0")
 
-_TENSOR_MAP_ARCHITECTURE = "sm_90"
+_HOPPER = "sm_90"
 """The first architecture that has tensor maps."""
 ELEMENTS: Mapping[str, str] = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -76,7 +76,7 @@ def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
     """
     values = {name: value for unit in spec.units for name, value in unit.defines} | dict(spec.case.point)
     tensor_maps = _tensor_maps_of(spec.steps)
-    for requirement in (*spec.requires, *([_TENSOR_MAP_ARCHITECTURE] if tensor_maps else [])):
+    for requirement in (*spec.requires, *_implied(spec.steps, device)):
         if reason := _unmet(requirement, values, device):
             return f"requires {requirement}: {reason}"
     for arg in tensor_maps:
@@ -84,6 +84,22 @@ def unmet(spec: CaseSpec, device: DeviceInfo) -> str:
         if pitch % _PIECE:
             return f"a tensor map requires rows of a multiple of {_PIECE} bytes: a row of {arg.buffer!r} has {pitch}"
     return ""
+
+
+def _implied(steps: Sequence[Step], device: DeviceInfo) -> Iterator[str]:
+    """Yield what the launches of a case require of a device, although its author did not write it.
+
+    The CPU device runs one launch after the other, so programmatic launches have the same results there.
+    """
+    launches = [step for step in steps if isinstance(step, Launch)]
+    if any(launch.cooperative for launch in launches):
+        yield "cuda"
+    if (
+        _tensor_maps_of(steps)
+        or any(launch.cluster for launch in launches)
+        or (device.kind == "cuda" and any(launch.programmatic for launch in launches))
+    ):
+        yield _HOPPER
 
 
 def exact_architecture(requirements: Iterable[str]) -> tuple[str, ...]:

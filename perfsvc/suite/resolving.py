@@ -43,9 +43,12 @@ from perfsvc.suite.authoring import (
     Peer,
     PeerCopyStep,
     ProgramStep,
+    Scalar,
     StepWritten,
+    Struct,
     TensorMap,
     Variant,
+    Words,
     cache_states_of,
     option_words,
     words,
@@ -60,7 +63,8 @@ from perfsvc.suite.steps.graphs import graph_of
 from perfsvc.suite.steps.libraries import libraries_of
 from perfsvc.suite.steps.packages import PYTHON, arguments_of, resolved
 from perfsvc.suite.steps.programs import files_of, resolve_program
-from perfsvc.suite.values import Problem, block_of, evaluate, grid_of, integer, shape_of
+from perfsvc.suite.structs import struct_arg
+from perfsvc.suite.values import Problem, block_of, cluster_of, evaluate, filled_in, grid_of, integer, shape_of
 
 _PRECISION_OF: Mapping[str, str] = {
     "float64": "fp64",
@@ -197,7 +201,7 @@ def resolve(expansion: Expansion, at: BenchmarkPoint, all_gpus: int = groups.LEA
         values[groups.GPUS] = gpus
     scratch = _arrays(variant.scratch, values, variant.line)
     buffers = {**at.buffers, **{name: Buffer(array, Role.SCRATCH) for name, array in scratch.items()}}
-    steps = steps_of(variant)
+    steps = tuple(_with_entry(step, variant, values) for step in steps_of(variant))
     units = _units(at.path.parent, steps, params, _options(variant))
     resolver = _StepResolver(at.path.parent, variant, values, buffers, units, at.file.names)
     used = {name for step in steps for name in buffers_of(step, tuple(buffers))}
@@ -238,6 +242,14 @@ def resolve(expansion: Expansion, at: BenchmarkPoint, all_gpus: int = groups.LEA
     return (spec, *(replace(spec, cache=other) for other in other_caches))
 
 
+def _with_entry(step: StepWritten, variant: Variant, values: Mapping[str, Value]) -> StepWritten:
+    """Return a launch with the values of axes and parameters in the name of its kernel; other steps as they are."""
+    if not isinstance(step, LaunchStep):
+        return step
+    entry = filled_in(step.entry, values, variant.name, step.line)
+    return replace(step, entry=" ".join(entry.split()))
+
+
 def _options(variant: Variant) -> tuple[str, ...]:
     """Return the author's compile options; if they name no architecture, add one that ``requires`` names exactly."""
     options = option_words(variant.options)
@@ -257,15 +269,22 @@ def _arrays(declared: Mapping[str, Any], values: Mapping[str, Value], line: int)
 def _units(
     folder: Path, steps: tuple[StepWritten, ...], params: Mapping[str, Value], options: tuple[str, ...]
 ) -> tuple[Unit, ...]:
-    """Return one unit for each source file, with all launched kernels of the file; a library is a unit of its own."""
-    entries: dict[tuple[str, tuple[str, ...] | None], dict[str, None]] = {}
+    """Return one unit, with all its kernels, for each source file or group of linked files, and for each library."""
+    entries: dict[tuple[tuple[str, ...], tuple[str, ...] | None], dict[str, None]] = {}
     for step in compiled_steps(steps):
         names = {step.entry: None} if isinstance(step, LaunchStep | LibraryStep) else {}
-        entries.setdefault((step.source, libraries_of(step)), {}).update(names)
+        entries.setdefault((words(step.source), libraries_of(step)), {}).update(names)
     defines = tuple(sorted(params.items()))
     return tuple(
-        Unit(folder / source, tuple(names), defines, () if source.endswith(PYTHON) else options, libraries)
-        for (source, libraries), names in entries.items()
+        Unit(
+            folder / source,
+            tuple(names),
+            defines,
+            () if source.endswith(PYTHON) else options,
+            libraries,
+            tuple(folder / other for other in others),
+        )
+        for ((source, *others), libraries), names in entries.items()
     )
 
 
@@ -337,45 +356,57 @@ class _StepResolver:
         if shared_bytes < 0:
             raise Problem(f"{what} is {shared_bytes}", step.line, "make it 0 or more")
         self._require_types(step)
+        grid = grid_of(step.grid, self.values, self._field("grid"), step.line)
         return Launch(
             module=self._module(step.source),
             entry=step.entry,
-            grid=grid_of(step.grid, self.values, self._field("grid"), step.line),
+            grid=grid,
             block=block_of(step.block, self.values, self._field("block"), step.line),
             args=tuple(self._argument(arg, step.line) for arg in step.args),
             shared_bytes=shared_bytes,
             constants=tuple((symbol, self.buffers[name].array.name) for symbol, name in step.constants.items()),
+            cluster=cluster_of(step.cluster, grid, self.values, self._field("cluster"), step.line),
+            cooperative=step.cooperative,
+            programmatic=step.programmatic,
         )
 
     def _require_types(self, step: LaunchStep) -> None:
         """Raise ``Problem`` if the kernel's source declares an array with another precision than the suite gives it."""
-        for argument, declared in zip(step.args, array_dtypes(self.folder / step.source, step.entry), strict=False):
+        source = words(step.source)[0]
+        for argument, declared in zip(step.args, array_dtypes(self.folder / source, step.entry), strict=False):
             buffer = self.buffers.get(argument) if isinstance(argument, str) else None
             given = buffer.array.dtype if buffer else ""
             if differs(declared, given):
                 raise Problem(
                     f"{argument!r} is {given}, but the kernel {step.entry!r} takes it as {declared}",
                     step.line,
-                    f"make the array {declared} (astype(np.{declared})), or change the parameter in {step.source}",
+                    f"make the array {declared} (astype(np.{declared})), or change the parameter in {source}",
                 )
 
     def _field(self, name: str) -> str:
         return f"{name} of variant {self.variant.name!r}"
 
-    def _module(self, source: str, libraries: tuple[str, ...] | None = None) -> int:
-        return [(unit.source, unit.libraries) for unit in self.units].index((self.folder / source, libraries))
+    def _module(self, source: Words, libraries: tuple[str, ...] | None = None) -> int:
+        paths = [self.folder / name for name in words(source)]
+        return [([unit.source, *unit.others], unit.libraries) for unit in self.units].index((paths, libraries))
 
     def _argument(self, arg: Argument, line: int, types: tuple[str, str] = ("int32", "float32")) -> Arg:
-        """Return a kernel argument: a buffer, a tensor map, or a scalar with its value.
+        """Return a kernel argument: a buffer, a tensor map, a struct, or a scalar with its value.
 
         ``types`` has the types of the values that are passed by the name of an axis or parameter: integers and floats.
         """
-        if isinstance(arg, str) and arg in self.buffers:
-            return BufferArg(self.buffers[arg].array.name)
         if isinstance(arg, Peer):
             return BufferArg(self._peer(arg, line))
         if isinstance(arg, TensorMap):
             return tensor_map_arg(arg, self.buffers[arg.buffer].array, self.values, line)
+        if isinstance(arg, Struct):
+            return struct_arg(arg, lambda field: self._plain_argument(field, line, types))
+        return self._plain_argument(arg, line, types)
+
+    def _plain_argument(self, arg: str | Scalar, line: int, types: tuple[str, str]) -> BufferArg | ScalarArg:
+        """Return a kernel argument that is the address of a buffer, or a number."""
+        if isinstance(arg, str) and arg in self.buffers:
+            return BufferArg(self.buffers[arg].array.name)
         if isinstance(arg, str):
             value = self.values[arg]
             return _scalar(arg, types[isinstance(value, float)], value, line)

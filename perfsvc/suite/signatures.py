@@ -31,13 +31,16 @@ _KERNEL = re.compile(r"\b__global__\b[^;{}()]*?\b(\w+)\s*\(")
 def array_dtypes(source: Path, entry: str) -> list[str]:
     """Return the dtype of each argument of a kernel, in order; empty if the argument is no array of a known type.
 
+    The kernel is named as in C++, but found by its name without namespaces and template arguments.
+
     The list is empty if the source cannot be read, lacks the kernel, or declares the kernel in different ways.
     """
     try:
         changed = source.stat().st_mtime_ns
     except OSError:
         return []
-    declared = {types for name, types in _declarations(source, changed) if name == entry}
+    bare = entry.partition("<")[0].rpartition("::")[2].strip()
+    declared = {types for name, types in _declarations(source, changed) if name == bare}
     return list(declared.pop()) if len(declared) == 1 else []
 
 

@@ -18,6 +18,7 @@ from perfsvc.model import Dim3, Value
 from perfsvc.suite.authoring import Function
 
 THREADS_PER_BLOCK = 1024
+BLOCKS_PER_CLUSTER = 16
 BLOCK_LIMITS = (1024, 1024, 64)
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
 """The same on every GPU that CUDA supports."""
@@ -97,6 +98,18 @@ def unknown_names(
             )
 
 
+def filled_in(text: str, values: Mapping[str, Value], variant: str, line: int) -> str:
+    """Return a text with the value of each axis or parameter in braces; raise ``Problem`` if it cannot be filled."""
+    what = f"variant {variant!r}: {text!r}"
+    try:
+        return text.format_map(values)
+    except KeyError as error:
+        name = str(error.args[0])
+        raise Problem(f"{what} asks for {name!r}, which is no known name", line, nearest(name, values)) from error
+    except (ValueError, IndexError, AttributeError, TypeError) as error:
+        raise Problem(f"{what} cannot be filled: {error}", line, "write {n} for an axis, and {{ for a brace") from error
+
+
 def nearest(name: str, known: Collection[str]) -> str:
     """Return the cure for an unknown name: the most similar known name, or else all known names."""
     close = difflib.get_close_matches(name, known, n=1)
@@ -172,6 +185,26 @@ def block_of(written: object, values: Mapping[str, Value], what: str, line: int)
             f"no GPU runs more than {THREADS_PER_BLOCK} in a block",
         )
     return block
+
+
+def cluster_of(written: object, grid: Dim3, values: Mapping[str, Value], what: str, line: int) -> Dim3 | None:
+    """Return the blocks of a cluster in three dimensions; None if the launch has no clusters."""
+    if written is None:
+        return None
+    cluster = _dim3(written, values, what, line, (BLOCKS_PER_CLUSTER,) * 3)
+    if math.prod(cluster) > BLOCKS_PER_CLUSTER:
+        raise Problem(
+            f"{what} has {math.prod(cluster)} blocks{_at(values)}",
+            _line(written, line),
+            f"no GPU runs more than {BLOCKS_PER_CLUSTER} in a cluster",
+        )
+    if any(blocks % size for blocks, size in zip(grid, cluster, strict=True)):
+        raise Problem(
+            f"{what} is {cluster}, and the grid is {grid}{_at(values)}",
+            _line(written, line),
+            "make each dimension of the grid a multiple of the cluster's",
+        )
+    return cluster
 
 
 def _dim3(written: object, values: Mapping[str, Value], what: str, line: int, limits: Dim3) -> Dim3:

@@ -40,6 +40,19 @@ def test_a_slower_kernel_is_found_in_three_pairs_and_nothing_is_stored(history):
     assert history.untouched()
 
 
+def test_revisions_are_measured_once_for_all_files(history):
+    history.line("a")
+    history.commit("slower", "B", SLOW)
+    files = ("--output", "compare.html", "--output", "compare.csv", "--output", "compare.md")
+    revisions = ("HEAD~1", "HEAD", "--suite", history.suite, "--device", history.device)
+    ended = history.perfsvc("compare", "--interleaved", *revisions, *files, code=1)
+    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == [*files[1::2]]
+    page, rows, text = ((history.perfsvc.folder / name).read_text() for name in files[1::2])
+    assert "<h1>HEAD against HEAD~1</h1>" in page
+    assert rows.splitlines()[1].startswith("regression,kernel,")
+    assert "+5.0 %" in text
+
+
 def test_a_faster_kernel_is_an_improvement(history):
     history.line("A")
     history.commit("faster", "b", USUAL)

@@ -28,6 +28,8 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
         "assets/plotly.min.js",
         "assets/site.css",
         "assets/launch.css",
+        "assets/comparison.css",
+        "assets/comparison.js",
         "assets/site.js",
         "assets/chart.js",
     }

@@ -17,7 +17,7 @@ OWNERS = {
     "pynvml": "device/telemetry.py",
     "sqlalchemy": "store/",
     "alembic": "store/",
-    "pandas": "report/",
+    "pandas": ("api/", "report/"),
     "click": "cli/",
     "rich": ("cli/", "report/"),
 }
@@ -84,6 +84,7 @@ WRITERS = {
     "cli/ending.py": "opens the null device",
     "build/cpu/host.py": "in a temporary folder",
     "build/cpu/library.py": "in a temporary folder",
+    "build/nvcc.py": "in a temporary folder",
     "build/disassembly.py": "in a temporary folder",
     "device/cpu.py": "in a temporary folder",
     "device/libraries.py": "in a temporary folder",

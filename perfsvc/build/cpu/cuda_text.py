@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from perfsvc.errors import CompileError, UnsupportedError
+from perfsvc.build import names
+from perfsvc.entries import is_plain, key
+from perfsvc.errors import UnsupportedError
+from perfsvc.model import Unit
 
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"(.*)$', re.MULTILINE)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|\w+|<<<|[^\w\s]')
@@ -83,8 +86,12 @@ def _is_compiler_barrier(words: Sequence[str]) -> bool:
 
 def entries(text: str) -> tuple[str, ...]:
     """Return the names of the ``extern "C" __global__`` functions, in the order of the text."""
+    return tuple(dict.fromkeys(name for name, is_c in _declared(text) if is_c))
+
+
+def _declared(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each ``__global__`` function of the user, and whether it is ``extern "C"``."""
     words = _TOKEN.findall(users_part(text))
-    names: dict[str, None] = {}
     blocks: list[bool] = []  # for each open brace: whether it opens an extern "C" block
     statement = 0
     for index, word in enumerate(words):
@@ -94,9 +101,8 @@ def entries(text: str) -> tuple[str, ...]:
             blocks.pop()
         if word in {"{", "}", ";"}:
             statement = index + 1
-        elif word == '"__global__"' and (any(blocks) or _has_c_linkage(words[statement:index])):
-            names[_declared_name(words, index)] = None
-    return tuple(names)
+        elif word == '"__global__"':
+            yield _declared_name(words, index), any(blocks) or _has_c_linkage(words[statement:index])
 
 
 def _has_c_linkage(words: Sequence[str]) -> bool:
@@ -116,15 +122,12 @@ def _declared_name(words: Sequence[str], index: int) -> str:
     return ""
 
 
-def require_entries(text: str, wanted: Sequence[str], source: str) -> None:
-    """Raise ``CompileError`` if the text lacks one of the wanted entries."""
-    present = entries(text)
-    for name in wanted:
-        if name not in present:
-            raise CompileError(
-                f"{source}: no entry {name}; it has {', '.join(present) or 'none'}",
-                cure=f'declare it extern "C" __global__ void {name}(...), or name one that exists',
-            )
+def require_entries(text: str, unit: Unit) -> None:
+    """Raise ``CompileError`` if the text lacks a kernel that the unit names plainly; the compiler finds all others."""
+    present = {name for name, _ in _declared(text)}
+    for name in unit.entries:
+        if is_plain(name) and name not in present:
+            raise names.unknown(unit, name, names.declared(unit))
 
 
 def with_dynamic_shared(text: str) -> str:
@@ -143,10 +146,10 @@ def _bind(declaration: re.Match[str]) -> str:
 
 
 def registrations(wanted: Sequence[str]) -> str:
-    """Return C++ code that exports entries by name, so that the device finds them."""
+    """Return C++ code that exports kernels by their names, so that the device finds them."""
     lines = [
-        f'__attribute__((visibility("default"), used)) const perfsvc::Entry* perfsvc_entry_{name}'
-        f" = &perfsvc::Caller<&{name}>::entry;"
+        f'{names.marker(name)}\nextern "C" __attribute__((visibility("default"), used)) const perfsvc::Entry* '
+        f"perfsvc_entry_{key(name)} = &perfsvc::Caller<&{name}>::entry;"
         for name in wanted
     ]
-    return "\n".join(['\n# 1 "entries"', 'extern "C" {', *lines, "}", ""])
+    return "\n".join(["", *lines, ""])

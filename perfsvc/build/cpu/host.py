@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from perfsvc.build import sources
+from perfsvc.build import names, sources
 from perfsvc.build.cache import default_folder
 from perfsvc.build.cpu import cuda_text, library
 from perfsvc.build.libraries import is_library
-from perfsvc.build.toolchain import compile_failure, compile_timeout
+from perfsvc.build.linking import link_options
+from perfsvc.build.toolchain import compile_timeout
 from perfsvc.errors import CompileError, NoCompilerError, UnsupportedError
 from perfsvc.installation import install_command
 from perfsvc.model import Unit
@@ -54,6 +55,8 @@ _CPP98 = 98
 _TEMPORARY = re.compile(rf"[^\s\"']*/{re.escape(PREFIX)}\w+/")
 
 _REFUSED = re.compile(r'unsupported on cpu: ([^"\n]*)')
+_REDEFINED = re.compile(r"redefinition of ['‘]([^'’\n]+)")
+_DEVICE_RUNTIME = "-lcudadevrt"  # launches kernels from kernels, which is refused anyway
 _NOT_FOUND = re.compile(r"fatal error: '?([^'\n:]+?)'?(?:: No such file or directory| file not found)")
 _GPU_HEADER = re.compile(
     r"^(?:cuda|cub|thrust|cutlass|cute|cooperative_groups|nv|cublas\w*|cudnn\w*|curand\w*|cufft\w*|cusolver\w*|cusparse\w*|nccl)[/.]|^cuda_"
@@ -177,13 +180,16 @@ class HostToolchain:
     def _text(self, unit: Unit) -> str:
         """Return the C++ text to compile: the preprocessed source without paths, and code that exports its entries."""
         source = unit.source.absolute()
-        if not source.is_file():
-            raise CompileError(f"{unit.source}: there is no such file", cure="correct the variant's source")
+        for file in (source, *unit.others):
+            if not file.is_file():
+                raise CompileError(f"{file}: there is no such file", cure="correct the variant's source")
+        if libraries := [word for word in link_options(unit.options).words if word != _DEVICE_RUNTIME]:
+            raise UnsupportedError(f"unsupported on cpu: libraries of device code ({' '.join(libraries)})")
         text = cuda_text.without_paths(
             self._preprocessed(unit, source), cuda_text.Folders(source.parent, HEADER.parent)
         )
         cuda_text.refuse_unsupported(text)
-        cuda_text.require_entries(text, unit.entries, source.name)
+        cuda_text.require_entries(text, unit)
         return cuda_text.with_dynamic_shared(text) + cuda_text.registrations(unit.entries)
 
     def _preprocessed(self, unit: Unit, source: Path) -> str:
@@ -194,7 +200,7 @@ class HostToolchain:
             output, parameters = folder / "unit.cc", folder / "parameters"
             parameters.write_text(_parameters(unit), encoding="utf-8")
             arguments = (*self._code_options(unit), *_includes(unit, parameters), without_folder)
-            self._run(("-E", *arguments, source.name, "-o", str(output)), unit)
+            self._run(("-E", *arguments, *_sources(unit, folder), "-o", str(output)), unit)
             return output.read_text(encoding="utf-8", errors="replace")
 
     def _run(self, arguments: Sequence[str], unit: Unit) -> None:
@@ -226,7 +232,9 @@ def _refusal(message: str, unit: Unit) -> CompileError | UnsupportedError:
     shown = _TEMPORARY.sub("", message)
     for folder in (unit.source.absolute().parent, HEADER.parent):
         shown = shown.replace(f"{folder}{os.sep}", "")
-    return compile_failure(unit, shown)
+    if unit.others and (twice := _REDEFINED.search(shown)):
+        return UnsupportedError(f"unsupported on cpu: two sources that both define {twice[1]}")
+    return names.failure(unit, shown)
 
 
 def _parameters(unit: Unit) -> str:
@@ -247,6 +255,21 @@ def _includes(unit: Unit, parameters: Path) -> Iterator[str]:
         yield from ("-isystem", folder)
     for header in (str(HEADER), str(parameters), *options.includes):
         yield from ("-include", header)
+
+
+def _sources(unit: Unit, folder: Path) -> Iterator[str]:
+    """Yield the file to compile: the source, or a file in ``folder`` that includes all sources of the unit.
+
+    All sources become one text, because they share the worker's state and the dynamic shared memory.
+    """
+    if not unit.others:
+        yield unit.source.name
+        return
+    together = folder / "sources.cu"
+    paths = (unit.source.name, *(os.path.relpath(path, unit.source.parent) for path in unit.others))
+    together.write_text("".join(f'#include "{path}"\n' for path in paths), encoding="utf-8")
+    yield f"-I{unit.source.absolute().parent}"
+    yield str(together)
 
 
 def _standard(unit: Unit) -> str:

@@ -4,8 +4,8 @@ import atexit
 import contextlib
 import functools
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,84 +14,34 @@ import pycuda.driver as drv
 from numpy.typing import NDArray
 
 from perfsvc.device import NVTX_DOMAIN, telemetry
-from perfsvc.device.arguments import ParameterLayout, encode_tensor_map, pack, parameter_layout
+from perfsvc.device.arguments import encode_tensor_map, pack
 from perfsvc.device.cuda import graphs, listing
+from perfsvc.device.cuda.driver import DriverError
+from perfsvc.device.cuda.faults import launch_error
 from perfsvc.device.cuda.helper_kernels import HelperKernels, Results
 from perfsvc.device.cuda.memory import Eviction, Uploader
+from perfsvc.device.cuda.modules import CudaModule
 from perfsvc.device.cuda.timing import SampleTimer
+from perfsvc.device.cuda.views import DeviceView
 from perfsvc.device.groups import OneDevice
 from perfsvc.device.helper_kernels import error_entry
 from perfsvc.device.memory import PAGE_BYTES, Arena, arena_bytes
 from perfsvc.device.protocol import Graph, GraphStep
-from perfsvc.dtypes import bits
 from perfsvc.errors import LaunchError, NoDeviceError
 from perfsvc.model import Batch, Conditions, Error, Launch, ReplayRecord, TensorMapArg
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_OPT_IN_SHARED_BYTES = 48 << 10  # beyond it a kernel has to opt in (CUDA C++ Programming Guide, shared memory)
 _LEAST_ARENA_BYTES = 64 << 20
 _NON_BLOCKING = 1  # neither this stream nor the legacy default stream waits for the other
 _QUEUE_DEPTH = 1000  # the driver takes about a thousand operations (H100, driver 580) before it makes the host wait
-
-_CURES = {
-    "illegal memory access": "run the case under compute-sanitizer: a thread reads or writes outside its buffers",
-    "misaligned address": "align the addresses of vector loads and stores (float4)",
-    "illegal instruction": "build the case again for this GPU",
-    "invalid argument": "compare grid, block and dynamic shared memory with what `perfsvc devices` shows",
-    "too many resources": "use fewer threads a block, or bound its registers with __launch_bounds__",
-    "out of memory": "choose a smaller point, or free the GPU of other processes (nvidia-smi)",
-    "timed out": "make the launch shorter, or run on a GPU without a display",
-    "assert": "the kernel's own assert failed: its message is in the worker's output",
-    "symbol not found": 'correct the name, and declare kernels extern "C" so that the compiler keeps theirs',
-    "PTX": "build the case again for this GPU",
-    "image is invalid": "build the case again for this GPU",
-    "no kernel image": "build the case for this GPU's architecture",
-    "ECC": "take the GPU out of service and look at nvidia-smi -q -d ECC",
-}
-_OTHER_CURE = "run the case under compute-sanitizer, and see dmesg for the driver's own report (Xid)"
-_KERNEL_CALLS = ("cuLaunchKernel", "cuModuleGetFunction", "cuFunc")
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceView:
-    """Device memory for libraries (CuPy, PyTorch, Numba): ``__cuda_array_interface__``, version 3.
-
-    The interface has no bfloat16 and float8: it describes them as integers of the same bits.
-    """
-
-    address: int
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The description of the memory, for libraries."""
-        return {
-            "version": 3,
-            "shape": self.shape,
-            "typestr": bits(self.dtype).str,
-            "data": (self.address, False),
-            "strides": None,
-            # A library that knows the stream would wait for it, and so for the blocking kernel.
-            "stream": None,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class CudaModule:
-    """A loaded cubin, and those of its kernels that have been launched."""
-
-    loaded: Any
-    code: bytes
-    kernels: dict[tuple[str, int], tuple[Any, ParameterLayout | None]] = field(default_factory=dict)
 
 
 def _translated(
     method: Callable[Concatenate["CudaDevice", P], R],
 ) -> Callable[Concatenate["CudaDevice", P], R]:
-    """Turn PyCUDA's errors in a method into ``LaunchError``."""
+    """Turn the errors of PyCUDA and of the driver in a method into ``LaunchError``."""
 
     @functools.wraps(method)
     def call(self: "CudaDevice", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -100,7 +50,7 @@ def _translated(
                 return method(self, *args, **kwargs)
             with self.activated():
                 return method(self, *args, **kwargs)
-        except drv.Error as error:
+        except (drv.Error, DriverError) as error:
             self._fail(error)
 
     return call
@@ -158,6 +108,7 @@ class CudaDevice(OneDevice):
         self._open = True
         self._lost = False
         self._allocations: dict[int, Any] = {}
+        self._modules: weakref.WeakSet[CudaModule] = weakref.WeakSet()
         self._last_entry = ""
         self._domain = nvtx.get_domain(NVTX_DOMAIN)
 
@@ -221,8 +172,10 @@ class CudaDevice(OneDevice):
 
     @_translated
     def load(self, code: bytes) -> CudaModule:
-        """Load a cubin."""
-        return CudaModule(drv.module_from_buffer(code), code)
+        """Load a cubin or PTX."""
+        module = CudaModule(code)
+        self._modules.add(module)
+        return module
 
     @_translated
     def allocate(self, nbytes: int) -> int:
@@ -273,7 +226,7 @@ class CudaDevice(OneDevice):
     @_translated
     def set_constant(self, module: CudaModule, symbol: str, address: int, nbytes: int) -> None:
         """Queue a copy into a ``__constant__`` symbol."""
-        target, size = module.loaded.get_global(symbol)
+        target, size = module.constant(symbol)
         if nbytes > size:
             raise LaunchError(
                 f"the constant {symbol} holds {size} bytes and was given {nbytes}", cure="declare it large enough"
@@ -288,13 +241,8 @@ class CudaDevice(OneDevice):
     def launch(self, module: CudaModule, launch: Launch, args: Sequence[np.generic]) -> None:
         """Queue one launch."""
         self._last_entry = launch.entry
-        key = (launch.entry, launch.shared_bytes)
-        if key not in module.kernels:
-            module.kernels[key] = _prepare(module.loaded, *key), parameter_layout(module.code, launch.entry)
-        kernel, layout = module.kernels[key]
-        packed = pack(launch.entry, layout, args)
-        # PyCUDA's public method calls the driver a second time for each launch, through a deprecated function.
-        kernel._launch_kernel(launch.grid, launch.block, packed, launch.shared_bytes, self._stream)  # noqa: SLF001 (see above)
+        kernel = module.kernel(launch, self.stream)
+        kernel.queue(pack(launch.entry, kernel.layout, args))
 
     @_translated
     def synchronize(self) -> None:
@@ -390,11 +338,7 @@ class CudaDevice(OneDevice):
                 drv.Context.synchronize()
         except drv.Error:
             self._lost = True
-        text = str(error)
-        by_kernel = self._lost or text.startswith(_KERNEL_CALLS)
-        where = f" (last launch: {self._last_entry})" if self._last_entry and by_kernel else ""
-        cure = next((cure for sign, cure in _CURES.items() if sign in text), _OTHER_CURE)
-        raise LaunchError(f"{text}{where}", cure=cure, fatal=self._lost) from error
+        raise launch_error(str(error), self._last_entry, lost=self._lost) from error
 
     def close(self) -> None:
         """Free everything, even if the context is lost."""
@@ -406,6 +350,8 @@ class CudaDevice(OneDevice):
         if self._steps_aside:
             self._steps_aside = False
             self._context.push()
+        for module in self._modules:
+            (module.abandon if self._lost else module.unload)()
         if not self._lost:
             self._uploader.close()
             for address in list(self._allocations):
@@ -432,13 +378,3 @@ def _allocate_arena(nbytes: int) -> tuple[Any, int]:
         except drv.MemoryError:
             nbytes //= 2
     return None, 0
-
-
-def _prepare(module: Any, entry: str, shared_bytes: int) -> Any:
-    """Return a kernel that may be launched with ``shared_bytes`` of dynamic shared memory."""
-    kernel = module.get_function(entry)
-    if shared_bytes > _OPT_IN_SHARED_BYTES:
-        opt_in = drv.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-        # The limit is never lowered, because another launch of this kernel may need more.
-        kernel.set_attribute(opt_in, max(shared_bytes, kernel.get_attribute(opt_in)))
-    return kernel

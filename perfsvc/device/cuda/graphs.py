@@ -6,11 +6,9 @@ graph (``CU_EVENT_RECORD_EXTERNAL``), at each replay anew.
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
-import pycuda.driver as drv
-
+from perfsvc.device.cuda.driver import DriverError, call, library
 from perfsvc.device.cuda.memory import Eviction
 from perfsvc.device.protocol import GraphStep
 from perfsvc.errors import LaunchError
@@ -26,25 +24,10 @@ _CURE = (
 )
 
 
-@cache
-def _driver() -> ctypes.CDLL:
-    """Return the library that PyCUDA has loaded."""
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _call(function: str, *args: object) -> None:
-    """Call the driver; raise ``drv.Error``, worded as PyCUDA does, if the call fails."""
-    status = getattr(_driver(), function)(*args)
-    if status:
-        text = ctypes.c_char_p()
-        _driver().cuGetErrorString(ctypes.c_int(status), ctypes.byref(text))
-        raise drv.Error(f"{function} failed: {(text.value or b'').decode() or f'CUDA error {status}'}")
-
-
 def _status(stream: Any) -> int:
     """Return whether a stream is being captured; ``_CAPTURING`` only if the capture is still valid."""
     status = ctypes.c_int()
-    _call("cuStreamIsCapturing", ctypes.c_void_p(int(stream.handle)), ctypes.byref(status))
+    call("cuStreamIsCapturing", ctypes.c_void_p(int(stream.handle)), ctypes.byref(status))
     return status.value
 
 
@@ -70,32 +53,32 @@ class CudaGraph:
 
     def instantiate(self, graph: ctypes.c_void_p) -> None:
         """Make the graph executable, and copy it to the GPU, so that the first replay does not have to."""
-        _call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
-        _call("cuGraphUpload", self._executable, self._stream)
+        call("cuGraphInstantiateWithFlags", ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0))
+        call("cuGraphUpload", self._executable, self._stream)
 
     def launch(self) -> None:
         """Queue a replay; raise ``LaunchError`` if the driver refuses it."""
         try:
-            _call("cuGraphLaunch", self._executable, self._stream)
-        except drv.Error as error:
+            call("cuGraphLaunch", self._executable, self._stream)
+        except DriverError as error:
             self._fail(error)
 
     def seconds(self) -> float:
         """Return the sum of the steps' times in the last replay, which has ended."""
         total_ms, elapsed_ms = 0.0, ctypes.c_float()
         for start, end in self.events:
-            _call("cuEventElapsedTime", ctypes.byref(elapsed_ms), start, end)
+            call("cuEventElapsedTime", ctypes.byref(elapsed_ms), start, end)
             total_ms += elapsed_ms.value
         return total_ms * _SECONDS_PER_MS
 
     def close(self) -> None:
         """Free the graph and its events; if the context is lost, the driver returns errors, because they are free."""
         if self._executable:
-            _driver().cuGraphExecDestroy(self._executable)
+            library().cuGraphExecDestroy(self._executable)
             self._executable = ctypes.c_void_p()
         for pair in self.events:
             for event in pair:
-                _driver().cuEventDestroy_v2(event)
+                library().cuEventDestroy_v2(event)
         self.events = ()
 
 
@@ -112,7 +95,7 @@ def capture(
 
     Raises:
         LaunchError: a step cannot be captured; the error names it.
-        drv.Error: the driver refuses the graph.
+        DriverError: the driver refuses the graph.
     """
     if evict_bytes:
         eviction.prepare(evict_bytes)  # may allocate, which a capture forbids
@@ -120,7 +103,7 @@ def capture(
     graph = ctypes.c_void_p()
     handle = ctypes.c_void_p(int(stream.handle))
     try:
-        _call("cuStreamBeginCapture_v2", handle, ctypes.c_int(_THREAD_LOCAL))
+        call("cuStreamBeginCapture_v2", handle, ctypes.c_int(_THREAD_LOCAL))
         for number, step in enumerate(steps):
             if evict_bytes:
                 eviction.queue(evict_bytes)
@@ -137,7 +120,7 @@ def capture(
         raise
     finally:
         if graph:
-            _driver().cuGraphDestroy(graph)
+            library().cuGraphDestroy(graph)
     return captured
 
 
@@ -158,8 +141,8 @@ def _queue(stream: Any, step: GraphStep) -> None:
 def _end(handle: ctypes.c_void_p, graph: ctypes.c_void_p) -> None:
     """End a capture and store its graph; raise ``LaunchError`` if the capture is broken."""
     try:
-        _call("cuStreamEndCapture", handle, ctypes.byref(graph))
-    except drv.Error as error:
+        call("cuStreamEndCapture", handle, ctypes.byref(graph))
+    except DriverError as error:
         what = f"the steps cannot be captured in a CUDA graph: {error}"
         cure = f"let the stream wait for every other stream that a step uses; {_CURE}"
         raise LaunchError(what, cure=cure) from error
@@ -170,20 +153,20 @@ def abandon(stream: Any) -> None:
     try:
         if _status(stream) == _NOT_CAPTURING:
             return
-    except drv.Error:  # the context is lost
+    except DriverError:  # the context is lost
         return
     graph = ctypes.c_void_p()
-    _driver().cuStreamEndCapture(ctypes.c_void_p(int(stream.handle)), ctypes.byref(graph))
+    library().cuStreamEndCapture(ctypes.c_void_p(int(stream.handle)), ctypes.byref(graph))
     if graph:
-        _driver().cuGraphDestroy(graph)
+        library().cuGraphDestroy(graph)
 
 
 def _event() -> ctypes.c_void_p:
     event = ctypes.c_void_p()
-    _call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
+    call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
     return event
 
 
 def _record(captured: CudaGraph, step: int, which: int, handle: ctypes.c_void_p) -> None:
     """Add a node that records the first (0) or second (1) event of a step."""
-    _call("cuEventRecordWithFlags", captured.events[step][which], handle, ctypes.c_uint(_EXTERNAL))
+    call("cuEventRecordWithFlags", captured.events[step][which], handle, ctypes.c_uint(_EXTERNAL))

@@ -80,12 +80,14 @@ class LaunchReport:
     The kernel is empty for a call of a Python function: only the profiler sees which kernels the function launches.
 
     Attributes:
+        symbol: the kernel's name in the binary, which the profiler reports.
         fatal: whether the error ended the context of the device, and so the process.
         wall_s: seconds that the launch took, with the work of the profiler.
     """
 
     launch: int | None = None
     kernel: str = ""
+    symbol: str = ""
     what: str = ""
     cure: str = ""
     fatal: bool = False

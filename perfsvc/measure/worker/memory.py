@@ -50,6 +50,7 @@ class CaseMemory:
         self._guard = ""
         self._bases: dict[str, int] = {}
         self._offsets = dict.fromkeys(self._buffers, 0)
+        self._held: dict[Hashable, tuple[Device, int]] = {}
         self.places = places
 
     def __enter__(self) -> Self:
@@ -109,6 +110,9 @@ class CaseMemory:
         while self._bases:
             name, address = self._bases.popitem()
             self.device(name).free(address)
+        while self._held:
+            _, (device, address) = self._held.popitem()
+            device.free(address)
 
     def address(self, name: str) -> int:
         """Return the address of the buffer's first element, aligned to 256 bytes."""
@@ -125,6 +129,14 @@ class CaseMemory:
     def nbytes(self, name: str) -> int:
         """Return the buffer's size without its guard bands."""
         return self._nbytes[name]
+
+    def hold(self, device: Device, key: Hashable, content: bytes) -> int:
+        """Copy bytes to a device, over those of an earlier call with this key, and return their address."""
+        if key not in self._held:
+            self._held[key] = device, device.allocate_untimed(len(content))
+        _, address = self._held[key]
+        device.upload(address, np.frombuffer(content, np.uint8))
+        return address
 
     def reset(self, load: Callable[[str, int], None]) -> None:
         """Prepare all buffers for a first launch: load inputs with ``load(name, address)``, and poison the others."""

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import nvtx
 
+from perfsvc import entries
 from perfsvc.device import NVTX_DOMAIN, NVTX_PROFILED, VISIBLE
 from perfsvc.device.find import open_device
 from perfsvc.device.protocol import Device
@@ -63,15 +64,18 @@ def _run(device: Device, folder: Path) -> LaunchReport:
     """Run the launch in a folder, and return its report."""
     began = time.monotonic()
     try:
-        chosen, kernel = _launch(device, profiling_folder.read(folder))
+        chosen, kernel, symbol = _launch(device, profiling_folder.read(folder))
     except PerfsvcError as error:
         fatal = isinstance(error, LaunchError) and error.fatal
         return LaunchReport(what=error.what, cure=error.cure, fatal=fatal)
-    return LaunchReport(chosen, kernel, wall_s=time.monotonic() - began)
+    return LaunchReport(chosen, kernel, symbol, wall_s=time.monotonic() - began)
 
 
-def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str]:
-    """Launch a case as its folder describes; return the number of the launch inside the ranges, and its kernel."""
+def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str, str]:
+    """Launch a case as its folder describes; return the number of the launch inside the ranges, its kernel and symbol.
+
+    The names are empty if a Python function, a library or a CUDA graph launches the kernel.
+    """
     request, record = loaded.launch, loaded.launch.record
     launches = [step for step in record.steps if isinstance(step, Launch | Call | LibraryCall)]
     if not launches:
@@ -89,13 +93,15 @@ def _launch(device: Device, loaded: LoadedLaunch) -> tuple[int, str]:
                 steps.compile()
             if record.graph:
                 steps.replay_in_range()
-                return 0, ""
+                return 0, "", ""
             chosen = request.launch
             if chosen is None:
                 chosen = steps.longest_launch() if len(launches) > 1 else 0
             steps.run_in_range(chosen)
     launch = launches[chosen]
-    return chosen, launch.entry if isinstance(launch, Launch) else ""
+    if not isinstance(launch, Launch):
+        return chosen, "", ""
+    return chosen, launch.entry, entries.symbol(loaded.modules[launch.module], launch.entry)
 
 
 class _Steps:

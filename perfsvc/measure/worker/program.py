@@ -30,6 +30,7 @@ from perfsvc.model import (
     PeerCopy,
     ReplayRecord,
     RunProgram,
+    StructArg,
     TensorMapArg,
 )
 
@@ -252,18 +253,20 @@ class Program:
             return self.packages[position].bind(self._memory.views())
         if isinstance(step, LibraryCall):
             return self._libraries[position].run, self._libraries[position].run
-        run = self._bound(step)
+        run = self._bound(position, step)
         return run, run
 
-    def _bound(self, step: _Bound) -> Callable[[], Any]:  # noqa: PLR0911 - one for each kind of step
-        """Return a callable without arguments that runs a step."""
+    def _bound(self, position: int, step: _Bound) -> Callable[[], Any]:  # noqa: PLR0911 - one for each kind of step
+        """Return a callable without arguments that runs the step at a position."""
         # The callable must not refer to this program: a cycle would keep its modules until a garbage collection.
         device, memory = self._device, self._memory
         match step:
             case Memset(buffer, byte):
                 return partial(memory.device(buffer).fill, memory.address(buffer), memory.nbytes(buffer), byte)
             case Launch():
-                args = [_value(arg, memory, device, step.gpu) for arg in step.args]
+                args = [
+                    _value(arg, memory, device, step.gpu, (position, number)) for number, arg in enumerate(step.args)
+                ]
                 return partial(device.on(step.gpu).launch, self._modules[step.gpu, step.module], step, args)
             case PeerCopy(source, target):
                 to, where = ((memory.gpu(name), memory.address(name)) for name in (target, source))
@@ -287,16 +290,36 @@ def _meet(device: Device) -> None:
     device.fork()
 
 
-def _value(arg: Arg, memory: CaseMemory, device: Device, gpu: int) -> np.generic:
-    """Return the value that a launch on a GPU passes for an argument; a buffer is passed by its address."""
+def _value(arg: Arg, memory: CaseMemory, device: Device, gpu: int, place: tuple[int, int]) -> np.generic:
+    """Return the value that a launch passes for an argument; a buffer is passed by its address.
+
+    Args:
+        arg: the argument.
+        memory: the case's buffers.
+        device: the device of the case.
+        gpu: the GPU of the launch.
+        place: the position of the step, and of the argument in the step.
+    """
     if isinstance(arg, BufferArg | TensorMapArg) and memory.gpu(arg.buffer) != gpu:
         device.require_access(gpu, memory.gpu(arg.buffer))
     if isinstance(arg, BufferArg):
         return np.uint64(memory.address(arg.buffer))
     if isinstance(arg, TensorMapArg):
         return device.on(gpu).tensor_map(memory.address(arg.buffer), arg)
+    if isinstance(arg, StructArg):
+        content = _struct(arg, memory, device, gpu)
+        return np.uint64(memory.hold(device.on(gpu), place, content)) if arg.pointer else np.void(content)
     scalar: np.generic = np.dtype(arg.dtype).type(arg.value)
     return scalar
+
+
+def _struct(arg: StructArg, memory: CaseMemory, device: Device, gpu: int) -> bytes:
+    """Return the bytes of a struct; the bytes between its fields are zero."""
+    content = bytearray(arg.nbytes)
+    for offset, field in arg.fields:
+        value = _value(field, memory, device, gpu, (0, 0)).tobytes()
+        content[offset : offset + len(value)] = value
+    return bytes(content)
 
 
 def _finish(step: HostFinish, memory: CaseMemory) -> None:

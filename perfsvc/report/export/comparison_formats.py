@@ -1,7 +1,9 @@
-"""A comparison of two runs for other programs: Markdown for a pull request, JUnit's XML for a CI server."""
+"""A comparison of two runs for other programs: Markdown for a pull request, JUnit's XML for a CI server, and CSV."""
 
+import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import islice
 from xml.etree import ElementTree as ET
 
@@ -11,7 +13,7 @@ from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.export.markup import fail, junit_xml
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
-from perfsvc.text import cell, code, prose
+from perfsvc.text import cell, code, prose, spreadsheet_cell
 
 FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
 """The verdicts that a reviewer sees without unfolding."""
@@ -23,6 +25,32 @@ MOST_ROWS = 80
 MOST_REASONS = 30
 LONGEST_REASON = 500
 """Characters; a compiler's message may be longer. GitHub takes comments of up to 65 536 characters."""
+
+CSV_COLUMNS = (
+    "verdict",
+    "cause",
+    "case",
+    "benchmark",
+    "variant",
+    "point",
+    "device",
+    "device_model",
+    "metric",
+    "cache",
+    "baseline_s",
+    "candidate_s",
+    "ratio",
+    "low",
+    "high",
+    "threshold",
+    "smallest",
+    "baseline_run",
+    "baseline_runs",
+    "candidate_run",
+    "baseline_replicas",
+    "candidate_replicas",
+    "reason",
+)
 
 Named = tuple[str, Judgement]
 """The name of a series, as a list of all series shows it, and its judgement."""
@@ -135,3 +163,38 @@ def _test(suite: ET.Element, judgement: Judgement, name: str) -> None:
             fail(test, judgement.verdict.value, judgement.reason)
         case _:
             ET.SubElement(test, "system-out").text = wording.verdict_sentence(judgement)
+
+
+def comparison_csv(judgements: Sequence[Judgement], thresholds: Mapping[Series, float]) -> str:
+    """Return a comparison as CSV, a row for each series, without rounding.
+
+    Times and levels are in seconds, or in the metric's own unit. Unknown values are empty. A text that a spreadsheet
+    would take for a formula has an apostrophe before it.
+
+    Args:
+        judgements: the verdict on each series.
+        thresholds: the smallest relevant change of each series, as a fraction.
+    """
+    file = StringIO()
+    writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for judgement in judgements:
+        series = judgement.series
+        own = {
+            "verdict": wording.outcome(judgement).value,
+            "case": series.case.id,
+            "benchmark": series.case.benchmark,
+            "variant": series.case.variant,
+            "point": series.case.point_text,
+            "device": series.device,
+            "device_model": series.device_model,
+            "metric": series.metric,
+            "cache": series.cache.value,
+            "threshold": thresholds.get(series),
+        }
+        rest = {name: getattr(judgement, name) for name in CSV_COLUMNS if name not in own}
+        values = {name: "" if value is None else value for name, value in (own | rest).items()}
+        writer.writerow(
+            {name: spreadsheet_cell(value) if isinstance(value, str) else value for name, value in values.items()}
+        )
+    return file.getvalue()

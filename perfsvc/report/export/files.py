@@ -12,7 +12,7 @@ import pandas as pd
 from perfsvc.errors import MissingPackageError, UsageError
 from perfsvc.files import write_output
 from perfsvc.installation import install_command
-from perfsvc.report.export.frames import TIMESTAMPS, summary
+from perfsvc.report.export.frames import summary
 from perfsvc.report.export.objects import plain
 from perfsvc.text import cell, json_text, prose, spreadsheet_cell, xml_text
 
@@ -65,9 +65,13 @@ def content(table: pd.DataFrame, fmt: str) -> bytes | str:
 
 def _csv(table: pd.DataFrame) -> str:
     """Return a frame as CSV, with timestamps in ISO 8601."""
-    timestamps = set(TIMESTAMPS) & set(table)
+    timestamps = _timestamps(table)
     iso = table.assign(**{name: table[name].map(pd.Timestamp.isoformat, na_action="ignore") for name in timestamps})
     return _texts(iso, spreadsheet_cell).to_csv(index=False, lineterminator="\n")
+
+
+def _timestamps(table: pd.DataFrame) -> list[str]:
+    return [str(name) for name in table.select_dtypes("datetimetz")]
 
 
 def _texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
@@ -114,7 +118,7 @@ def _parquet(table: pd.DataFrame, file: BytesIO) -> None:
 
 def _xlsx(table: pd.DataFrame, file: BytesIO) -> None:
     """Write a frame as an Excel file; Excel has no time zones, so ``measured_at`` becomes ``measured_at_utc``."""
-    timestamps = set(TIMESTAMPS) & set(table)
+    timestamps = _timestamps(table)
     without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in timestamps})
     renamed = without_zones.rename(columns={name: f"{name}_utc" for name in timestamps})
     shown = _texts(renamed, xml_text)

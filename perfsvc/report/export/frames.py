@@ -10,20 +10,10 @@ import pandas as pd
 from scipy.special import stdtrit
 
 from perfsvc.model import CacheState, Status, Value
+from perfsvc.report.export import schema
 from perfsvc.report.rows import SEPARATOR, Key, RunDetails
 
-TIMESTAMPS = ("started_at", "measured_at")
-FLOATS = (
-    *("median_s", "low_s", "high_s", "wall_s", "bandwidth_bytes_per_s", "flops_per_s", "max_error", "mean_error"),
-    "bus_bytes_per_s",
-    *("power_limit_w", "check_s", "sampling_s", "busy_s", "sm_clock_hz", "temperature_c", "power_w"),
-    *("noise_within", "noise_between", "noise_places", "lowest_place_s", "highest_place_s"),
-    *("copy_bytes_per_s", "read_bytes_per_s", "peak_share"),
-    *("ratio", "ratio_low", "ratio_high", "noise_between_nights"),
-)
 NESTED = ("axes", "metrics")
-KEYS = ("run", "case", "device", "cache")
-"""The columns that identify a row of the summary."""
 
 LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "bus_bytes_per_s", "peak_share")
 """The columns that the summary averages geometrically, as it does named metrics."""
@@ -47,40 +37,55 @@ OVER_REPLICAS: Mapping[str, Any] = MappingProxyType(
     }
 )
 """How the summary aggregates columns that are no levels over replicas; a column not listed takes its first value."""
-OF_ONE_REPLICA = ("replica", "wall_s", "measured_at", "reason", "cure", "status")
-"""Columns that the summary drops or replaces, since they differ between replicas."""
 CONFIDENCE = 0.95
 """The coverage of the summary's intervals."""
 
 
-def frame(columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+def frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
     """Return the store's columns as a frame with one row for each measurement.
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis has a column with its name, or ``axis_<name>`` if that
     name is taken. Each named metric has a column ``metric_<name>``. A case without the axis or the metric has an empty
     cell. If a case has a reference variant, ``relative_to`` names it, and ``relative_speed`` is the speed of the case
-    divided by the speed of the reference variant in the same replica.
+    divided by the speed of the reference variant in the same replica. ``schema.MEASUREMENTS`` lists the other columns.
 
     Args:
         columns: equally long columns by name. ``axes`` and ``metrics`` hold a dictionary for each row. Without ``axes``
-            the axes are read from the text in ``point``.
+            the axes are read from the text in ``point``. The columns are removed from this dictionary one
+            by one: otherwise a large database would be in the memory twice.
     """
-    table = pd.DataFrame({name: list(values) for name, values in columns.items() if name not in NESTED})
-    for name in set(TIMESTAMPS) & set(table):
-        table[name] = pd.to_datetime(table[name], utc=True)
-    for name in set(FLOATS) & set(table):
-        table[name] = table[name].astype("float64")
-    for name in {"variant_index", "baseline_run", "baseline_runs"} & set(table):
-        table[name] = table[name].astype("Int64")
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
+    dtypes = {column.name: column.dtype for column in schema.MEASUREMENTS}
+    names = [name for name in columns if name not in NESTED]
+    table = pd.DataFrame({name: schema.column_of(columns.pop(name), dtypes[name]) for name in names}, copy=False)
+    if "relative_to" in table:
+        table["relative_speed"] = np.nan  # the name is taken before an axis can have it
+    table, points = with_axes(table, axes)
+    table = with_metrics(table, columns.get("metrics", ()))
+    columns.clear()
+    table = _in_reading_order(table, points)
+    return schema.in_order(_with_relative_speed(table, (*SAME_POINT, "replica")), schema.MEASUREMENTS)
+
+
+def with_axes(table: pd.DataFrame, axes: Sequence[Mapping[str, Value]]) -> tuple[pd.DataFrame, list[str]]:
+    """Return a frame with a column for each axis, and the names of these columns.
+
+    A column has the name of its axis, or ``axis_<name>`` if the frame has a column of that name.
+
+    Args:
+        table: the frame.
+        axes: the axes of each row.
+    """
     points = {
         name if name not in table else f"axis_{name}": _typed(values) for name, values in _columns_of(axes).items()
     }
-    table = table.assign(**points)
-    for name, values in _columns_of(columns.get("metrics", ())).items():
-        table[f"{METRIC}{name}"] = pd.Series(values, dtype="float64")
-    table = _in_reading_order(table, list(points))
-    return _with_relative_speed(table, (*SAME_POINT, "replica"))
+    return table.assign(**points), list(points)
+
+
+def with_metrics(table: pd.DataFrame, metrics: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
+    """Return a frame with a column ``metric_<name>`` for each named metric; ``metrics`` has those of each row."""
+    columns = {f"{METRIC}{name}": pd.Series(values, dtype="float64") for name, values in _columns_of(metrics).items()}
+    return table.assign(**columns)
 
 
 def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
@@ -97,14 +102,16 @@ def _in_reading_order(table: pd.DataFrame, axes: list[str]) -> pd.DataFrame:
 def _with_relative_speed(table: pd.DataFrame, shared: Sequence[str]) -> pd.DataFrame:
     """Return the table with ``relative_speed``: the median of a case's reference variant over the case's own median.
 
-    If no case has a reference variant, the table has neither ``relative_to`` nor ``relative_speed``.
+    The column is empty for a case without a reference variant. A table without ``relative_to`` stays as it is.
 
     Args:
         table: rows with medians.
         shared: the columns in which a case and its reference variant have the same value.
     """
-    if "relative_to" not in table or not (table["relative_to"] != "").any():
-        return table.drop(columns=["relative_to", "relative_speed"], errors="ignore")
+    if "relative_to" not in table:
+        return table
+    if not (table["relative_to"] != "").any():
+        return table.assign(relative_speed=np.nan)
     medians = table.groupby([*shared, "variant"])["median_s"].first()
     references = medians.reindex(pd.MultiIndex.from_frame(table[[*shared, "relative_to"]]))
     return table.assign(relative_speed=references.to_numpy() / table["median_s"])
@@ -127,7 +134,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     Args:
         table: what ``frame`` returns, or some rows of it.
     """
-    keys = [name for name in KEYS if name in table]
+    keys = [name for name in schema.KEYS if name in table]
     severity = table["status"].map({status.value: status.severity for status in Status})
     group = table.groupby(keys, sort=False, dropna=False).ngroup()  # grouping by one number is quicker than by the keys
     worst = severity.groupby(group).transform("max")
@@ -143,7 +150,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         first = prepared["peak"].groupby(group).transform("first")
         prepared["peak_share"] = prepared["peak_share"].where(prepared["peak"] == first)
     groups = prepared.groupby(group)
-    columns = [*keys, *(name for name in table if name not in {*keys, *OF_ONE_REPLICA})]
+    columns = [*keys, *(name for name in table if name not in {*keys, *schema.OF_ONE_REPLICA})]
     result = groups.agg({name: OVER_REPLICAS.get(str(name), "first") for name in columns})
     times = _levels(prepared["median_s"], group)
     for name in levels:
@@ -156,7 +163,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     result["status"] = groups["_severity"].max().map({status.severity: status.value for status in Status})
     for name in texts:
         result[name] = groups[f"_{name}"].first().fillna("")
-    return _with_relative_speed(result.reset_index(drop=True), SAME_POINT)
+    return schema.in_order(_with_relative_speed(result.reset_index(drop=True), SAME_POINT), schema.SUMMARY)
 
 
 def metric_intervals(table: pd.DataFrame) -> dict[tuple[Key, str], tuple[float, float]]:

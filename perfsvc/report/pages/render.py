@@ -1,9 +1,13 @@
 """The pages as text, from the templates in ``dashboards/`` and ``dashboards/site/``."""
 
+import base64
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from perfsvc import units
 from perfsvc.installation import data_folder
@@ -11,8 +15,9 @@ from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import launch, views
+from perfsvc.report.pages import compared, launch, views
 from perfsvc.report.pages import site as paths
+from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import FindingView, PicturedCase, Site
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
@@ -20,13 +25,21 @@ from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "site.js", "chart.js")
+ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
 """Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
 
 OF_LAUNCHES: dict[str, Any] = {"launch": launch, "profiles": profiles, "units": units}
 """What the template of the picture of two launches calls."""
+
+OF_COMPARISONS: dict[str, Any] = {
+    "compared": compared,
+    "difference_lines": difference_lines,
+    "units": units,
+    "wording": wording,
+}
+"""What the template of a comparison calls."""
 
 
 def _shortened(value: Any) -> Any:
@@ -44,8 +57,8 @@ def template(name: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= OF_LAUNCHES
-    environment.filters["cut"] = cut
+    environment.globals |= OF_LAUNCHES | OF_COMPARISONS
+    environment.filters |= {"cut": cut, "change": views.change}
     return environment.get_template(name)
 
 
@@ -53,6 +66,30 @@ def explanation_page(picture: LaunchPicture) -> str:
     """Return the picture of two launches as one self-contained HTML file."""
     kernels = dict.fromkeys((picture.before.kernel, picture.after.kernel))
     return visible(template("explanation.html.j2").render(picture=picture, heading=cut(" → ".join(kernels), 200)))
+
+
+def comparison_page(sides: ComparedSides, made: datetime) -> str:
+    """Return a comparison as one self-contained HTML file.
+
+    Its content security policy names the digests of its own style and script. So the browser runs no other script, and
+    loads nothing.
+    """
+    folder = data_folder("dashboards") / "site"
+    style, script = (
+        "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+        for names in (("site.css", "comparison.css"), ("comparison.js",))
+    )
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    rendered: str = template("comparison.html.j2").render(
+        sides=sides,
+        style=Markup(style),  # noqa: S704 - our own
+        script=Markup(script),  # noqa: S704 - our own
+        digests=["sha256-" + digest for digest in digests],
+        made=wording.moment(made),
+        links={},
+        on_site=False,
+    )
+    return visible(rendered)
 
 
 def assets() -> Iterator[tuple[str, str]]:
@@ -72,6 +109,7 @@ def pages(
         explained: returns the explained cases of a finding, the worst first; called only when its page is written,
             because they hold much data.
     """
+    views_of_site = views.Views(site)
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / "site"),
         autoescape=True,
@@ -81,20 +119,22 @@ def pages(
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.globals |= OF_LAUNCHES | {
-        "views": views.Views(site),
-        "site": site,
-        "plotly": plotly,
-        "paths": paths,
-        "wording": wording,
-        "group_lines": group_lines,
-        "difference_lines": difference_lines,
-        "commit": views.commit,
-        "run_facts": views.run_facts,
-        "newest_level": views.newest_level,
-        "has_failed": views.has_failed,
-        "most_rows": MOST_ROWS,
-    }
+    environment.globals |= (
+        OF_LAUNCHES
+        | OF_COMPARISONS
+        | {
+            "views": views_of_site,
+            "site": site,
+            "plotly": plotly,
+            "paths": paths,
+            "group_lines": group_lines,
+            "commit": views.commit,
+            "run_facts": views.run_facts,
+            "newest_level": views.newest_level,
+            "has_failed": views.has_failed,
+            "most_rows": MOST_ROWS,
+        }
+    )
     environment.filters |= {
         "cut": cut,
         "moment": wording.moment,
@@ -120,6 +160,18 @@ def pages(
                 shown=shown,
                 finding=shown.finding,
                 explained=explained(shown),
+            ),
+        )
+    for sides in site.comparisons:
+        yield (
+            paths.comparison_page(sides.new.run),
+            page(
+                "comparison",
+                sides.heading,
+                root="../",
+                sides=sides,
+                links=views_of_site.links(sides.judgements, "../"),
+                on_site=True,
             ),
         )
     yield "series.html", page("series_list", "Series")

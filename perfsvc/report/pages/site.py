@@ -21,6 +21,7 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
+from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
@@ -141,6 +142,7 @@ class Site:
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
+        comparisons: each of the newest judged runs against its baseline, the newest first.
     """
 
     made: datetime
@@ -155,6 +157,7 @@ class Site:
     night: int | None = None
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
+    comparisons: tuple[ComparedSides, ...] = ()
 
 
 def series_page(series: Series) -> str:
@@ -167,3 +170,8 @@ def series_page(series: Series) -> str:
 def finding_page(number: int) -> str:
     """Return the path of a finding's page."""
     return f"findings/{number}.html"
+
+
+def comparison_page(run: int | None) -> str:
+    """Return the path of the page that compares a run with its baseline."""
+    return f"compare/{run}.html"

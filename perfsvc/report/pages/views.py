@@ -134,6 +134,14 @@ class Views:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
         return series_page(series) if series in self.by_series else ""
 
+    def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
+        """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
+        return {row.series: root + series_page(row.series) for row in judgements if row.series in self.by_series}
+
+    def has_comparison(self, run: RunRow) -> bool:
+        """Return True if the site has a page that compares a run with its baseline."""
+        return any(sides.new.run == run.id for sides in self.site.comparisons)
+
     # --- tonight ---------------------------------------------------------------------------------------------------
 
     @property

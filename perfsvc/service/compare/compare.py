@@ -24,6 +24,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import CodeOfPair, compare_code, settled_by_code, sides_of
@@ -54,6 +55,10 @@ class RunComparison:
     new: ComparedRun
     judgements: tuple[Judgement, ...]
     over_budget: tuple[Series, ...] = ()
+
+    def review(self, *, passed: bool) -> Review:
+        """Return what a pull request shows of the comparison; ``passed`` is whether the command exits with 0."""
+        return comparison_review(self.base, self.new, self.judgements, self.over_budget, passed=passed)
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code of the command; what is broken or missing in the new run counts as failed."""
@@ -94,7 +99,7 @@ def compare(
     """
     candidate, why_new = choose(new, store, folder)
     require_judged(store, candidate.id)
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     if base == BASELINE:
         run = run_to_compare_with(store, against, candidate.id, folder)
         judgements = judge_run(store, candidate.id, threshold=threshold, against=run)
@@ -177,7 +182,7 @@ def judge_run(
             and series.metric != MAX_ERROR
         }
     baselines = with_nights(store, baselines, run, _judged(candidate) - alone.keys()) | alone
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     expected = {series: earlier for series, earlier in store.baselines.expected(run).items() if series not in baselines}
     judgements = judge.verdicts(store.series.levels_of(expected) | baselines, candidate, threshold=thresholds)
     return _with_causes(store, judgements, thresholds)
@@ -194,7 +199,7 @@ def judge_series(
     if not candidate:
         return []
     baselines = with_nights(store, store.series.levels_of(store.baselines.get(candidate, run)), run, _judged(candidate))
-    thresholds = _threshold_of(store, judge.without_override(threshold))
+    thresholds = threshold_of_series(store, judge.without_override(threshold))
     return judge.verdicts(baselines, candidate, threshold=thresholds, every=True)
 
 
@@ -217,7 +222,7 @@ def judge_against(
     levels = store.series.levels_of({series: baselines[series] for series in candidate})
     if many_nights:
         levels = with_nights(store, levels, run, _judged(candidate))
-    thresholds = _threshold_of(store, threshold)
+    thresholds = threshold_of_series(store, threshold)
     return settled_by_code(store, judge.verdicts(levels, candidate, threshold=thresholds, every=True), thresholds)
 
 
@@ -264,7 +269,7 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
     return number
 
 
-def _threshold_of(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
+def threshold_of_series(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
     """Return a function that returns the smallest relevant change of a series, as a fraction."""
     devices = store.devices.all()
 
@@ -330,18 +335,13 @@ def _with_confirmations(
     A confirmation belongs to a judgement if it is about the same series, the same two runs and the same direction.
     """
     runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
-    confirmations = [
-        confirmation
+    answers = {
+        (suspect.series, suspect.judgement.baseline_run, suspect.direction): confirmation
         for run in runs
         if run is not None
         for confirmation in store.confirmations.of_run(run)
         if _is_answer(confirmation, threshold_of)
-    ]
-    answers = {
-        (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run, confirmation.suspect.direction): (
-            confirmation
-        )
-        for confirmation in confirmations
+        for suspect in [confirmation.suspect]
     }
 
     def with_confirmation(judgement: Judgement) -> Judgement:

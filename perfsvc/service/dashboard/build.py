@@ -19,6 +19,7 @@ from perfsvc.report.pages import render
 from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunPoint, SeriesView, Site
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, outcome
+from perfsvc.service.compare.side_by_side import against_baselines
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.environment import environment_differences, of_findings
@@ -38,14 +39,14 @@ LAST = 400
 """The default number of runs on the pages: somewhat more than a year of nights."""
 
 SAMPLED = 14
-"""How many of the newest runs have their samples on the pages."""
+"""How many of the newest runs have their samples, and a comparison with their baseline, on the pages."""
 
 PLOTLY = "assets/plotly.min.js"
 
 Samples = Mapping[int, tuple[tuple[float, ...], ...]]
 
 
-def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
+def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.ThresholdOption = None) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
     Each page is replaced in a single step, and the first page last. So readers always see whole pages. Pages of an
@@ -55,6 +56,7 @@ def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
         store: the database.
         folder: where to write; made if it does not exist.
         last: how many of the newest runs to show.
+        threshold: the thresholds of the settings, which the comparisons of runs show.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -63,7 +65,7 @@ def build(store: Store, folder: Path, *, last: int = LAST) -> list[Path]:
         InfrastructureError: the folder cannot be written to.
     """
     plotly = _plotly()
-    site = gather(store, last, datetime.now(UTC))
+    site = gather(store, last, datetime.now(UTC), threshold)
     files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
     pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, FindingPictures(store, site).cases)}
     with writing(folder, [*files, *pages]) as opened:
@@ -83,7 +85,7 @@ def _plotly() -> bytes:
     return script.read_bytes()
 
 
-def gather(store: Store, last: int, now: datetime) -> Site:
+def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
     rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
     # The newest night counts even if it ended before its run began: its stages say why.
@@ -104,6 +106,7 @@ def gather(store: Store, last: int, now: datetime) -> Site:
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
         environment=_environment(store, rows, tonight),
+        comparisons=against_baselines(store, rows[:SAMPLED], threshold),
     )
 
 

@@ -100,4 +100,4 @@ def _content(path: Path) -> bytes:
 
 
 def _cure() -> str:
-    return "write the file with: perfsvc check --write json=FILE, or perfsvc compare … --write json=FILE"
+    return "write the file with: perfsvc check --output FILE.json, or perfsvc compare … --output FILE.json"

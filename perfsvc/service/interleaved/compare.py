@@ -66,11 +66,13 @@ class RevisionComparison(RunComparison):
         problems: the benchmark files of the new revision that cannot be used.
         warnings: those of the base revision, so that nothing is compared with their cases.
         locations: the source of each series in the new revision, or in the base revision if only that has it.
+        thresholds: the smallest relevant change of each series, as a fraction.
     """
 
     problems: tuple[SuiteError, ...] = ()
     warnings: tuple[SuiteError, ...] = ()
     locations: Mapping[Series, SourceLocation] = field(default_factory=dict)
+    thresholds: Mapping[Series, float] = field(default_factory=dict)
 
     @property
     def measured(self) -> "RevisionComparison":
@@ -140,6 +142,7 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         problems=new.problems,
         warnings=base.problems,
         locations=locations,
+        thresholds={row.series: _threshold(row.series, devices, request) for row in judgements},
     )
 
 
@@ -320,7 +323,7 @@ class _RevisionJudge:
     def _sides(self, series: Series, settings: PairSettings) -> Sides:
         """Return what to measure of a series; a case of the new revision alone is measured on both sides, once."""
         device = self._devices[series.device]
-        threshold = judge.threshold_of(series.case, TIME, device.kind, self._request.threshold)
+        threshold = _threshold(series, self._devices.values(), self._request)
         if series in self._only_new:
             new, _ = self._only_new[series]
             sides = _task(device, new, settings), _task(device, new, settings)
@@ -364,6 +367,12 @@ class _RevisionJudge:
         """Return which part of a case moved it: the two sides were measured in turn, so it was the code."""
         change = self._changes[series]
         return Cause.LAUNCH if change.launch and not change.compiled and not change.python else Cause.KERNEL
+
+
+def _threshold(series: Series, devices: Iterable[DeviceInfo], request: RevisionsRequest) -> float:
+    """Return the smallest relevant change of a case, as a fraction."""
+    kind = next(device.kind for device in devices if device.uuid == series.device)
+    return judge.threshold_of(series.case, TIME, kind, request.threshold)
 
 
 def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:

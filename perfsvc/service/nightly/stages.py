@@ -371,7 +371,7 @@ def page(night: Night) -> StageResult:
     dashboard = night.settings.dashboard
     if not dashboard.enabled:
         return DISABLED
-    pages = build(night.store, dashboard.folder)
+    pages = build(night.store, dashboard.folder, threshold=night.request.threshold)
     return StageResult(f"{units.count(len(pages), 'page')} in {dashboard.folder}")
 
 

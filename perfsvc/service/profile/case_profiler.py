@@ -369,15 +369,16 @@ class _DeviceSessions:
 
         If the report lacks a launch because a later launch crashed, another session profiles it again.
         """
-        kernels = {self._pending(task).range: report.kernel for task, report in launched.items()}
+        kernels = {self._pending(task).range: report.symbol for task, report in launched.items()}
         found = self._read(file, kernels, outcome.error)
         results: dict[ProfilingTask, ProfileResult] = {}
         for task, report in launched.items():
             pending = replace(self._pending(task), wall_s=report.wall_s)
             profile = found[pending.range]
             if isinstance(profile, Profile):
+                named = replace(profile, kernel=report.kernel or profile.kernel)
                 located = with_source_lines(
-                    profile, report.kernel or profile.kernel, self.store.binaries.files(task.subject.binary, LINES)
+                    named, report.symbol or profile.kernel, self.store.binaries.files(task.subject.binary, LINES)
                 )
                 if not report.kernel:  # of a Python file
                     located = with_stored_names(located, self.store.binaries.files(task.subject.binary, "source"))

@@ -4,13 +4,16 @@ Samples are stored as blobs: little-endian float32, compressed with zlib. A floa
 rounding error of 6e-8 at most), far below what any clock resolves.
 """
 
+import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
@@ -27,10 +30,11 @@ from perfsvc.store.cases import (
     lineages_of,
 )
 from perfsvc.store.measurements.columns import columns_of
-from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry
+from perfsvc.store.measurements.filters import RowFilter
+from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number, pack, unpack
-from perfsvc.store.schema.engine import Database, among, new_id
+from perfsvc.store.schema.column_types import number, pack, unpack, unpack_array
+from perfsvc.store.schema.engine import Database, among, damaged, new_id
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
@@ -95,8 +99,15 @@ class MeasurementStore:
                 for row in connection.execute(query)
             ]
 
-    def columns(self, runs: Sequence[int] | None = None) -> dict[str, list[Any]]:
-        """Return the measurements of some runs, or of all, as equally long lists by column name.
+    def columns(
+        self,
+        runs: Sequence[int] | None = None,
+        cases: Collection[str] | None = None,
+        devices: Collection[str] | None = None,
+    ) -> dict[str, list[Any]]:
+        """Return the measurements of some runs, cases and devices, or of all, as equally long lists by column name.
+
+        ``cases`` are ids as the runs had them; ``devices`` are UUIDs or models.
 
         Besides the columns of the tables (docs/reference/database.md) there are:
 
@@ -107,7 +118,29 @@ class MeasurementStore:
         - ``excluded``: why the measurement is excluded from judging; empty if it is judged.
         """
         with self._database.reading() as connection:
-            return columns_of(connection, runs)
+            return columns_of(connection, RowFilter(runs, cases, devices))
+
+    def samples(
+        self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None
+    ) -> list[StoredSamples]:
+        """Return the samples of a run's measurements, in the order of storing; measurements without samples are absent.
+
+        ``cases`` are ids as the run had them; ``devices`` are UUIDs or models; None means all.
+        """
+        own = (Measurements.replica, Measurements.cache, Measurements.samples)
+        query = (
+            select(Cases.name, Devices.uuid, *own)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .order_by(Measurements.id)
+        )
+        with self._database.reading() as connection:
+            where = RowFilter([run], cases, devices).conditions(connection)
+            return [
+                StoredSamples(case, uuid, cache, replica, _unpacked(blob, case))
+                for case, uuid, replica, cache, blob in connection.execute(query.where(*where))
+                if blob is not None
+            ]
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
         """For each case, return the number of batches by reason of rejection, in the order of first occurrence.
@@ -155,6 +188,14 @@ class MeasurementStore:
         """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
         with self._database.writing() as connection:
             put_noise(connection, run, noise)
+
+
+def _unpacked(blob: bytes, case: str) -> NDArray[np.float32]:
+    """Return a case's samples; raises ``DatabaseError`` if the blob is damaged."""
+    try:
+        return unpack_array(blob)
+    except (zlib.error, ValueError) as error:
+        raise damaged(f"a blob of samples of {case}") from error
 
 
 @dataclass(frozen=True, slots=True)

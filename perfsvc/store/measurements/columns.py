@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, and_, select
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, nearest_peak, plausible
 from perfsvc.store.cases import case_of, judged, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
+from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import (
     Cases,
@@ -118,11 +120,17 @@ bandwidth has no peak."""
 _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
-def columns_of(connection: Connection, runs: Sequence[int] | None) -> dict[str, list[Any]]:
-    """Return all columns of the measurements of some runs, or of all runs (None), as lists by column name."""
-    of_runs = () if runs is None else (Measurements.run_id.in_(runs),)
+_NUMBERS = frozenset({int, float, type(None)})
+"""The types of most cells, which stay as they are."""
+PART = 10_000
+"""How many rows are fetched at a time. The rows of a large database, all at once, would fill the memory."""
+
+
+def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
+    """Return all columns of some measurements as lists by column name."""
+    where = rows.conditions(connection)
     query = (
-        select(Measurements.id, *_COLUMNS.values(), Runs.id.label("run"), Measurements.case_id, Devices.l2_bytes)
+        select(Measurements.id, *_COLUMNS.values(), Measurements.case_id, Devices.l2_bytes)
         .join(Runs, Runs.id == Measurements.run_id)
         .join(Devices, Devices.id == Measurements.device_id)
         .join(Cases, Cases.id == Measurements.case_id)
@@ -130,25 +138,40 @@ def columns_of(connection: Connection, runs: Sequence[int] | None) -> dict[str, 
         .outerjoin(NoiseOfCases, _SAME_NOISE)
         .outerjoin(Peaks, _SAME_PEAK)
         .outerjoin(Verdicts, _SAME_VERDICT)
-        .where(*of_runs)
+        .where(*where)
         .order_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.replica)
         .order_by(Measurements.cache)
     )
-    rows = connection.execute(query).all()
-    table = {name: [_plain(row[index]) for row in rows] for index, name in enumerate(_COLUMNS, start=1)}
-    _derive(table, [row.l2_bytes for row in rows], gpu_peaks(connection))
+    ids: list[int] = []
+    case_ids: list[int] = []
+    l2_bytes: list[int] = []
+    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+    shared: dict[Any, Any] = {}
+    for part in connection.execute(query, execution_options={"yield_per": PART}).partitions():
+        own, *values, part_case_ids, part_l2_bytes = zip(*part, strict=True)
+        for column, cells in zip(table.values(), values, strict=True):
+            column += [cell if type(cell) in _NUMBERS else _plain(cell, shared) for cell in cells]
+        ids += own
+        case_ids += part_case_ids
+        l2_bytes += part_l2_bytes
+    _derive(table, l2_bytes, gpu_peaks(connection))
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
-    values = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*of_runs)
-    for measurement, name, value in connection.execute(values):
-        metrics[measurement][name] = value
-    table["metrics"] = [metrics.get(row[0], {}) for row in rows]
-    excluded = reasons_of_exclusion(connection, runs)
-    table["excluded"] = [reason_of_exclusion(excluded, row.run, row.case_id) for row in rows]
+    named = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*where)
+    for measurement, name, value in connection.execute(named, execution_options={"yield_per": PART}):
+        metrics[measurement][shared.setdefault(name, name)] = value
+    table["metrics"] = [metrics.get(measurement, {}) for measurement in ids]
+    excluded = reasons_of_exclusion(connection, rows.runs)
+    table["excluded"] = [
+        reason_of_exclusion(excluded, run, case) for run, case in zip(table["run"], case_ids, strict=True)
+    ]
     return table
 
 
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
+def _plain(value: Any, shared: dict[Any, Any]) -> Any:
+    """Return a cell without enumerations; equal texts and timestamps become one object, which saves much memory."""
+    if isinstance(value, Enum):
+        return value.value
+    return shared.setdefault(value, value) if isinstance(value, str | datetime) else value
 
 
 def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping[GpuState, Rates]) -> None:
@@ -159,9 +182,10 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
         l2_bytes: the size of the L2 cache of each row's device.
         peaks: the measured peaks of arithmetic and L2 caches.
     """
-    cases = zip(table["benchmark"], table["variant"], table["point"], table["version"], strict=True)
-    table["axes"] = [json.loads(point) for point in table["point"]]
-    table["point"] = [case_of(*case).point_text for case in cases]
+    axes = {point: json.loads(point) for point in set(table["point"])}
+    texts = {point: case_of("", "", point, 1).point_text for point in axes}
+    table["axes"] = [axes[point] for point in table["point"]]
+    table["point"] = [texts[point] for point in table["point"]]
     moved = [read + written for read, written in zip(table["read_bytes"], table["written_bytes"], strict=True)]
     table["bandwidth_bytes_per_s"] = _per_second(moved, table["median_s"])
     table["flops_per_s"] = _per_second(table["flops"], table["median_s"])

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import DateTime, Dialect, Enum, Text
 from sqlalchemy.types import TypeDecorator
 
@@ -82,8 +83,13 @@ def pack(samples: Sequence[float]) -> bytes:
 
 def unpack(blob: bytes) -> tuple[float, ...]:
     """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
+    return tuple(unpack_array(blob).tolist())
+
+
+def unpack_array(blob: bytes) -> NDArray[np.float32]:
+    """Return the samples of a blob as an array, shape (samples,); raises what ``unpack`` raises."""
     stream = zlib.decompressobj()
     content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
     if not stream.eof:
         raise ValueError("the blob ends early, or holds too many samples")
-    return tuple(np.frombuffer(content, _DTYPE).tolist())
+    return np.frombuffer(content, _DTYPE)

@@ -115,8 +115,12 @@ def file_of(url: URL) -> Path | None:
     return None if url.get_backend_name() != SQLITE or in_memory else Path(str(url.database))
 
 
-def connect(url: URL) -> Engine:
+def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine with perfsvc's connection settings.
+
+    Args:
+        url: the database.
+        read_only: whether the database refuses every change by this engine.
 
     Raises:
         DatabaseError: the folder of the file is missing, the path is a folder, or the URL is unusable.
@@ -137,10 +141,18 @@ def connect(url: URL) -> Engine:
                 event.listen(engine, "connect", partial(_note_file, path.absolute()))
                 event.listen(engine, "begin", partial(_require_same_file, path.absolute()))
             event.listen(engine, "connect", _set_up_sqlite)
+            if read_only:
+                event.listen(engine, "connect", _refuse_changes)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         timeout = {} if "connect_timeout" in url.query else {"connect_timeout": 10}
-        return create_engine(url, pool_pre_ping=True, connect_args={"application_name": "perfsvc", **timeout})
+        options = {"postgresql_readonly": True} if read_only else {}
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            connect_args={"application_name": "perfsvc", **timeout},
+            execution_options=options,
+        )
     except ImportError as error:
         raise MissingPackageError(
             f"{shown(url)} needs the package {error.name}", cure=install_command("postgresql")
@@ -169,6 +181,11 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # we begin transactions ourselves: sqlite3 would leave DDL and reads outside them
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash of the machine may lose rows, never the file
+
+
+def _refuse_changes(connection: sqlite3.Connection, _record: object) -> None:
+    """Let a connection to a SQLite file only read."""
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _note_file(path: Path, _connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:

@@ -34,7 +34,7 @@ def head() -> str:
     return _revisions(data_folder("migrations"))[0]
 
 
-def open_at_head(engine: Engine, *, create: bool) -> None:
+def open_at_head(engine: Engine, *, create: bool, read_only: bool = False) -> None:
     """Create the tables in an empty database; check that any other database has this perfsvc's schema revision.
 
     Raises ``DatabaseError`` if the revision differs, or if the database is empty and ``create`` is False.
@@ -48,7 +48,8 @@ def open_at_head(engine: Engine, *, create: bool) -> None:
         _migrate(engine)
     else:
         _refuse_other(engine, revision)
-    _use_wal(engine)
+    if not read_only:
+        _use_wal(engine)
 
 
 def upgrade(engine: Engine) -> Upgrade:

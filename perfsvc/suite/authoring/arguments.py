@@ -1,6 +1,6 @@
 """What a kernel gets: outputs, scratch memory, and arguments passed by value."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,8 +110,46 @@ def peer(buffer: str, offset: int = 1) -> Peer:
     return Peer(buffer, offset)
 
 
-Argument = str | Scalar | TensorMap | Peer
-"""The name of a buffer, axis or parameter, a scalar of an explicit type, a tensor map, or an array of another GPU."""
+Field = Any
+"""A field of a struct: like an argument, but no tensor map and no peer; a nested struct; or a tuple for an array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """A kernel argument that is a C++ struct, by value or by address; ``fields`` has names and values in order."""
+
+    fields: tuple[tuple[str, Field], ...]
+    is_pointer: bool = False
+
+
+def struct(**fields: Field) -> Struct:
+    """Pass a struct by value.
+
+    Args:
+        fields: the fields in the order of the C++ struct. A value is like an argument: the name of a buffer for its
+            address, the name of an axis or parameter, ``f64(0.5)``. A tuple is an array, and a struct is nested.
+    """
+    return Struct(tuple(fields.items()))
+
+
+def pointer(to: Struct) -> Struct:
+    """Pass the address of a struct in device memory; perfsvc copies the struct there before the first launch."""
+    return Struct(to.fields, is_pointer=True)
+
+
+Argument = str | Scalar | TensorMap | Peer | Struct
+"""The name of a buffer, axis or parameter, a typed scalar, a tensor map, an array of another GPU, or a struct."""
+
+
+def parts_of(args: Iterable[Field]) -> Iterator[str | Scalar | TensorMap | Peer]:
+    """Yield each argument, and instead of a struct or an array everything that it contains."""
+    for arg in args:
+        if isinstance(arg, Struct):
+            yield from parts_of(value for _, value in arg.fields)
+        elif isinstance(arg, tuple):
+            yield from parts_of(arg)
+        else:
+            yield arg
 
 
 def ceil_div(count: int, size: int) -> int:

@@ -24,8 +24,8 @@ def _line() -> Any:
 class Variant:
     """One implementation of a benchmark.
 
-    A variant is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``), or
-    several ``steps``, or a Python function or a program to ``run``.
+    A variant is one launch (``source``, ``entry``, ``grid``, ``block``, ``args``, ``shared_bytes``, ``constants``,
+    ``cluster``, ``cooperative``), or several ``steps``, or a Python function or a program to ``run``.
 
     Args:
         name: the variant's name in case ids; the values of tuples in ``params`` are appended: ``tiled-TILE32-PAD1``.
@@ -58,13 +58,15 @@ class Variant:
     name: str
     _: KW_ONLY
     kind: Literal["kernel", "pipeline", "host"] = "kernel"
-    source: str = ""
+    source: Words = ""
     entry: str = ""
     grid: Extent | Function | None = None
     block: Extent | Function | None = None
     args: Sequence[Argument] = ()
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
+    cluster: Extent | Function | None = None
+    cooperative: bool = False
     steps: Sequence[StepWritten] = ()
     run: Function | PackageStep | LibraryStep | ProgramStep | None = None
     params: Mapping[str, Value | tuple[Value, ...] | Function] = field(default_factory=dict)

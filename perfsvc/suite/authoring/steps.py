@@ -17,9 +17,12 @@ class LaunchStep:
     grid: Extent | Function
     block: Extent | Function
     args: Sequence[Argument] = ()
-    source: str = ""
+    source: Words = ""
     shared_bytes: int | Function = 0
     constants: Mapping[str, str] = field(default_factory=dict)
+    cluster: Extent | Function | None = None
+    cooperative: bool = False
+    programmatic: bool = False
     gpu: int | None = None
     line: int
 
@@ -81,7 +84,7 @@ class CallStep:
     """Call a Python function."""
 
     function: Function
-    source: str
+    source: Words
     timed: bool
     line: int
 
@@ -170,22 +173,29 @@ def launch(
     grid: Extent | Function,
     block: Extent | Function,
     args: Sequence[Argument] = (),
-    source: str = "",
+    source: Words = "",
     shared_bytes: int | Function = 0,
     constants: Mapping[str, str] | None = None,
+    cluster: Extent | Function | None = None,
+    cooperative: bool = False,
+    programmatic: bool = False,
     gpu: int | None = None,
 ) -> LaunchStep:
     """Launch a kernel.
 
     Args:
-        entry: the ``extern "C" __global__`` function.
+        entry: the ``__global__`` function as C++ names it: ``scale``, or ``tiled::sum<float, {BLOCK}>``, where
+            ``{BLOCK}`` is the value of an axis or parameter.
         grid: the number of blocks: an integer, a tuple of up to three integers, or a function of axes and parameters.
         block: the number of threads of a block, written like ``grid``.
         args: the kernel's arguments in order. The name of a buffer passes its address, the name of an axis or
             parameter its value.
-        source: the ``.cu`` file next to bench.py; by default the variant's ``source``.
+        source: the ``.cu`` file next to bench.py, or several that are linked; by default the variant's ``source``.
         shared_bytes: bytes of dynamic shared memory of a block.
         constants: ``__constant__`` symbols and the buffers that are copied into them before the first launch.
+        cluster: the number of blocks of a cluster, written like ``grid``.
+        cooperative: whether all blocks run at the same time, so that ``grid.sync()`` works.
+        programmatic: whether the launch may begin before the launch before it ends (``griddepcontrol``).
         gpu: the only GPU that launches the kernel, in a variant on several GPUs; None for every GPU.
     """
     return LaunchStep(
@@ -196,6 +206,9 @@ def launch(
         source=source,
         shared_bytes=shared_bytes,
         constants={} if constants is None else constants,
+        cluster=cluster,
+        cooperative=cooperative,
+        programmatic=programmatic,
         gpu=gpu,
         line=callers_line(),
     )
@@ -236,12 +249,13 @@ def metric(name: str, operation: Literal["sum", "min", "max", "mean"], buffer: s
     return MetricStep(name, operation, buffer, callers_line())
 
 
-def call(function: Function, *, source: str = "", timed: bool = True) -> CallStep:
+def call(function: Function, *, source: Words = "", timed: bool = True) -> CallStep:
     """Call ``function(arrays, stream)``: device arrays by buffer name, and the address of the stream to queue work on.
 
     Args:
         function: a function of this file.
-        source: a ``.cu`` file next to bench.py; the function gets its compiled binary as a third argument.
+        source: a ``.cu`` file next to bench.py, or several that are linked; the function gets the compiled binary as a
+            third argument.
         timed: whether the call is part of a sample. An untimed call runs only for checks, for example to copy inputs to
             the buffers that a pipeline starts from.
     """

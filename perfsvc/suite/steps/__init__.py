@@ -20,6 +20,7 @@ from perfsvc.suite.authoring import (
     StepWritten,
     TensorMap,
     Variant,
+    parts_of,
     words,
 )
 from perfsvc.suite.steps.packages import arguments_of, requirements_of
@@ -27,19 +28,19 @@ from perfsvc.suite.values import Problem
 
 NCCL = "nccl"
 """What ``all_reduce`` requires of a GPU."""
-_LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants")
+_LAUNCH_FIELDS = ("entry", "grid", "block", "args", "shared_bytes", "constants", "cluster", "cooperative")
 
 
 def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
     """Return the steps of a variant; a launch without a source gets the variant's source."""
     if isinstance(variant.run, PackageStep):
-        return (_with_source(variant.run, variant.source),)
+        return (_with_source(variant.run, variant),)
     if isinstance(variant.run, LibraryStep | ProgramStep):
         return (variant.run,)
     if variant.run is not None:
         return (CallStep(variant.run, variant.source, timed=True, line=variant.line),)
     if variant.steps:
-        return tuple(_with_source(step, variant.source) for step in variant.steps)
+        return tuple(_with_source(step, variant) for step in variant.steps)
     return (
         LaunchStep(
             entry=variant.entry,
@@ -49,17 +50,19 @@ def steps_of(variant: Variant) -> tuple[StepWritten, ...]:
             source=variant.source,
             shared_bytes=variant.shared_bytes,
             constants=variant.constants,
+            cluster=variant.cluster,
+            cooperative=variant.cooperative,
             line=variant.line,
         ),
     )
 
 
-def _with_source(step: StepWritten, source: str) -> StepWritten:
+def _with_source(step: StepWritten, variant: Variant) -> StepWritten:
     """Return a step with the variant's source if it has none itself: a launch, or a package's step given by name."""
     if isinstance(step, LaunchStep) and not step.source:
-        return replace(step, source=source)
+        return replace(step, source=variant.source)
     if isinstance(step, PackageStep) and isinstance(step.function, str) and not step.source:
-        return replace(step, source=source)
+        return replace(step, source=" ".join(words(variant.source)))  # a package has one source
     return step
 
 
@@ -96,7 +99,7 @@ def buffers_of(step: StepWritten, buffers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names in ``buffers`` that a step uses; a Python function or a library uses all of them."""
     match step:
         case LaunchStep():
-            args = [arg.buffer if isinstance(arg, TensorMap | Peer) else arg for arg in step.args]
+            args = [arg.buffer if isinstance(arg, TensorMap | Peer) else arg for arg in parts_of(step.args)]
             named = [arg for arg in args if isinstance(arg, str)] + list(step.constants.values())
         case MemsetStep() | MetricStep():
             named = [step.buffer]
@@ -124,7 +127,7 @@ def problems_of_form(variant: Variant) -> Iterator[Problem]:
         if not variant.steps and variant.options and not variant.source and not isinstance(variant.run, LibraryStep):
             yield _problem(variant, "has options, and no source to compile", "leave them out, or name a source")
     else:
-        missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None)]
+        missing = [field for field in ("source", "entry", "grid", "block") if getattr(variant, field) in ("", None, ())]
         if missing:
             cure = "give what a launch needs, or steps=[...], or run="
             yield _problem(variant, f"has no {', '.join(missing)}", cure)
@@ -132,7 +135,9 @@ def problems_of_form(variant: Variant) -> Iterator[Problem]:
 
 def problems_of_sources(variant: Variant, folder: Path) -> Iterator[Problem]:
     """Yield a problem for launches without a source, and for each source file that does not exist."""
-    for source, line in {step.source: step.line for step in reversed(compiled_steps(steps_of(variant)))}.items():
+    steps = compiled_steps(steps_of(variant))
+    lines = {source: step.line for step in reversed(steps) for source in words(step.source) or ("",)}
+    for source, line in lines.items():
         if not source:
             yield Problem(f"variant {variant.name!r}: a launch has no source", line, 'give it one: source="kernel.cu"')
         elif not (folder / source).is_file():

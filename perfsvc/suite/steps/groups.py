@@ -17,6 +17,7 @@ from perfsvc.model import (
     Part,
     PeerCopy,
     Step,
+    StructArg,
     TensorMapArg,
 )
 from perfsvc.suite.authoring import (
@@ -246,7 +247,8 @@ def _crosses(step: Step, placed: _Placed) -> bool:
     """Return whether a step uses memory of another GPU than its own, so that it must wait for that GPU."""
     if isinstance(step, Launch):
         own = {buffer.array.name for buffer in placed[step.gpu].values()}
-        return any(arg.buffer not in own for arg in step.args if isinstance(arg, BufferArg | TensorMapArg))
+        fields = [field for arg in step.args if isinstance(arg, StructArg) for _, field in arg.fields]
+        return any(arg.buffer not in own for arg in (*step.args, *fields) if isinstance(arg, BufferArg | TensorMapArg))
     return isinstance(step, PeerCopy)
 
 

@@ -10,7 +10,7 @@ from perfsvc.formats import FORMATS
 from perfsvc.formats.pattern import REGEX, problem_of_pattern
 from perfsvc.model import AUXILIARY, TIME, ProgramFile, RunProgram, Step, Value, is_own_program
 from perfsvc.suite.authoring import ProgramStep, Regex, Variant, words
-from perfsvc.suite.values import Problem, nearest
+from perfsvc.suite.values import Problem, filled_in, nearest
 
 FOLDERS = frozenset({"asv"})
 """Formats whose results are a folder, which a program cannot print."""
@@ -84,7 +84,7 @@ def resolve_program(step: ProgramStep, variant: Variant, values: Mapping[str, Va
     """
 
     def filled(text: str) -> str:
-        return _filled(text, values, variant, step.line)
+        return filled_in(text, values, variant.name, step.line)
 
     command = tuple(map(filled, command_words(step)))
     own = [command[0]] if is_own_program(command[0]) else []
@@ -126,15 +126,3 @@ def files_of(variant: Variant, steps: tuple[Step, ...], folder: Path) -> tuple[P
         if isinstance(step, RunProgram)
         for position, name in enumerate(step.files)
     )
-
-
-def _filled(text: str, values: Mapping[str, Value], variant: Variant, line: int) -> str:
-    """Return a text with the value of each axis or parameter in braces; raise ``Problem`` if it cannot be filled."""
-    what = f"variant {variant.name!r}: {text!r}"
-    try:
-        return text.format_map(values)
-    except KeyError as error:
-        name = str(error.args[0])
-        raise Problem(f"{what} asks for {name!r}, which is no known name", line, nearest(name, values)) from error
-    except (ValueError, IndexError, AttributeError, TypeError) as error:
-        raise Problem(f"{what} cannot be filled: {error}", line, "write {n} for an axis, and {{ for a brace") from error

@@ -214,7 +214,7 @@ def test_ptx_has_no_parameter_layout():
 
 def test_a_tensor_map_with_unknown_offset_is_refused():
     with pytest.raises(
-        LaunchError, match="kernel k takes a tensor map, and PTX does not contain its offset"
+        LaunchError, match="kernel k takes a tensor map or a struct, and PTX does not contain its offset"
     ) as refused:
         pack("k", None, (np.int32(1), np.void(bytes(128))))
     assert "-ptx" in refused.value.cure

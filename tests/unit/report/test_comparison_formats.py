@@ -1,12 +1,19 @@
 """A comparison as a comment on a pull request and for a CI server."""
 
+import csv
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from perfsvc.model import Case, Cause, Judgement, Series, Verdict
-from perfsvc.report.export.comparison_formats import MOST_ROWS, comparison_junit, comparison_markdown
+from perfsvc.report.export.comparison_formats import (
+    CSV_COLUMNS,
+    MOST_ROWS,
+    comparison_csv,
+    comparison_junit,
+    comparison_markdown,
+)
 from perfsvc.report.export.objects import comparison_json
 from perfsvc.report.rows import ComparedRun
 from perfsvc.text import code
@@ -145,3 +152,43 @@ def test_junit_of_a_comparison_replaces_characters_that_xml_forbids():
     (failure,) = junit([replace(SLOWER, verdict=Verdict.BROKEN, reason=reason)]).iter("failure")
     assert failure.get("message") == "a ␛[31mred␛[0m word"
     assert failure.text == "a ␛[31mred␛[0m word\nand <more>"
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+
+def csv_rows(judgements, thresholds=()):
+    return list(csv.DictReader(comparison_csv(judgements, dict(thresholds)).splitlines()))
+
+
+def test_csv_has_a_row_for_each_series_without_rounding_and_leaves_unknown_values_empty():
+    exact = replace(SLOWER, ratio=1.0512345678901234, baseline_run=5)
+    broken = of("naive", verdict=Verdict.BROKEN, ratio=None, low=None, high=None, reason="it crashed")
+    first, second = csv_rows([exact, broken], [(SERIES, 0.03)])
+    assert tuple(first) == CSV_COLUMNS
+    assert (first["verdict"], first["cause"], first["ratio"]) == ("regression", "kernel", "1.0512345678901234")
+    assert (first["case"], first["point"], first["threshold"], first["baseline_run"]) == (
+        "transpose/tiled_TILE32[n=64]",
+        "n=64",
+        "0.03",
+        "5",
+    )
+    assert (second["verdict"], second["ratio"], second["threshold"], second["reason"]) == (
+        "broken",
+        "",
+        "",
+        "it crashed",
+    )
+
+
+def test_csv_names_noise_instead_of_a_regression():
+    (row,) = csv_rows([replace(SLOWER, cause=Cause.NOISE)])
+    assert row["verdict"] == row["cause"] == "noise"
+
+
+@pytest.mark.parametrize("text", ["=cmd|' /C calc'!A0", "+1+1", "@SUM(A1)", "-2+3", "\tx", "\x1b[2J", "\u202eexe"])
+def test_a_text_in_csv_is_no_formula_and_has_no_hidden_sign(text):
+    hostile = replace(of("x", reason=text), series=replace(SERIES, case=Case(text, text), device_model=text))
+    (row,) = csv_rows([hostile])
+    values = [row[name] for name in ("benchmark", "variant", "case", "device_model", "reason")]
+    assert not [value for value in values if value[0] in "=+-@\t" or set(value) & set("\x1b\u202e")]

@@ -83,7 +83,7 @@ def test_the_jobs_of_gitlab_write_the_reports_that_they_name(tmp_path):
     assert common["variables"]["PERFSVC_SOURCE"] == SOURCE
     assert common["variables"]["PERFSVC_SUITE"] == str(HARD)
     for name in ("perfsvc check", "perfsvc compare"):
-        files = dict(re.findall(r"--write (\w+)=(\S+)", " ".join(jobs[name]["script"])))
+        files = dict(re.findall(r"--output (\w+)=(\S+)", " ".join(jobs[name]["script"])))
         assert [files["json"]] == common["artifacts"]["paths"]
         assert {name: files[name] for name in ("codequality", "junit")} == common["artifacts"]["reports"]
 

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.model import CacheState, Case, DeviceInfo, Kind, Tolerance, Unit, Work
+from perfsvc.model import CacheState, Case, DeviceInfo, Kind, Launch, Tolerance, Unit, Work
 from perfsvc.suite import CaseSpec, unmet
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA X", "sm_90", compute_capability="9.0")
 CPU = DeviceInfo("cpu", "cpu", "cpu-1", "CPU", "cpu-x86_64")
+AMPERE = replace(GPU, compute_capability="8.0")
 FAKE = DeviceInfo("fake", "fake:s.json", "fake-1", "Fake", "fake")
 
 
@@ -26,6 +27,25 @@ def spec(*requires):
         bench_text="",
         seed=0,
     )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "device", "reason"),
+    [
+        ({"cluster": (2, 1, 1)}, GPU, ""),
+        ({"cluster": (2, 1, 1)}, CPU, "requires sm_90: this is the CPU device"),
+        ({"cluster": (2, 1, 1)}, AMPERE, "requires sm_90: this device is sm_80"),
+        ({"cooperative": True}, AMPERE, ""),
+        ({"cooperative": True}, CPU, "requires cuda: this is the CPU device"),
+        ({"programmatic": True}, GPU, ""),
+        ({"programmatic": True}, AMPERE, "requires sm_90: this device is sm_80"),
+        ({"programmatic": True}, CPU, ""),
+        ({}, CPU, ""),
+    ],
+)
+def test_attributes_of_a_launch_require_a_gpu_that_has_them(attributes, device, reason):
+    launch = Launch(0, "k", (4, 1, 1), (32, 1, 1), (), **attributes)
+    assert unmet(replace(spec(), steps=(launch,)), device) == reason
 
 
 @pytest.mark.parametrize(

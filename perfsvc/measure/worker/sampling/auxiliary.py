@@ -4,7 +4,7 @@ import contextlib
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from perfsvc import elf
+from perfsvc import elf, entries
 from perfsvc.device.protocol import Device
 from perfsvc.measure.worker.sampling.batches import BatchTaker
 from perfsvc.model import Batch, Launch, ReplayRecord
@@ -32,7 +32,8 @@ def registers(record: ReplayRecord, modules: Sequence[bytes]) -> dict[str, float
     """Return the metric ``registers``: the most registers per thread of any kernel; empty if unknown."""
     launches = [step for step in record.steps if isinstance(step, Launch)]
     by_module = {number: elf.kernel_registers(modules[number]) for number in {step.module for step in launches}}
-    counts = [by_module[step.module][step.entry] for step in launches if step.entry in by_module[step.module]]
+    symbols = [(step.module, entries.symbol(modules[step.module], step.entry)) for step in launches]
+    counts = [by_module[number][symbol] for number, symbol in symbols if symbol in by_module[number]]
     return {"registers": max(counts)} if counts else {}
 
 

@@ -202,10 +202,12 @@ def test_a_missing_entry_is_an_error_that_lists_the_existing_ones(toolchain, uni
     extern "C" { __device__ int helper() { return 2; }  static __device__ int n;
     __launch_bounds__(64) __global__ void two(int* x) { *x = helper(); } }
     """
-    message = refusal(toolchain, unit(source, "one", "mangled"))
-    assert "kernel.cu: no entry mangled; it has one, two" in message
-    assert 'declare it extern "C" __global__ void mangled(...)' in message
-    assert toolchain.compile(unit(source, "one", "two"))
+    message = refusal(toolchain, unit(source, "one", "generic"))
+    assert (
+        "kernel.cu has no kernel named generic; it has template <int N> generic(int* x); mangled(int* x); " in message
+    )
+    assert "kernel.cu has no kernel named no_kernel; it has " in refusal(toolchain, unit(source, "no_kernel"))
+    assert toolchain.compile(unit(source, "one", "two", "mangled", "generic<3>"))
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,17 @@ def test_a_digest_changes_only_with_the_content_of_its_buffer(device):
     assert {name for name in before if before[name] != after[name]} == {"out"}
 
 
+def test_held_bytes_are_replaced_in_place_and_freed(device):
+    device.allocate_untimed = device.allocate
+    with CaseMemory(device, BUFFERS) as memory:
+        first = memory.hold(device, "a", b"12345678")
+        assert memory.hold(device, "b", b"87654321") != first
+        assert memory.hold(device, "a", b"abcdefgh") == first
+        assert device.view(first, "uint8", (8,)).tobytes() == b"abcdefgh"
+        assert device.held == len(BUFFERS) + 2
+    assert device.held == 0
+
+
 def test_a_view_is_the_memory_itself_and_a_write_converts(device):
     with reset(device) as memory:
         memory.views()["out"][...] = 2.5

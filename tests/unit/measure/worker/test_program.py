@@ -25,6 +25,7 @@ from perfsvc.model import (
     ReplayRecord,
     Role,
     ScalarArg,
+    StructArg,
 )
 
 
@@ -44,6 +45,9 @@ class Recording(HostMemory):
 
     def set_constant(self, module, symbol, address, nbytes):
         self.log.append(("constant", module, symbol, self.view(address, "float32", (nbytes // 4,)).tolist()))
+
+    def allocate_untimed(self, nbytes):
+        return self.allocate(nbytes)
 
     def launch(self, module, launch, args):
         self.log.append(("launch", module, launch.entry, list(args)))
@@ -80,6 +84,38 @@ def test_a_launch_gets_its_module_and_its_resolved_arguments():
         assert (module, entry) == ("module B", "tree")
         assert given == [memory.address("a"), 4, 0.5]
         assert [value.dtype.name for value in given] == ["uint64", "int64", "float32"]
+
+
+STRUCT = np.dtype([("n", "i4"), ("a", "u8"), ("half", "f4")], align=True)
+
+
+def struct_arg(*, pointer):
+    fields = ((0, ScalarArg("n", "int32", 4)), (8, BufferArg("a")), (16, ScalarArg("", "float32", 0.5)))
+    return StructArg(fields, STRUCT.itemsize, pointer)
+
+
+def test_a_struct_by_value_has_its_fields_and_zeros_between_them():
+    with program(Launch(0, "tree", (1, 1, 1), (32, 1, 1), (struct_arg(pointer=False),))) as (device, memory, steps):
+        steps.queue()
+        ((*_, (given,)),) = device.log
+        expected = np.zeros((), STRUCT)
+        expected[()] = (4, memory.address("a"), 0.5)
+        assert given.tobytes() == expected.tobytes()
+
+
+def test_a_struct_by_address_follows_its_arrays_and_stays_where_it_is():
+    launch = Launch(0, "tree", (1, 1, 1), (32, 1, 1), (struct_arg(pointer=True), struct_arg(pointer=True)))
+    with program(launch) as (device, memory, steps):
+        steps.queue()
+        memory.address = lambda name: 4096  # as if its arrays had moved
+        steps.bind()
+        steps.queue()
+        (*_, before), (*_, after) = device.log
+        assert before == after
+        assert before[0] != before[1]
+        for address in after:
+            content = np.frombuffer(device.view(int(address), "uint8", (STRUCT.itemsize,)).tobytes(), STRUCT)
+            assert content.tolist() == [(4, 4096, 0.5)]
 
 
 def test_constants_are_filled_from_their_buffers_in_their_modules():

@@ -66,7 +66,7 @@ def test_all_else_is_refused_with_a_cure(file, text):
     file.write_text(text)
     with pytest.raises(FormatError) as raised:
         read_review(file)
-    assert "--write json=FILE" in raised.value.cure
+    assert "--output FILE.json" in raised.value.cure
     assert len(str(raised.value)) < 1_000
 
 

@@ -103,7 +103,7 @@ def test_an_argument_of_the_wrong_size_is_refused(faults):
 
 
 def test_an_entry_that_the_module_lacks_is_refused(faults):
-    with pytest.raises(LaunchError, match="the module has no entry nowhere"):
+    with pytest.raises(LaunchError, match="the module has no kernel nowhere"):
         faults("nowhere", 1, 32)
 
 

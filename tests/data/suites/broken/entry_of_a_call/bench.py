@@ -13,10 +13,10 @@ benchmark = Benchmark(
     reference=lambda x: 2 * x,
     tolerance=Tolerance(max=1e-6, mean=1e-7),
     variants=[
-        Variant(  # problem: the entry is 'scale<float>'
+        Variant(  # problem: the entry is 'scale(float)'
             "plain",
             source="../scale.cu",
-            entry="scale<float>",
+            entry="scale(float)",
             grid=lambda n: ceil_div(n, 64),
             block=64,
             args=("y", "x", "n"),

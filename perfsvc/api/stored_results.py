@@ -1,0 +1,276 @@
+"""A database of results, opened for reading, whose contents are returned as data frames."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pandas as pd
+
+from perfsvc.api import filters
+from perfsvc.config import Settings, load
+from perfsvc.errors import NotMeasuredError
+from perfsvc.model import RunRow
+from perfsvc.report.export import frames, row_frames
+from perfsvc.service import results
+from perfsvc.service.compare import compare
+from perfsvc.store import Store
+from perfsvc.suite import Selection
+
+PART = 50_000
+"""The default number of measurements in a part."""
+
+
+def open_results(
+    database: str | Path | None = None, *, suite: str | Path | None = None, config: str | Path | None = None
+) -> "StoredResults":
+    """Open a database for reading; ``perfsvc.open`` is this function, and describes it."""
+    settings = load(None if config is None else Path(config)).settings
+    store = Store.open(settings.database if database is None else database, create=False, read_only=True)
+    return StoredResults(store, settings, settings.suite if suite is None else Path(suite))
+
+
+class StoredResults:
+    """The results in a database as pandas frames. ``perfsvc.open`` opens it; it is a context manager.
+
+    Nothing changes the database. Every frame has the columns and dtypes that docs/reference/python-api.md lists, also
+    if the frame is empty. Times are seconds, sizes bytes, timestamps UTC.
+
+    These arguments mean the same in every method:
+
+    - ``runs``: a run or several, by number or by name (a label, ``latest``, ``latest~1``, a git revision of the suite's
+      repository); None for all runs.
+    - ``select``: globs of case names, such as ``transpose`` or ``*/naive[n=4096]``; empty for all cases. A glob matches
+      the present name of a case; the results under former names of the case are included.
+    - ``device``: UUIDs or models of devices; empty for all devices.
+    - ``since``: only runs that started at this day or moment or later; UTC if it has no time zone.
+
+    Methods raise ``NotMeasuredError`` if the database has no such run, case or device, ``UsageError`` if an argument is
+    not valid, and ``DatabaseError`` if the database cannot be read.
+
+    Args:
+        store: the database; closed by ``close``.
+        settings: the settings with which ``compare`` judges.
+        suite: the folder in whose repository git revisions are looked up.
+    """
+
+    def __init__(self, store: Store, settings: Settings, suite: Path) -> None:
+        self._store = store
+        self._settings = settings
+        self._suite = suite
+
+    @property
+    def location(self) -> str:
+        """The path or the URL of the database, without a password."""
+        return self._store.location
+
+    def runs(self, *, runs: filters.Runs | None = None, since: filters.Since | None = None) -> pd.DataFrame:
+        """Return a row for each run, oldest first."""
+        return row_frames.runs_frame(self._runs(runs, since))
+
+    def measurements(
+        self,
+        *,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> pd.DataFrame:
+        """Return a row for each measurement: a case on a device in one replica of a run.
+
+        The columns are those of ``perfsvc report --format csv``. Each axis and each named metric has a column after the
+        fixed columns.
+        """
+        every_run = runs is None and since is None
+        numbers = None if every_run else [run.id for run in self._runs(runs, since)]
+        return frames.frame(self._store.measurements.columns(numbers, self._cases(select), self._devices(device)))
+
+    def measurement_parts(
+        self,
+        *,
+        rows: int = PART,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the measurements in parts of whole runs, for databases that are too large for the memory.
+
+        A part holds runs with at most ``rows`` measurements before ``select`` and ``device``, or one larger run. Parts
+        have columns for their own axes and named metrics.
+        """
+        cases, devices = self._cases(select), self._devices(device)
+        for part in filters.parts_of(self._runs(runs, since), rows):
+            yield frames.frame(self._store.measurements.columns(part, cases, devices))
+
+    def summary(
+        self,
+        *,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> pd.DataFrame:
+        """Return a row for each run, case, device and cache state, with the level that verdicts compare.
+
+        The columns are those of ``perfsvc report --summary --format csv``.
+        """
+        return frames.summary(self.measurements(runs=runs, select=select, device=device, since=since))
+
+    def samples(
+        self,
+        *,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> pd.DataFrame:
+        """Return a row for each sample. A million samples take about 40 MB; ``sample_parts`` yields a run at a time."""
+        return self._samples(self._runs_with_measurements(runs, since), self._cases(select), self._devices(device))
+
+    def sample_parts(
+        self,
+        *,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> Iterator[pd.DataFrame]:
+        """Yield the samples of one run after the other."""
+        cases, devices = self._cases(select), self._devices(device)
+        for run in self._runs_with_measurements(runs, since):
+            yield self._samples([run], cases, devices)
+
+    def verdicts(
+        self,
+        *,
+        runs: filters.Runs | None = None,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        since: filters.Since | None = None,
+    ) -> pd.DataFrame:
+        """Return a row for each stored verdict on a series: a case on a device, in a cache state, for one metric.
+
+        A verdict says how the run compares with the baseline of the series. Excluded runs and cases have no verdicts.
+        """
+        cases, devices = self._cases(select), self._devices(device)
+        judgements = [
+            judgement
+            for run in self._runs(runs, since)
+            for judgement in self._store.verdicts.of_run(run.id)
+            if (cases is None or judgement.series.case.id in cases)
+            and (devices is None or judgement.series.device in devices)
+        ]
+        return row_frames.verdicts_frame(judgements)
+
+    def findings(self) -> pd.DataFrame:
+        """Return a row for each finding in any state, newest first."""
+        return row_frames.findings_frame(self._store.findings.all())
+
+    def finding_series(self, *, select: filters.Names = (), device: filters.Names = ()) -> pd.DataFrame:
+        """Return a row for each step of each series of the findings, newest finding first."""
+        cases, devices = self._cases(select), self._devices(device)
+        moved = [
+            (finding, step)
+            for finding in self._store.findings.all()
+            for step in finding.moved
+            if (cases is None or step.series.case.id in cases) and (devices is None or step.series.device in devices)
+        ]
+        return row_frames.finding_series_frame(moved)
+
+    def compare(
+        self,
+        base: filters.Run,
+        new: filters.Run,
+        *,
+        select: filters.Names = (),
+        device: filters.Names = (),
+        threshold: float | None = None,
+    ) -> pd.DataFrame:
+        """Compare two runs as ``perfsvc compare BASE NEW`` does, and return a row for each series, most urgent first.
+
+        Args:
+            base: the run to compare with, or ``@baseline`` for the baseline of each series.
+            new: the run to judge.
+            select: only these cases.
+            device: only these devices.
+            threshold: the smallest relevant change as a fraction (0.02 for 2 %); None for the rules of perfsvc.toml,
+                or without rules for the default of each kind of device.
+
+        Raises:
+            UsageError: also if both names mean the same run, or if a run is excluded from judging.
+        """
+        rules = compare.thresholds(self._settings, threshold)
+        comparison = compare.compare(
+            self._store,
+            str(base),
+            str(new),
+            folder=self._suite,
+            threshold=rules if rules.rules else threshold,
+            against=self._settings.baseline.against,
+            selection=Selection(filters.listed(select)),
+            devices=filters.listed(device),
+        )
+        return row_frames.verdicts_frame(comparison.judgements)
+
+    def history(self, case: str, *, device: filters.Names = ()) -> pd.DataFrame:
+        """Return a row for each run of a case on each device and in each cache state, oldest first.
+
+        Args:
+            case: the case by its id, or by a glob or a part of its id that fits no other case. Results under its former
+                names are included.
+            device: only these devices.
+
+        Raises:
+            NotMeasuredError: also if the case was never measured on the device.
+        """
+        name = results.case_named(self._store, case)
+        devices = self._devices(device)
+        rows = results.history(self._store, name, None)
+        chosen = [row for row in rows if devices is None or row.device in devices]
+        if not chosen:
+            measured_on = ", ".join(sorted({row.device for row in rows}))
+            raise NotMeasuredError(
+                f"{name} was never measured on {', '.join(filters.listed(device))}",
+                cure=f"name a device that has it: {measured_on}",
+            )
+        return row_frames.history_frame(chosen)
+
+    def close(self) -> None:
+        """Close all connections to the database."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<results in {self.location}>"
+
+    def _models(self) -> dict[str, str]:
+        """Return the model of each device by its UUID."""
+        return {uuid: device.model for uuid, device in self._store.devices.all().items()}
+
+    def _runs(self, runs: filters.Runs | None, since: filters.Since | None) -> list[RunRow]:
+        return filters.chosen_runs(self._store, runs, since, self._suite)
+
+    def _runs_with_measurements(self, runs: filters.Runs | None, since: filters.Since | None) -> list[int]:
+        return [run.id for run in self._runs(runs, since) if run.counts]
+
+    def _cases(self, select: filters.Names) -> set[str] | None:
+        globs = filters.listed(select)
+        return filters.chosen_cases(self._store.series.case_names(), globs) if globs else None
+
+    def _devices(self, device: filters.Names) -> set[str] | None:
+        return filters.chosen_devices(self._models(), device)
+
+    def _samples(self, runs: list[int], cases: set[str] | None, devices: set[str] | None) -> pd.DataFrame:
+        """Return the samples of some runs; all frames of this database have the same categories."""
+        collected = row_frames.SamplesFrame(self._store.series.case_names(), self._models())
+        for run in runs:
+            for stored in self._store.measurements.samples(run, cases, devices):
+                keys = {"case": stored.case, "device": stored.device, "cache": stored.cache.value}
+                collected.add(run, stored.replica, stored.times_s, **keys)
+        return collected.frame()

@@ -1,0 +1,131 @@
+"""What the page of a comparison shows, from the same verdicts that ``perfsvc compare`` prints."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from perfsvc import judge
+from perfsvc.model import TIME, Judgement, RunRow, RunState, Series
+from perfsvc.report.pages.compared import BenchmarkSummary, ComparedSides
+from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.service.compare.compare import RunComparison, threshold_of_series
+from perfsvc.service.environment import since_baseline
+from perfsvc.store import Store
+
+
+def side_by_side(
+    comparison: RunComparison,
+    thresholds: Mapping[Series, float],
+    *,
+    environment: EnvironmentDifferences | None = None,
+    confirm: Sequence[str] = (),
+    neighbours: tuple[int | None, int | None] = (None, None),
+) -> ComparedSides:
+    """Return what the page of a comparison shows.
+
+    Args:
+        comparison: the verdicts.
+        thresholds: the smallest relevant change of each series, as a fraction.
+        environment: in what the environments of both runs differ; None if that is unknown.
+        confirm: the commands that measure unconfirmed changes again.
+        neighbours: the runs before and after the judged run.
+    """
+    return ComparedSides(
+        comparison.base,
+        comparison.new,
+        comparison.judgements,
+        thresholds,
+        tuple(_summaries(comparison.judgements, thresholds)),
+        comparison.over_budget,
+        environment,
+        tuple(confirm),
+        *neighbours,
+    )
+
+
+def thresholds_of(
+    store: Store, judgements: Sequence[Judgement], threshold: judge.ThresholdOption
+) -> dict[Series, float]:
+    """Return the smallest relevant change of each judged series, as a fraction."""
+    of_series = threshold_of_series(store, threshold)
+    return {judgement.series: of_series(judgement.series) for judgement in judgements}
+
+
+def neighbours_of(runs: Sequence[RunRow], run: int, base: int | None) -> tuple[int | None, int | None]:
+    """Return the runs before and after a run that selected the same cases; None if there is no such run.
+
+    Args:
+        runs: all runs, the newest first.
+        run: the number of the judged run.
+        base: the run that it is compared with; its neighbours are later. None if each series has its own baseline.
+    """
+    scope = next((row.provenance.scope for row in runs if row.id == run), None)
+    same = [
+        row.id for row in runs if row.provenance.scope == scope and row.state is not RunState.RUNNING and row.counts
+    ]
+    later = [number for number in same if number > (base or 0)]
+    return next((number for number in later if number < run), None), min((n for n in later if n > run), default=None)
+
+
+def against_baselines(
+    store: Store, runs: Sequence[RunRow], threshold: judge.ThresholdOption
+) -> tuple[ComparedSides, ...]:
+    """Return the stored verdicts of some runs as comparisons with their baselines; a run without verdicts has none.
+
+    Args:
+        store: the database.
+        runs: the runs, the newest first. Each comparison names the compared runs before and after it.
+        threshold: the thresholds of the settings.
+    """
+    verdicts = {row.id: tuple(store.verdicts.of_run(row.id)) for row in runs}
+    shown = [row for row in runs if verdicts[row.id] and not row.why_excluded]
+    numbers = [None, *(row.id for row in shown), None]
+    sides = []
+    for place, row in enumerate(shown):
+        provenance, judgements = row.provenance, verdicts[row.id]
+        new = ComparedRun(str(row.id), row.id, provenance.label, provenance.commit, provenance.dirty)
+        comparison = RunComparison(None, new, judgements)
+        sides.append(
+            side_by_side(
+                comparison,
+                thresholds_of(store, judgements, threshold),
+                environment=since_baseline(store, None, row.id, judgements),
+                neighbours=(numbers[place + 2], numbers[place]),
+            )
+        )
+    return tuple(sides)
+
+
+def _summaries(judgements: Sequence[Judgement], thresholds: Mapping[Series, float]) -> list[BenchmarkSummary]:
+    """Return a summary for each benchmark and GPU model, the slowest first, then that of all if there are several.
+
+    Only times are summarised: energy and errors are other quantities.
+    """
+    groups: dict[tuple[str, str], list[Judgement]] = defaultdict(list)
+    for row in judgements:
+        if row.series.metric == TIME:
+            groups[row.series.case.benchmark, row.series.device_model].append(row)
+    summarise = _summary(thresholds)
+    summaries = [summarise(benchmark, model, rows) for (benchmark, model), rows in groups.items()]
+    summaries.sort(key=lambda summary: (-(summary.ratio or 0.0), summary.benchmark, summary.device_model))
+    if len(groups) > 1:
+        summaries.append(summarise("", "", [row for rows in groups.values() for row in rows]))
+    return summaries
+
+
+def _summary(thresholds: Mapping[Series, float]) -> Callable[[str, str, Sequence[Judgement]], BenchmarkSummary]:
+    """Return a function that summarises the times of a benchmark on a GPU model."""
+
+    def summary(benchmark: str, device_model: str, rows: Sequence[Judgement]) -> BenchmarkSummary:
+        mean = judge.mean_ratio(rows)
+        return BenchmarkSummary(
+            benchmark,
+            device_model,
+            tuple(rows),
+            mean.count if mean else 0,
+            mean.ratio if mean else None,
+            mean.low if mean else None,
+            mean.high if mean else None,
+            max(thresholds.get(row.series, 0.0) for row in rows),
+        )
+
+    return summary

@@ -1,0 +1,155 @@
+"""``perfsvc compare``: files beside the table, two GPUs, two models and two variants."""
+
+import csv
+import json
+
+import pytest
+
+USUAL = {"seconds": 1e-4}
+SLOW = {"seconds": 1.05e-4}
+
+
+@pytest.fixture(scope="session")
+def two_runs(prepared):
+    """Return a workplace with a run and a later one in which a case is slower."""
+
+    def prepare(perfsvc):
+        suite = perfsvc.own("scale")
+        for times in (USUAL, SLOW):
+            perfsvc.play({"*": USUAL, "scale/alpha": times})
+            perfsvc.fake("--replicas", "2", suite=suite)
+            perfsvc.rebuild(suite)
+
+    return lambda: prepared(prepare)
+
+
+def play_gpu(perfsvc, uuid, model, seconds):
+    """Write the script of a fake GPU, and return its name for ``--device``."""
+    path = perfsvc.folder / f"{uuid}.json"
+    path.write_text(json.dumps({"cases": {"*": {"seconds": seconds}}, "uuid": uuid, "model": model}))
+    return f"fake:{path}"
+
+
+@pytest.fixture(scope="session")
+def gpus(prepared):
+    """Return a workplace with a run on two GPUs of one model and a run on one of another model."""
+
+    def prepare(perfsvc):
+        old = [play_gpu(perfsvc, f"H100-{n}", "H100", seconds) for n, seconds in enumerate((1e-4, 1.002e-4))]
+        new = play_gpu(perfsvc, "H200-0", "H200", 0.8e-4)
+        for devices in (old, [new]):
+            options = [word for device in devices for word in ("--device", device)]
+            perfsvc("run", *options, "--suite", perfsvc.suites / "scale", "--replicas", "3", code=0)
+
+    return lambda: prepared(prepare)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_one_comparison_is_written_to_several_files(two_runs):
+    perfsvc = two_runs()
+    files = [f"compare.{suffix}" for suffix in ("html", "md", "csv", "json", "xml")]
+    ended = perfsvc("compare", "1", "2", *(word for name in files for word in ("--output", name)), code=1)
+    assert [line.partition(": ")[0] for line in ended.out.splitlines()] == files
+    assert "compare.html: 1 regression, 0 improvements, " in ended.out
+    assert "<h1>Run 2 against run 1</h1>" in (perfsvc.folder / "compare.html").read_text()
+    for name, output_format in (("compare.md", "github"), ("compare.json", "json"), ("compare.xml", "junit")):
+        printed = perfsvc("compare", "1", "2", "--format", output_format, code=1).out
+        assert (perfsvc.folder / name).read_text() == printed
+    rows = list(csv.DictReader((perfsvc.folder / "compare.csv").read_text().splitlines()))
+    (slower,) = (row for row in rows if row["verdict"] == "regression")
+    assert (slower["case"], slower["threshold"], slower["baseline_run"]) == ("scale/alpha[n=100]", "0.01", "1")
+    assert float(slower["ratio"]) == pytest.approx(1.05, rel=1e-3)
+
+
+def test_a_comparison_with_the_baseline_has_a_page_too(two_runs):
+    perfsvc = two_runs()
+    perfsvc("compare", "@baseline", "2", "--output", "compare.html", code=1)
+    text = (perfsvc.folder / "compare.html").read_text()
+    assert "<h1>Run 2 against its baseline</h1>" in text
+    assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
+
+
+def test_a_format_before_a_file_overrides_its_suffix_and_format_is_what_is_printed(two_runs):
+    perfsvc = two_runs()
+    files = ("--output", "codequality=quality.json", "--output", "compare.sarif", "--output", "./n=1.csv")
+    printed = perfsvc("compare", "1", "2", *files, "--format", "json", code=1).json
+    assert [remark["rule"] for remark in printed["review"]["remarks"]] == ["regression"]
+    assert not printed["review"]["passed"]
+    (entry,) = json.loads((perfsvc.folder / "quality.json").read_text())
+    assert entry["check_name"] == "perfsvc compare: regression"
+    (run,) = json.loads((perfsvc.folder / "compare.sarif").read_text())["runs"]
+    assert [result["level"] for result in run["results"]] == ["error"]
+    assert (perfsvc.folder / "n=1.csv").read_text().startswith("verdict,cause,")
+    table = perfsvc("compare", "1", "2", code=1).out
+    assert perfsvc("compare", "1", "2", "--format", "table", *files, code=1).out == table
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("compare.pdf", "has no suffix of a known format"),
+        ("compare", "has no suffix of a known format"),
+        ("table=a.html", "is no FORMAT=FILE; the formats are json, github, junit, csv, html, sarif, codequality"),
+        ("sarf=a.sarif", "is no FORMAT=FILE"),
+        ("json=", "is no FORMAT=FILE"),
+        ("json=.", "is a directory"),
+    ],
+)
+def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs, output, message):
+    ended = two_runs()("compare", "no", "run", "--output", output, code=2)
+    assert message in " ".join(ended.err.split())
+
+
+# --- GPUs and variants -----------------------------------------------------------------------------------------------
+
+
+def verdicts(ended):
+    return {row["case"]: (row["verdict"], round(row["ratio"], 3), row["device"]) for row in ended.json["verdicts"]}
+
+
+def test_two_gpus_of_one_run_are_compared_and_a_slower_one_is_no_regression_for_ci(gpus):
+    ended = gpus()("compare", "--gpus", "H100-0", "H100-1", "--threshold", "0.1%", "--format", "json", code=0)
+    assert set(verdicts(ended).values()) == {("regression", 1.002, "H100-1")}
+    assert (ended.json["base"], ended.json["new"]) == (1, 1)
+    assert ended.json["review"]["passed"]
+    assert {remark["level"] for remark in ended.json["review"]["remarks"]} == {"notice"}
+
+
+def test_two_models_of_two_runs_are_compared_with_the_spread_of_the_gpus_in_the_interval(gpus):
+    perfsvc = gpus()
+    ended = perfsvc("compare", "--gpus", "H100", "H200", "--format", "json", code=0)
+    assert set(verdicts(ended).values()) == {("improvement", 0.799, "H200-0")}
+    assert {row["device_model"] for row in ended.json["verdicts"]} == {"H200"}
+    assert all("2 other GPUs of H100" in row["reason"] for row in ended.json["verdicts"])
+    table = perfsvc("compare", "--gpus", "H100-1", "H200-0", "1", "2", code=0).out
+    assert "H200-0 in run 2" in table
+    assert "improvement" in table
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--gpus", "H100-0", "H100-0"), "are the same GPU"),
+        (("--gpus", "H100", "V100"), "no measured GPU has the UUID or the model 'V100'"),
+        (("--gpus", "H100", "H200", "1"), "run 1 has no result of H200"),
+        (("--gpus", "H100", "H200", "--device", "H100"), "--gpus names the devices"),
+        (("--gpus", "H100", "H200", "--variants", "a", "b"), "exclude each other"),
+        (("--variants", "scale/alpha", "scale/alpha"), "is named twice"),
+        (("--variants", "scale/alpha", "scale/nothing"), "name one of scale/alpha, scale/beta, scale/gamma"),
+        (("--variants", "scale/alpha", "scale/beta", "--select", "nothing"), "select"),
+    ],
+)
+def test_parts_that_cannot_be_compared_are_refused_with_a_cure(gpus, arguments, message):
+    assert message in gpus()("compare", *arguments, code=2).err
+
+
+def test_two_variants_are_compared_at_the_same_points(two_runs):
+    perfsvc = two_runs()
+    ended = perfsvc("compare", "--variants", "scale/beta", "scale/alpha", "--format", "json", code=0)
+    assert verdicts(ended) == {"scale/alpha[n=100]": ("regression", 1.05, "FAKE-0")}
+    assert (ended.json["base_run"]["part"], ended.json["new_run"]["part"]) == ("scale/beta", "scale/alpha")
+    perfsvc("compare", "--variants", "scale/alpha", "scale/alpha", "1", "2", "--output", "compare.html", code=0)
+    text = (perfsvc.folder / "compare.html").read_text()
+    assert "<h1>scale/alpha in run 2 against scale/alpha in run 1</h1>" in text

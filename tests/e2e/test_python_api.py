@@ -1,0 +1,380 @@
+"""The frames of the Python API: they hold what the commands print, and reading them changes nothing."""
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import perfsvc as package
+from perfsvc.errors import DatabaseError, NotMeasuredError, UsageError
+from perfsvc.report.export import schema
+from perfsvc.store import Store
+
+USUAL = {"seconds": 1e-4}
+SLOW = {"seconds": 1.2e-4}
+BETA = "scale/beta[n=100]"
+
+
+def prepare(workplace):
+    """Two runs of three cases; in the second, one case is 20 % slower."""
+    suite = workplace.own("scale")
+    workplace.play({"*": USUAL})
+    workplace.fake("--replicas", "2", "--label", "before", suite=suite, code=0)
+    workplace.rebuild(suite)
+    workplace.play({"*": USUAL, BETA: SLOW})
+    workplace.fake("--replicas", "2", "--label", "after", suite=suite, code=1)
+
+
+def prepare_finding(workplace):
+    """A run in which all six cases are slower, although their code is the same."""
+    suite = workplace.own("scale")
+    for speed in (USUAL, SLOW):
+        workplace.play({"*": speed})
+        workplace.fake("--points", "full", suite=suite, code=0)
+
+
+@pytest.fixture
+def measured(prepared):
+    return prepared(prepare)
+
+
+@pytest.fixture
+def results(measured):
+    with contextlib.chdir(measured.folder), package.open(measured.database) as opened:
+        yield opened
+
+
+def dtypes(columns):
+    return {column.name: column.dtype for column in columns}
+
+
+def fixed(table, columns):
+    """The dtypes of the columns of a frame that every such frame has."""
+    return {name: str(dtype) for name, dtype in list(table.dtypes.items())[: len(columns)]}
+
+
+def without_missing(values):
+    return [None if pd.isna(value) else value for value in values]
+
+
+def copy_row(connection, table, number, changes):
+    """Insert a copy of a row with these changes."""
+    names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+    (row,) = connection.execute(f"SELECT * FROM {table} WHERE id = ?", [number])  # noqa: S608 - a table of the test
+    values = [changes.get(name, value) for name, value in zip(names, row, strict=True)]
+    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", values)  # noqa: S608 - likewise
+
+
+# --- the same as the commands ----------------------------------------------------------------------------------------
+
+
+def test_measurements_are_the_export_of_all_runs(measured, results):
+    exported = pd.read_csv(StringIO(measured("report", "--all", "--format", "csv", code=0).out))
+    table = results.measurements()
+    assert list(table) == list(exported)
+    assert len(table) == len(exported) == 2 * 2 * 3
+    assert table["median_s"].tolist() == exported["median_s"].tolist()
+    assert table["case"].tolist() == exported["case"].tolist()
+
+
+def test_the_summary_is_that_of_the_export(measured, results):
+    exported = pd.read_csv(StringIO(measured("report", "--all", "--summary", "--format", "csv", code=0).out))
+    table = results.summary()
+    assert list(table) == list(exported)
+    assert table["median_s"].tolist() == pytest.approx(exported["median_s"].tolist(), rel=1e-15)
+
+
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_a_comparison_has_the_numbers_of_the_command(measured, results, threshold):
+    options = () if threshold is None else ("--threshold", f"{threshold:.0%}")
+    printed = measured("compare", "before", "after", *options, "--format", "json").json["verdicts"]
+    table = results.compare("before", "after", threshold=threshold)
+    assert len(table) == len(printed)
+    names = {"case": "case", "verdict": "verdict", "ratio": "ratio", "ratio_low": "low", "ratio_high": "high"}
+    more = {"baseline_value": "baseline_s", "candidate_value": "candidate_s", "baseline_run": "baseline_run"}
+    for column, name in (names | more).items():
+        assert without_missing(table[column]) == [row[name] for row in printed], column
+    beta = table[table["case"] == BETA].iloc[0]
+    assert beta["verdict"] == ("regression" if threshold is None else "unchanged")
+    assert beta["n"] == 100
+
+
+def test_a_comparison_uses_the_thresholds_of_the_configuration_as_the_command_does(measured):
+    (measured.folder / "perfsvc.toml").write_text('[[thresholds]]\ncases = "scale/*"\nchange = 0.5\n')
+    printed = measured("compare", "1", "2", "--format", "json", code=0).json["counts"]
+    with contextlib.chdir(measured.folder), package.open("perfsvc.db") as results:
+        counts = results.compare(1, 2)["verdict"].value_counts().to_dict()
+    assert counts == printed
+    assert "regression" not in counts
+
+
+def test_a_comparison_is_limited_to_selected_cases_and_devices(results):
+    uuid = results.measurements()["device"].iloc[0]
+    assert results.compare(1, 2, select="scale/beta", device=uuid)["case"].tolist() == [BETA]
+
+
+def test_a_comparison_with_the_baselines_has_the_verdicts_of_the_run(results):
+    stored = results.verdicts(runs=2).set_index(["case", "metric"]).sort_index()
+    compared = results.compare("@baseline", "latest").set_index(["case", "metric"]).sort_index()
+    pd.testing.assert_frame_equal(stored, compared)
+    assert stored.loc[(BETA, "time"), "verdict"] == "regression"
+
+
+def test_a_history_has_the_rows_of_the_command(measured, results):
+    printed = measured("show", BETA, "--format", "json", code=0).json
+    table = results.history("beta")
+    assert [(row["run"], row["median_s"], row["low_s"]) for row in printed] == list(
+        table[["run", "median_s", "low_s"]].itertuples(index=False, name=None)
+    )
+    assert table["median_s"].tolist() == pytest.approx([1e-4, 1.2e-4], rel=0.02)
+
+
+def test_runs_are_those_of_the_command_and_count_their_measurements(measured, results):
+    printed = measured("runs", "--format", "json", code=0).json
+    table = results.runs()
+    assert table["run"].tolist() == sorted(row["id"] for row in printed)
+    assert table["label"].tolist() == ["before", "after"]
+    assert table[["measurements", "ok", "wrong", "failed", "skipped"]].to_numpy().tolist() == [[6, 6, 0, 0, 0]] * 2
+
+
+def test_samples_are_those_of_the_measurements(results):
+    table = results.samples()
+    keys = ["run", "case", "device", "cache", "replica"]
+    of_samples = table.groupby(keys, observed=True)["time_s"].agg(["count", "median"])
+    measurements = results.measurements().set_index(keys)
+    assert len(of_samples) == len(measurements)
+    assert of_samples["count"].tolist() == measurements.loc[of_samples.index, "samples"].tolist()
+    medians = measurements.loc[of_samples.index, "median_s"]
+    assert np.allclose(of_samples["median"], medians, rtol=1e-6)  # samples are stored as float32
+    first = table[(table["run"] == 1) & (table["replica"] == 0) & (table["case"] == BETA)]
+    assert first["sample"].tolist() == list(range(len(first)))
+
+
+def test_findings_and_their_series_are_those_of_the_command(prepared):
+    slow = prepared(prepare_finding)
+    (printed,) = slow("findings", "list", "--all", "--format", "json", code=0).json
+    with package.open(slow.database) as results:
+        findings, series = results.findings(), results.finding_series()
+        beta = results.finding_series(select="scale/beta[n=1000]")
+    row = findings.iloc[0]
+    assert len(findings) == 1
+    assert (row["finding"], row["state"], row["cause"]) == (printed["id"], "open", "environment")
+    assert (row["direction"], row["series"], row["first_run"]) == ("slower", 6, 2)
+    assert without_missing(series["ratio"]) == [moved["ratio"] for moved in printed["moved"]]
+    assert without_missing(series["last_run"]) == [moved["last_run"] for moved in printed["moved"]]
+    assert set(series["n"]) == {1000, 4000}
+    assert beta["case"].tolist() == ["scale/beta[n=1000]"]
+    assert {name: str(dtype) for name, dtype in beta.dtypes[:-1].items()} == dtypes(schema.FINDING_SERIES)
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", ["measurements", "summary", "samples", "verdicts"])
+def test_every_table_takes_the_same_filters(results, read):
+    table = getattr(results, read)
+    uuid = results.measurements()["device"].iloc[0]
+    model = results.measurements()["device_model"].iloc[0]
+    assert set(table()["run"]) == {1, 2}
+    assert set(table(runs=2)["run"]) == set(table(runs="latest")["run"]) == set(table(runs=["after"])["run"]) == {2}
+    assert set(table(select=["scale/beta", "scale/alpha"])["case"]) == {BETA, "scale/alpha[n=100]"}
+    assert len(table(device=uuid)) == len(table(device=[model])) == len(table())
+    assert set(table(since=results.runs()["started_at"].iloc[1])["run"]) == {2}
+    assert table(since=datetime.now(UTC) + timedelta(days=1)).empty
+
+
+def test_a_part_holds_whole_runs_and_the_parts_are_all_measurements(results):
+    parts = list(results.measurement_parts(rows=7))
+    assert [set(part["run"]) for part in parts] == [{1}, {2}]
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), results.measurements())
+    assert len(list(results.measurement_parts(rows=12))) == 1
+
+
+def test_parts_of_samples_are_all_samples(results):
+    parts = list(results.sample_parts())
+    assert len(parts) == 2
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), results.samples())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ({"runs": 9}, "there is no run 9"),
+        ({"select": "scale/betta"}, "selects no measured case"),
+        ({"device": "fake H100"}, "was ever measured"),
+    ],
+)
+def test_what_the_database_does_not_hold_is_an_error(results, arguments, what):
+    with pytest.raises(NotMeasuredError, match=what) as raised:
+        results.measurements(**arguments)
+    assert raised.value.cure
+
+
+def test_the_cure_of_a_mistyped_case_names_the_right_one(results):
+    with pytest.raises(NotMeasuredError) as raised:
+        results.verdicts(select="scale/betta")
+    assert BETA in raised.value.cure
+
+
+@pytest.mark.parametrize("since", ["yesterday-ish", float("nan"), None.__class__])
+def test_a_time_that_is_none_is_an_error(results, since):
+    with pytest.raises(UsageError, match="no date"):
+        results.runs(since=since)
+
+
+def test_a_part_without_rows_is_an_error(results):
+    with pytest.raises(UsageError, match="a part cannot have 0 rows"):
+        next(results.measurement_parts(rows=0))
+
+
+def test_a_case_that_a_device_never_measured_is_an_error(measured, results):
+    with sqlite3.connect(measured.database) as connection:
+        copy_row(connection, "devices", 1, {"id": 2, "uuid": "other"})
+    with pytest.raises(NotMeasuredError, match="was never measured on other"):
+        results.history(BETA, device="other")
+
+
+# --- columns and dtypes ----------------------------------------------------------------------------------------------
+
+FRAMES = {
+    "runs": schema.RUNS,
+    "measurements": schema.MEASUREMENTS,
+    "summary": schema.SUMMARY,
+    "samples": schema.SAMPLES,
+    "verdicts": schema.VERDICTS,
+    "findings": schema.FINDINGS,
+    "finding_series": schema.FINDING_SERIES,
+}
+
+
+@pytest.mark.parametrize("read", FRAMES)
+def test_a_frame_has_the_documented_columns_and_dtypes_with_rows_and_without(measured, results, tmp_path, read):
+    Store.open(tmp_path / "empty.db").close()
+    with package.open(tmp_path / "empty.db") as empty:
+        without = getattr(empty, read)()
+    assert without.empty
+    assert fixed(without, FRAMES[read]) == dtypes(FRAMES[read])
+    assert list(without) == [column.name for column in FRAMES[read]]
+    assert fixed(getattr(results, read)(), FRAMES[read]) == dtypes(FRAMES[read])
+
+
+def test_a_comparison_and_a_history_have_the_documented_columns_and_dtypes(results):
+    assert fixed(results.compare(1, 2), schema.VERDICTS) == dtypes(schema.VERDICTS)
+    assert fixed(results.history("beta"), schema.HISTORY) == dtypes(schema.HISTORY)
+
+
+def test_the_columns_of_the_store_are_those_of_the_frames(measured):
+    with Store.open(measured.database, create=False) as store:
+        names = set(store.measurements.columns([1]))
+    assert names - {"axes", "metrics"} == {column.name for column in schema.MEASUREMENTS} - {"relative_speed"}
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_reading_everything_leaves_the_file_as_it_was(measured):
+    with sqlite3.connect(measured.database) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # as a copied database may be; opening to write changes it
+    before = measured.database.read_bytes()
+    with package.open(measured.database) as results:
+        for read in FRAMES:
+            getattr(results, read)()
+        results.compare("@baseline", 2)
+        results.history("beta")
+    assert measured.database.read_bytes() == before
+
+
+def test_the_database_refuses_changes(measured):
+    with (
+        Store.open(measured.database, create=False, read_only=True) as store,
+        pytest.raises(DatabaseError, match="readonly database"),
+    ):
+        store.verdicts.put(2, [])
+
+
+def test_a_missing_database_is_not_made(tmp_path):
+    with pytest.raises(DatabaseError, match=r"there is no database .*nights\.db") as raised:
+        package.open(tmp_path / "nights.db")
+    assert "--db" in raised.value.cure or "perfsvc.open" in raised.value.cure
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_older_database_is_not_upgraded(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "old.db")) as connection, connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        connection.execute("INSERT INTO alembic_version VALUES ('0000')")
+    before = (tmp_path / "old.db").read_bytes()
+    with pytest.raises(DatabaseError, match="schema revision"):
+        package.open(tmp_path / "old.db")
+    assert (tmp_path / "old.db").read_bytes() == before
+
+
+def test_without_a_name_the_database_of_the_settings_is_opened(measured):
+    (measured.folder / "perfsvc.toml").write_text('database = "perfsvc.db"\n')
+    (measured.folder / "deep").mkdir()
+    without = {name: value for name, value in os.environ.items() if name != "PERFSVC_DB"}
+    with (
+        contextlib.chdir(measured.folder / "deep"),
+        mock.patch.dict(os.environ, without, clear=True),
+        package.open() as results,
+    ):
+        assert len(results.runs()) == 2
+        assert results.location == str(measured.database)
+
+
+def test_importing_perfsvc_imports_neither_pandas_nor_sqlalchemy():
+    program = "import json, sys, perfsvc; print(json.dumps(sorted(sys.modules)))"
+    ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    imported = {name.partition(".")[0] for name in json.loads(ended.stdout)}
+    assert not imported & {"pandas", "sqlalchemy", "numpy", "click"}
+
+
+# --- large databases -------------------------------------------------------------------------------------------------
+
+ROWS = 100_000
+MOST_BYTES = 500e6
+READ = """
+import resource, sys
+import perfsvc
+
+with perfsvc.open(sys.argv[1]) as results:
+    table = results.measurements()
+print(len(table), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def multiply(path, rows):
+    """Add runs of 600 measurements with three metrics each, copies of the first run, until there are this many rows."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
+        for _ in range(99):
+            connection.execute("UPDATE copied SET id = NULL, replica = replica + 2")
+            connection.execute("INSERT INTO measurements SELECT * FROM copied")
+        connection.execute("DROP TABLE copied")
+        connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
+        for run in range(1000, 1000 + rows // 600):
+            copy_row(connection, "runs", 1, {"id": run})
+            connection.execute("UPDATE copied SET id = NULL, run_id = ?", [run])
+            connection.execute("INSERT INTO measurements SELECT * FROM copied")
+        connection.execute("UPDATE measurements SET median_s = median_s * (1 + id / 1e9), wall_s = 1 + id / 1e9")
+        for name in ("first", "second", "third"):
+            connection.execute("INSERT INTO metrics SELECT id, ?, id / 7.0 FROM measurements", [name])
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_measurements_take_less_than_half_a_gigabyte(measured):
+    multiply(measured.database, ROWS)
+    command = [sys.executable, "-c", READ, measured.database]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=measured.folder)
+    rows, peak_bytes = map(int, ended.stdout.split())
+    assert rows >= ROWS
+    assert peak_bytes < MOST_BYTES
