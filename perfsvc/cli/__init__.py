@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "Explain why one launch takes longer than another, from Nsight Compute's reports.",
     "nightly": "Run one unattended night as perfsvc.toml configures it.",
     "check": "Check the suite's kernels without a GPU.",
+    "github": "Show a result of check or compare in a pull request on GitHub.",
     "list": "List the cases of the suite.",
     "runs": "List the runs in the database, and exclude or delete bad ones.",
     "show": "Show a case's history.",

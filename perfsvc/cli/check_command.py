@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
-from perfsvc.cli import configuration, options, output
+from perfsvc.cli import configuration, options, output, writing
 from perfsvc.cli.ending import own_stream
 from perfsvc.text import json_text
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from perfsvc.report.checks import StaticCheck
     from perfsvc.service.check.check import CheckRequest
 
-Format = Literal["table", "json", "markdown", "junit", "github"]
+Format = Literal["table", "json", "markdown", "junit", "github", "sarif", "codequality"]
+FILE_FORMATS = get_args(Format)[1:]
+
+SUFFIXES = {".md": "markdown", ".json": "json", ".xml": "junit", ".sarif": "sarif"}
+"""The format of a file by its suffix."""
 
 
 class CheckOptions(TypedDict):
@@ -32,7 +36,7 @@ class CheckOptions(TypedDict):
     strict: bool
     database: str
     output_format: Format
-    file: Path | None
+    targets: tuple[writing.Target, ...]
 
 
 @click.command("check")
@@ -73,16 +77,9 @@ class CheckOptions(TypedDict):
     type=click.Choice(get_args(Format)),
     default="table",
     show_default=True,
-    help="A table for people, or JSON, Markdown, JUnit's XML, or annotations for GitHub.",
+    help="A table for people, JSON, Markdown, JUnit's XML, annotations for GitHub, SARIF, or GitLab's Code Quality.",
 )
-@click.option(
-    "--output",
-    "file",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    default=None,
-    show_default="standard output",
-    help="The file to write; the table is then printed as well.",
-)
+@writing.option(FILE_FORMATS, SUFFIXES, otherwise="the table")
 def command(**chosen: Unpack[CheckOptions]) -> None:
     """Check the suite's kernels without a GPU: registers, spills, shared memory, occupancy, instructions.
 
@@ -95,15 +92,16 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
     with output.progress() as progress:
         outcome = check(_request(chosen), progress)
     output.warn(outcome.warnings)
-    written = _written(outcome, chosen["output_format"])
-    if chosen["file"] and written is not None:
-        write_output(chosen["file"], written)
-    if written is None or chosen["file"]:
+    code = outcome.exit_code(strict=chosen["strict"])
+    for output_format, file in chosen["targets"]:
+        write_output(file, _text(outcome, output_format, passed=code == 0))
+    if chosen["output_format"] == "table":
         _show_table(outcome, chosen)
     else:
         github = chosen["output_format"] == "github"  # GitHub reads its lines as commands
-        click.echo(written, file=own_stream(sys.stdout) if github else None, nl=False)
-    sys.exit(outcome.exit_code(strict=chosen["strict"]))
+        text = _text(outcome, chosen["output_format"], passed=code == 0)
+        click.echo(text, file=own_stream(sys.stdout) if github else None, nl=False)
+    sys.exit(code)
 
 
 def _request(chosen: CheckOptions) -> "CheckRequest":
@@ -113,8 +111,6 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
 
     if chosen["base"] and chosen["accept"]:
         raise click.UsageError("--accept needs the baseline in the database, which --base does not use.")
-    if chosen["file"] and chosen["output_format"] == "table":
-        raise click.UsageError("--output needs a --format other than table.")
     return CheckRequest(
         database=chosen["database"],
         suite=chosen["suite"],
@@ -128,22 +124,25 @@ def _request(chosen: CheckOptions) -> "CheckRequest":
     )
 
 
-def _written(check: "StaticCheck", output_format: Format) -> str | None:
-    """Return the check in a format for programs; None if the format is ``table``."""
+def _text(check: "StaticCheck", output_format: str, *, passed: bool) -> str:
+    """Return the check in a format for programs; ``passed`` is whether the command exits with 0."""
     from perfsvc.report.export import check_formats
-    from perfsvc.report.export.objects import check_json
+    from perfsvc.report.export.github import workflow_commands
+    from perfsvc.report.export.objects import check_json, plain
+    from perfsvc.report.review import check_review
 
+    review = check_review(check, passed=passed)
     match output_format:
         case "json":
-            return json_text(check_json(check)) + "\n"
+            return json_text({**check_json(check), "review": plain(review)}) + "\n"
         case "markdown":
             return check_formats.check_markdown(check)
         case "junit":
             return check_formats.check_junit(check)
         case "github":
-            return check_formats.check_github(check)
-        case "table":
-            return None
+            return workflow_commands(review)
+        case _:
+            return writing.review_text(review, output_format)
 
 
 def _show_table(check: "StaticCheck", chosen: CheckOptions) -> None:

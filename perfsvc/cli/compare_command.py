@@ -6,8 +6,8 @@ from typing import Literal, TypedDict, Unpack, get_args
 
 import click
 
-from perfsvc.cli import configuration, options, output
-from perfsvc.cli.comparison_output import Format, Shown, format_of, show
+from perfsvc.cli import configuration, options, output, writing
+from perfsvc.cli.comparison_output import FILE_FORMATS, SUFFIXES, Format, Shown, show
 
 
 class CompareOptions(TypedDict):
@@ -28,7 +28,7 @@ class CompareOptions(TypedDict):
     strict: bool
     database: str
     output_format: Format | None
-    destinations: tuple[Path, ...]
+    targets: tuple[writing.Target, ...]
 
 
 @click.command("compare")
@@ -77,16 +77,10 @@ class CompareOptions(TypedDict):
     "output_format",
     type=click.Choice(get_args(Format)),
     default=None,
-    show_default="by the suffix of --output, else table",
-    help="A table for people, JSON, Markdown for a pull request on GitHub, JUnit's XML, CSV, or a page in HTML.",
+    show_default="table; with --output only the counts",
+    help="A table for people, JSON, Markdown, JUnit's XML, CSV, a page in HTML, SARIF, or GitLab's Code Quality.",
 )
-@click.option(
-    "--output",
-    "destinations",
-    multiple=True,
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="The file to write: FILE.html, FILE.md, FILE.csv, FILE.json or FILE.xml. May be repeated.",
-)
+@writing.option(FILE_FORMATS, SUFFIXES, otherwise="only the counts")
 def command(**chosen: Unpack[CompareOptions]) -> None:
     """Judge the run NEW against the run BASE.
 
@@ -100,8 +94,6 @@ def command(**chosen: Unpack[CompareOptions]) -> None:
     With --interleaved, NEW and BASE are git revisions that need not have been measured before, such as main and HEAD of
     a pull request. A case with the same code at both is unchanged and is not measured.
     """
-    for destination in chosen["destinations"]:
-        format_of(destination, chosen["output_format"])  # a wrong suffix is an error before anything is measured
     if sum(bool(chosen[name]) for name in ("interleaved", "gpus", "variants")) > 1:
         raise click.UsageError("--interleaved, --gpus and --variants exclude each other.")
     if chosen["interleaved"]:
@@ -151,8 +143,9 @@ def _compare_runs(chosen: CompareOptions) -> int:
             confirm=commands,
             neighbours=neighbours_of(store.runs.list(), comparison.new.run or 0, base_run),
         )
-    show(Shown(comparison, sides, commands, environment), chosen["output_format"], chosen["destinations"])
-    return comparison.exit_code(strict=chosen["strict"])
+    code = comparison.exit_code(strict=chosen["strict"])
+    show(Shown(comparison, sides, code == 0, commands, environment), chosen["output_format"], chosen["targets"])
+    return code
 
 
 def _compare_parts(chosen: CompareOptions) -> int:
@@ -184,8 +177,9 @@ def _compare_parts(chosen: CompareOptions) -> int:
         sides = side_by_side(
             comparison, thresholds_of(store, comparison.judgements, threshold), environment=environment
         )
-    show(Shown(comparison, sides, (), environment), chosen["output_format"], chosen["destinations"])
-    return comparison.exit_code(strict=chosen["strict"])
+    code = comparison.exit_code(strict=chosen["strict"])
+    show(Shown(comparison, sides, code == 0, (), environment), chosen["output_format"], chosen["targets"])
+    return code
 
 
 def _compare_revisions(chosen: CompareOptions) -> int:
@@ -210,11 +204,13 @@ def _compare_revisions(chosen: CompareOptions) -> int:
     output.warn(comparison.warnings)
     for problem in comparison.problems:
         click.echo(f"error: {problem}", err=True)
+    code = comparison.exit_code(strict=chosen["strict"])
     shown = Shown(
         comparison,
         side_by_side(comparison, comparison.thresholds),
+        code == 0,
         measured=comparison.measured,
         same=comparison.same,
     )
-    show(shown, chosen["output_format"], chosen["destinations"])
-    return comparison.exit_code(strict=chosen["strict"])
+    show(shown, chosen["output_format"], chosen["targets"])
+    return code

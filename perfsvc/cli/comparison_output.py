@@ -3,28 +3,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from perfsvc.cli import output
-from perfsvc.errors import UsageError
+from perfsvc.cli import output, writing
 
 if TYPE_CHECKING:
     from perfsvc.report.pages.compared import ComparedSides
     from perfsvc.report.rows import EnvironmentDifferences
     from perfsvc.service.compare.compare import RunComparison
 
-Format = Literal["table", "json", "github", "junit", "csv", "html"]
+Format = Literal["table", "json", "github", "junit", "csv", "html", "sarif", "codequality"]
+FILE_FORMATS = get_args(Format)[1:]
 
-SUFFIXES: dict[str, Format] = {
+SUFFIXES = {
     ".html": "html",
-    ".htm": "html",
     ".md": "github",
     ".csv": "csv",
     ".json": "json",
     ".xml": "junit",
+    ".sarif": "sarif",
 }
 """The format of a file by its suffix."""
 
@@ -36,6 +35,7 @@ class Shown:
     Attributes:
         comparison: the verdicts.
         sides: what the page shows.
+        passed: whether the command exits with 0.
         commands: the commands that measure unconfirmed changes again.
         environment: in what the environments of both runs differ; None if that is unknown.
         measured: what people see instead of ``comparison``: the series that were measured; None to show all.
@@ -44,38 +44,29 @@ class Shown:
 
     comparison: "RunComparison"
     sides: "ComparedSides"
+    passed: bool
     commands: Sequence[str] = ()
     environment: "EnvironmentDifferences | None" = None
     measured: "RunComparison | None" = None
     same: str = ""
 
 
-def format_of(destination: Path, chosen: Format | None) -> Format:
-    """Return the value of ``--format``; without it, the format of the file's suffix.
+def show(shown: Shown, chosen: Format | None, targets: Sequence[writing.Target]) -> None:
+    """Write a comparison to each file, and print it in the chosen format.
 
-    Raises:
-        UsageError: a table would go to a file, or the suffix names no format.
+    Without a format, print a line for each file; if there are no files, print a table.
     """
-    output_format = chosen or SUFFIXES.get(destination.suffix.lower())
-    if output_format is None or output_format == "table":
-        what = "a table is for the terminal" if chosen else f"{destination.name!r} has no suffix of a known format"
-        raise UsageError(what, cure="write to a file such as compare.html, compare.md or compare.csv")
-    return output_format
-
-
-def show(shown: Shown, chosen: Format | None, destinations: Sequence[Path]) -> None:
-    """Write a comparison to each file, and print a line for each; without files, print the comparison."""
     from perfsvc.files import write_output
     from perfsvc.report import wording
 
-    for destination in destinations:
-        write_output(destination, _text(shown, format_of(destination, chosen)))
-        click.echo(f"{destination}: {wording.counts(shown.comparison.judgements)}")
-    if destinations:
-        return
-    if chosen in {None, "table"}:
+    for output_format, file in targets:
+        write_output(file, _text(shown, output_format))
+    if chosen is None and targets:
+        for _, file in targets:
+            click.echo(f"{file}: {wording.counts(shown.comparison.judgements)}")
+    elif chosen in {None, "table"}:
         _print_table(shown)
-    elif chosen is not None:
+    else:
         click.echo(_text(shown, chosen), nl=False)
 
 
@@ -91,49 +82,42 @@ def _print_table(shown: Shown) -> None:
         click.echo(f"{shown.same}.")
 
 
-def _text(shown: Shown, output_format: Format) -> str:
-    """Return a comparison as the text of a file."""
+def _text(shown: Shown, output_format: str) -> str:
+    """Return a comparison in one of ``FILE_FORMATS``."""
     from perfsvc.report.export import comparison_formats
-    from perfsvc.report.export.objects import comparison_json
+    from perfsvc.report.export.objects import comparison_json, plain
     from perfsvc.report.pages.render import comparison_page
     from perfsvc.text import json_text
 
     comparison = shown.comparison
     match output_format:
         case "json":
-            base, new, judgements, over_budget = (
-                comparison.base,
-                comparison.new,
-                comparison.judgements,
-                comparison.over_budget,
-            )
-            value = comparison_json(base, new, judgements, over_budget, shown.commands, environment=shown.environment)
-            return f"{json_text(value)}\n"
+            verdicts = comparison.base, comparison.new, comparison.judgements, comparison.over_budget, shown.commands
+            values = comparison_json(*verdicts, environment=shown.environment)
+            review = comparison.review(passed=shown.passed)
+            return json_text({**values, "review": plain(review)}) + "\n"
         case "github":
-            people = shown.measured or comparison
-            text = (
-                comparison_formats.comparison_markdown(
-                    people.base,
-                    people.new,
-                    people.judgements,
-                    people.over_budget,
-                    shown.commands,
-                    environment=shown.environment,
-                )
-                if people.judgements or not shown.same
-                else ""
-            )
-            return text + (f"{shown.same}.\n" if shown.same else "")
+            return _markdown(shown)
         case "junit":
             return comparison_formats.comparison_junit(comparison.judgements)
         case "csv":
             return comparison_formats.comparison_csv(comparison.judgements, shown.sides.thresholds)
         case "html":
             return comparison_page(shown.sides, datetime.now(UTC))
-        case "table":
-            raise ValueError("a table is printed, and is no text of a file")
         case _:
-            assert_never(output_format)
+            return writing.review_text(comparison.review(passed=shown.passed), output_format)
+
+
+def _markdown(shown: Shown) -> str:
+    """Return the Markdown of the series that were measured, and how many were not."""
+    from perfsvc.report.export.comparison_formats import comparison_markdown
+
+    people = shown.measured or shown.comparison
+    text = ""
+    if people.judgements or not shown.same:
+        verdicts = people.base, people.new, people.judgements, people.over_budget, shown.commands
+        text = comparison_markdown(*verdicts, environment=shown.environment)
+    return text + (f"{shown.same}.\n" if shown.same else "")
 
 
 def _show_commands(commands: Sequence[str]) -> None:

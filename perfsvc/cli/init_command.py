@@ -24,12 +24,37 @@ from perfsvc.errors import UsageError
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write a bench.py for each Triton kernel of this Python file, and no perfsvc.toml.",
 )
+@click.option(
+    "--github",
+    "action",
+    metavar="OWNER/REPOSITORY@VERSION",
+    help="Write GitHub workflows that compare each pull request with this action of perfsvc, and no perfsvc.toml.",
+)
+@click.option(
+    "--gitlab",
+    "source",
+    metavar="URL",
+    help="Write GitLab jobs that compare each merge request, and install perfsvc from this URL; and no perfsvc.toml.",
+)
 @options.formats
-def command(suite: Path | None, *, force: bool, triton_file: Path | None, output_format: str) -> None:
-    """Write a commented perfsvc.toml for the suite in this folder, or the bench.py of Triton kernels.
+def command(
+    suite: Path | None,
+    *,
+    force: bool,
+    triton_file: Path | None,
+    action: str | None,
+    source: str | None,
+    output_format: str,
+) -> None:
+    """Write a commented perfsvc.toml for the suite in this folder, the bench.py of Triton kernels, or CI files.
 
     Every key is in perfsvc.toml, commented out with its default. An existing file is not overwritten.
     """
+    if sum(value is not None for value in (triton_file, action, source)) > 1:
+        raise click.UsageError("--triton, --github and --gitlab exclude each other.")
+    if action is not None or source is not None:
+        _write_ci(action, source, suite, force=force, output_format=output_format)
+        return
     if triton_file is not None:
         _write_benches(triton_file, suite, force=force, output_format=output_format)
         return
@@ -45,6 +70,25 @@ def command(suite: Path | None, *, force: bool, triton_file: Path | None, output
         return
     named = f"the suite {folder}" if folder else "the built-in suite, because this folder has no suite"
     click.echo(f"{NAME} is written, for {named}; perfsvc config show prints the settings in force")
+
+
+def _write_ci(action: str | None, source: str | None, suite: Path | None, *, force: bool, output_format: str) -> None:
+    """Write the workflows of GitHub, or the jobs of GitLab, and print their paths."""
+    from perfsvc.service import init
+    from perfsvc.service.ci.files import write_github, write_gitlab
+
+    folder = suite or init.suite_in(Path()) or Path(init.SUITES[0])
+    if action is not None:
+        paths = write_github(Path(), action, folder, force=force)
+    else:
+        paths = write_gitlab(Path(), source or "", folder, force=force)
+    if output_format == "json":
+        output.show_json([{"path": str(path)} for path in paths])
+        return
+    for path in paths:
+        click.echo(f"{path} is written, for the suite {folder}")
+    if source is not None:
+        click.echo(f"next: write this line into .gitlab-ci.yml: include: {paths[0]}")
 
 
 def _write_benches(file: Path, suite: Path | None, *, force: bool, output_format: str) -> None:

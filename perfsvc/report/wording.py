@@ -341,7 +341,7 @@ def verdict_sentence(judgement: Judgement) -> str:
 
     ``regression dot/tree[n=64]: +5.0 % (+4.0 % to +6.0 %), 3 / 5 replicas, cause: kernel; beyond the threshold of 1 %``
     """
-    return _sentence(outcome(judgement), [series_name(judgement.series)], _predicate(judgement)).plain
+    return _sentence(outcome(judgement), [series_name(judgement.series)], predicate(judgement)).plain
 
 
 def moved_sentence(finding: Finding, moved: MovedSeries, *, explained: bool = True) -> str:
@@ -357,7 +357,7 @@ def moved_sentence(finding: Finding, moved: MovedSeries, *, explained: bool = Tr
         cause=finding.cause if finding.cause.blameless else None,
     )
     name = series_name(moved.series) + (f" on {moved.series.device}" if len(finding.devices) > 1 else "")
-    return _sentence(outcome(judgement), [name], _predicate(judgement)).plain
+    return _sentence(outcome(judgement), [name], predicate(judgement)).plain
 
 
 def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> list[Text]:
@@ -377,7 +377,7 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
         if bound := possible_change(judgement):
             bounds.append((_width(judgement), f"{name} ({bound})"))
         elif judgement.verdict is not Verdict.UNCHANGED:
-            sharing[outcome(judgement), cut(_predicate(judgement, figures=figures))].append(name)
+            sharing[outcome(judgement), cut(predicate(judgement, figures=figures))].append(name)
     lines = [_sentence(word, cases, text) for (word, text), cases in sharing.items()]
     if bounds:
         widest_first = [text for _, text in sorted(bounds, key=lambda bound: bound[0], reverse=True)]
@@ -413,11 +413,11 @@ ALL = 0.995
 """The smallest fraction that rounds to 100 %: no level falls by that much."""
 
 
-def _sentence(word: Outcome, cases: Sequence[str], predicate: str) -> Text:
-    return Text.assemble(outcome_word(word), " ", (some(cases), "bold"), f": {predicate}")
+def _sentence(word: Outcome, cases: Sequence[str], predicate_text: str) -> Text:
+    return Text.assemble(outcome_word(word), " ", (some(cases), "bold"), f": {predicate_text}")
 
 
-def _predicate(judgement: Judgement, *, figures: bool = True) -> str:
+def predicate(judgement: Judgement, *, figures: bool = True) -> str:
     """Return what a sentence states about a series: its change with the evidence, and the reason."""
     if bound := possible_change(judgement):
         return f"{bound}, {TOO_NOISY}"

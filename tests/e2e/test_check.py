@@ -251,7 +251,9 @@ def test_a_broken_benchmark_file_ends_with_4(check, repository):
         (["--arch", "sm_90a"], "is compiled for sm_90a"),
         (["--select", "nothing"], "nothing"),
         (["--base", "HEAD", "--accept", "so be it"], "--accept"),
-        (["--output", "x.txt"], "--output"),
+        (["--output", "x.txt"], "has no suffix of a known format"),
+        (["--output", "x.html"], "has no suffix of a known format"),
+        (["--output", "csv=x.csv"], "the formats are json, markdown, junit, github, sarif, codequality"),
     ],
 )
 def test_invalid_arguments_end_with_2(check, arguments, message):
@@ -409,11 +411,13 @@ def test_json_holds_all_facts(check):
 
 
 def test_markdown_shows_regressions_to_a_reviewer(check, spilling, perfsvc):
-    ended = check("--base", "HEAD", "--format", "markdown", "--output", "check.md", code=1)
+    ended = check("--base", "HEAD", "--output", "check.md", "--output", "codequality=quality.json", code=1)
     text = (perfsvc.folder / "check.md").read_text()
     assert text.startswith("### 6 regressions, 0 improvements, 0 unchanged\n")
     assert "| regression | `scale/plain` | sm_90 | spills 0 → " in text
     assert "regression kernel" in ended.out  # the table is printed as well
+    quality = json.loads((perfsvc.folder / "quality.json").read_text())
+    assert {entry["check_name"] for entry in quality} == {"perfsvc check: regression"}
 
 
 def test_junit_fails_a_test_for_each_regression(check, spilling):

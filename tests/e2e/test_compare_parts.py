@@ -71,10 +71,35 @@ def test_a_comparison_with_the_baseline_has_a_page_too(two_runs):
     assert "<code>perfsvc compare @baseline 1 --output compare.html</code>" in text
 
 
-@pytest.mark.parametrize(("name", "options"), [("compare.pdf", ()), ("compare", ()), ("a.html", ("--format", "table"))])
-def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs, name, options):
-    ended = two_runs()("compare", "no", "run", "--output", name, *options, code=2)
-    assert "write to a file such as compare.html" in ended.err
+def test_a_format_before_a_file_overrides_its_suffix_and_format_is_what_is_printed(two_runs):
+    perfsvc = two_runs()
+    files = ("--output", "codequality=quality.json", "--output", "compare.sarif", "--output", "./n=1.csv")
+    printed = perfsvc("compare", "1", "2", *files, "--format", "json", code=1).json
+    assert [remark["rule"] for remark in printed["review"]["remarks"]] == ["regression"]
+    assert not printed["review"]["passed"]
+    (entry,) = json.loads((perfsvc.folder / "quality.json").read_text())
+    assert entry["check_name"] == "perfsvc compare: regression"
+    (run,) = json.loads((perfsvc.folder / "compare.sarif").read_text())["runs"]
+    assert [result["level"] for result in run["results"]] == ["error"]
+    assert (perfsvc.folder / "n=1.csv").read_text().startswith("verdict,cause,")
+    table = perfsvc("compare", "1", "2", code=1).out
+    assert perfsvc("compare", "1", "2", "--format", "table", *files, code=1).out == table
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("compare.pdf", "has no suffix of a known format"),
+        ("compare", "has no suffix of a known format"),
+        ("table=a.html", "is no FORMAT=FILE; the formats are json, github, junit, csv, html, sarif, codequality"),
+        ("sarf=a.sarif", "is no FORMAT=FILE"),
+        ("json=", "is no FORMAT=FILE"),
+        ("json=.", "is a directory"),
+    ],
+)
+def test_a_file_of_no_known_format_is_refused_before_anything_is_compared(two_runs, output, message):
+    ended = two_runs()("compare", "no", "run", "--output", output, code=2)
+    assert message in " ".join(ended.err.split())
 
 
 # --- GPUs and variants -----------------------------------------------------------------------------------------------
@@ -88,6 +113,8 @@ def test_two_gpus_of_one_run_are_compared_and_a_slower_one_is_no_regression_for_
     ended = gpus()("compare", "--gpus", "H100-0", "H100-1", "--threshold", "0.1%", "--format", "json", code=0)
     assert set(verdicts(ended).values()) == {("regression", 1.002, "H100-1")}
     assert (ended.json["base"], ended.json["new"]) == (1, 1)
+    assert ended.json["review"]["passed"]
+    assert {remark["level"] for remark in ended.json["review"]["remarks"]} == {"notice"}
 
 
 def test_two_models_of_two_runs_are_compared_with_the_spread_of_the_gpus_in_the_interval(gpus):

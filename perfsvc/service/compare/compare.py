@@ -24,6 +24,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import CodeOfPair, compare_code, settled_by_code, sides_of
@@ -54,6 +55,10 @@ class RunComparison:
     new: ComparedRun
     judgements: tuple[Judgement, ...]
     over_budget: tuple[Series, ...] = ()
+
+    def review(self, *, passed: bool) -> Review:
+        """Return what a pull request shows of the comparison; ``passed`` is whether the command exits with 0."""
+        return comparison_review(self.base, self.new, self.judgements, self.over_budget, passed=passed)
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code of the command; what is broken or missing in the new run counts as failed."""
@@ -330,18 +335,13 @@ def _with_confirmations(
     A confirmation belongs to a judgement if it is about the same series, the same two runs and the same direction.
     """
     runs = {judgement.candidate_run for judgement in judgements if judgement.cause}
-    confirmations = [
-        confirmation
+    answers = {
+        (suspect.series, suspect.judgement.baseline_run, suspect.direction): confirmation
         for run in runs
         if run is not None
         for confirmation in store.confirmations.of_run(run)
         if _is_answer(confirmation, threshold_of)
-    ]
-    answers = {
-        (confirmation.suspect.series, confirmation.suspect.judgement.baseline_run, confirmation.suspect.direction): (
-            confirmation
-        )
-        for confirmation in confirmations
+        for suspect in [confirmation.suspect]
     }
 
     def with_confirmation(judgement: Judgement) -> Judgement:

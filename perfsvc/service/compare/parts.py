@@ -10,6 +10,7 @@ from pathlib import Path
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case, Level, RunRow, RunState, Series, Verdict
+from perfsvc.report.review import NOTICE, Review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.compare import RunComparison, threshold_of_series
 from perfsvc.service.revisions import choose, require_judged
@@ -45,6 +46,13 @@ class PartsRequest:
 @dataclass(frozen=True, slots=True)
 class PartsComparison(RunComparison):
     """The verdicts on one part against another: ``regression`` means that ``new`` is slower than ``base``."""
+
+    def review(self, *, passed: bool) -> Review:
+        """Return what a pull request shows; what does not fail the command is a notice, and no error."""
+        review = RunComparison.review(self, passed=passed)
+        harmless = {Verdict.REGRESSION.value, Verdict.MISSING.value}
+        remarks = [replace(remark, level=NOTICE) if remark.rule in harmless else remark for remark in review.remarks]
+        return replace(review, remarks=tuple(remarks))
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code: 4 if a case of ``new`` is broken; a slower GPU or variant is no regression."""

@@ -15,11 +15,13 @@ from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Task
 from perfsvc.model import TIME, CacheState, Case, Cause, DeviceInfo, Judgement, Kind, Measurement, Series, Verdict
 from perfsvc.process.fork_servers import ForkServers
+from perfsvc.report.review import Review, SourceLocation, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.compare import RunComparison
 from perfsvc.service.confirm.pairs import BUDGET_S, PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import Worktree, checked_out
 from perfsvc.service.interleaved.code import BuiltCase, Change, PythonModules, changed_modules
+from perfsvc.service.interleaved.locations import source_location
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
@@ -63,11 +65,13 @@ class RevisionComparison(RunComparison):
     Attributes:
         problems: the benchmark files of the new revision that cannot be used.
         warnings: those of the base revision, so that nothing is compared with their cases.
+        locations: the source of each series in the new revision, or in the base revision if only that has it.
         thresholds: the smallest relevant change of each series, as a fraction.
     """
 
     problems: tuple[SuiteError, ...] = ()
     warnings: tuple[SuiteError, ...] = ()
+    locations: Mapping[Series, SourceLocation] = field(default_factory=dict)
     thresholds: Mapping[Series, float] = field(default_factory=dict)
 
     @property
@@ -83,6 +87,19 @@ class RevisionComparison(RunComparison):
         if not count:
             return ""
         return f"{units.count(count, 'case')} {have} the same code at both revisions: unchanged, and {are} not measured"
+
+    def review(self, *, passed: bool) -> Review:
+        """Return what a pull request shows of the comparison; ``passed`` is whether the command exits with 0."""
+        return comparison_review(
+            self.base,
+            self.new,
+            self.judgements,
+            self.over_budget,
+            passed=passed,
+            locations=self.locations,
+            problems=self.problems,
+            notes=(self.same,),
+        )
 
     def exit_code(self, *, strict: bool) -> int:
         """Return the exit code of the command; 4 if a benchmark file of the new revision cannot be used."""
@@ -116,6 +133,7 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         comparer = _RevisionJudge(request, devices, old_cases, new_cases)
         settings = _settings(request, new.targets, binaries, servers, progress)
         judgements, over_budget = comparer.judge(settings, progress)
+        locations = base.locations() | new.locations()
     return RevisionComparison(
         ComparedRun(request.base, None, commit=base_tree.commit),
         ComparedRun(request.new, None, commit=new_tree.commit),
@@ -123,6 +141,7 @@ def compare_revisions(request: RevisionsRequest, progress: Progress) -> Revision
         tuple(over_budget),
         problems=new.problems,
         warnings=base.problems,
+        locations=locations,
         thresholds={row.series: _threshold(row.series, devices, request) for row in judgements},
     )
 
@@ -194,6 +213,16 @@ class _Revision:
                 else:
                     of_device[spec.case, spec.cache] = BuiltCase(spec, modules, python_modules)
         return cases
+
+    def locations(self) -> dict[Series, SourceLocation]:
+        """Return the source of each series; the worktree must still exist."""
+        return {
+            Series(spec.case, target.device.uuid, target.device.model, cache=spec.cache): source_location(
+                spec, self.tree.root
+            )
+            for target in self.targets
+            for spec in target.specs
+        }
 
 
 def _in_suite(problem: SuiteError, tree: Worktree, folder: Path) -> SuiteError:

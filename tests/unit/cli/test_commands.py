@@ -70,6 +70,7 @@ def suite(tmp_path):
 
 
 OF_ANOTHER_KIND = {
+    "github",  # what it prints may be commands for the log of a job on GitHub
     "plot",  # draws a file and prints nothing
     "schedule print",  # what it prints is for a scheduler, in the scheduler's own form
     "schedule run",  # a daemon, which tells standard error what it does

@@ -25,8 +25,10 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report.checks import StaticCheck, check_lines, local_memory, skipped
-from perfsvc.report.export.check_formats import check_github, check_junit, check_markdown
+from perfsvc.report.export.check_formats import check_junit, check_markdown
+from perfsvc.report.export.github import workflow_commands
 from perfsvc.report.export.objects import check_json
+from perfsvc.report.review import check_review
 from perfsvc.report.tables.check import check_table
 
 NVCC = "nvcc 13.0.88"
@@ -176,6 +178,10 @@ def test_every_format_shows_problems_and_wrong_results(troubled):
     for written in (text(check_table(troubled)), check_markdown(troubled), check_junit(troubled)):
         assert "nonsense" in written
         assert "off by | one" in written
+
+
+def check_github(check):
+    return workflow_commands(check_review(check, passed=False))
 
 
 def test_annotations_name_file_and_line_and_escape_special_characters(troubled, tmp_path, monkeypatch):

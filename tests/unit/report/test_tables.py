@@ -197,6 +197,7 @@ def test_a_comparison_resolves_the_names_of_its_runs() -> None:
         "commit": "fedcba9876543210",
         "dirty": True,
         "why": "",
+        "part": "",
     }
     chosen = replace(base, why="rather than run 9, which did not finish")
     assert chosen.description == "main = run 7, “nightly”, 012345678 (rather than run 9, which did not finish)"

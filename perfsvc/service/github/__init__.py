@@ -1,0 +1,1 @@
+"""Show a check or a comparison in a pull request on GitHub: ``perfsvc github``."""
