@@ -46,10 +46,13 @@ def test_every_ladder_is_there():
     assert {file.name for file in SUITE.benchmarks} >= LADDERS
 
 
+SEVERAL_GPUS = {spec.case.benchmark for spec in SMOKE if spec.gpus > 1}
+
+
 @EVERY_FILE
 def test_a_ladder_has_rungs_with_full_points_and_a_smoke_point(file):
     listed = [one for one in SUITE.cases if one.bench == file.path]
-    assert len({one.case.variant for one in listed}) >= 3
+    assert len({one.case.variant for one in listed}) >= (2 if file.name in SEVERAL_GPUS else 3)
     assert {one.points for one in listed} == {"smoke", "full"}
 
 
@@ -70,8 +73,16 @@ def test_arrays_of_the_smoke_point_have_the_declared_shapes(spec):
     for buffer in spec.buffers:
         made = expected if buffer.role is Role.OUTPUT else inputs
         if buffer.role is not Role.SCRATCH:
-            assert made[buffer.array.name].shape == buffer.array.shape
+            assert part_of(made, buffer).shape == buffer.array.shape
     assert all(np.isfinite(array).all() for array in (*inputs.values(), *expected.values()))
+
+
+def part_of(arrays, buffer):
+    """What a buffer holds of the arrays of a benchmark."""
+    part = buffer.part
+    if part is None:
+        return arrays[buffer.array.name]
+    return arrays[part.array][part.start : part.stop] if part.stop else arrays[part.array]
 
 
 @EVERY_VARIANT
@@ -101,7 +112,8 @@ def test_work_counts_each_array_once(name):
     """What is read may be laid out with gaps, or be an argument; some variant has it as it is."""
     specs = [spec for spec in SMOKE if spec.case.benchmark == name]
     work = specs[0].work
-    assert {bytes_of(spec, Role.OUTPUT) for spec in specs} == {work.written_bytes}
+    written = {bytes_of(spec, Role.OUTPUT) for spec in specs}
+    assert written == {work.written_bytes} or (specs[0].gpus > 1 and work.written_bytes in written)
     assert work.read_bytes in {bytes_of(spec, Role.INPUT) for spec in specs}
 
 
