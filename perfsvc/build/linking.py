@@ -8,8 +8,8 @@ from pathlib import Path
 from perfsvc.errors import CompileError
 from perfsvc.model import Unit, digest
 
-_LIBRARY = re.compile(r"(?:-l|--library=?)(?!ineinfo$|to$|ist-)(?P<name>.*)")
-_FOLDER = re.compile(r"(?:-L|--library-path=?)(?P<name>.*)")
+_LIBRARY = re.compile(r"(?:-l|--library)(?!ineinfo$|to$|ist-|-path)=?(?P<name>.*)")
+_FOLDER = re.compile(r"(?:-L|--library-path)=?(?P<name>.*)")
 _FILE = re.compile(r"[^-].*\.(?:a|o|cubin)")
 
 
@@ -39,9 +39,9 @@ def link_options(options: Sequence[str]) -> LinkOptions:
     for word in remaining:
         for kind, pattern in (("libraries", _LIBRARY), ("folders", _FOLDER)):
             if match := pattern.fullmatch(word):
-                value = match["name"] or next(remaining, "")
-                found[kind].append(value)
-                found["words"].append(f"{'-l' if kind == 'libraries' else '-L'}{value}")
+                values = (match["name"] or next(remaining, "")).split(",")
+                found[kind] += values
+                found["words"] += [f"{'-l' if kind == 'libraries' else '-L'}{value}" for value in values]
                 break
         else:
             is_file = _FILE.fullmatch(word)

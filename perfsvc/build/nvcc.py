@@ -89,8 +89,7 @@ class NvccToolchain:
         settings = [os.environ.get(variable, "") for variable in _FLAG_VARIABLES]
         if is_library(unit):
             settings += libraries.settings(unit)
-        else:
-            settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
+        settings += [f"{name} {digest}" for name, digest in linking.libraries(unit).items()]
         return sources.preimage(unit, files, target=self.target, version=self.version, settings=settings)
 
     def compile(self, unit: Unit) -> bytes:

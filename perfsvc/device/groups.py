@@ -42,10 +42,11 @@ def best_group(devices: Sequence[DeviceInfo], gpus: int, interconnect: Interconn
         gpus: the size of the group.
         interconnect: what connects two of the devices.
     """
+    # Many groups share a pair, and each question opens NVML.
+    between = {pair: interconnect(pair[0].uuid, pair[1].uuid) for pair in itertools.combinations(devices, 2)}
 
     def slowest(members: tuple[DeviceInfo, ...]) -> str:
-        between = [interconnect(first.uuid, second.uuid) for first, second in itertools.combinations(members, 2)]
-        return max(between, key=_rank, default="")
+        return max((between[pair] for pair in itertools.combinations(members, 2)), key=_rank, default="")
 
     groups = {members: slowest(members) for members in itertools.combinations(devices, gpus)}
     best = min(groups, key=lambda members: _rank(groups[members]))

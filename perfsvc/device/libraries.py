@@ -24,6 +24,7 @@ ENTRY = "perfsvc_library_"
 
 _ABI = 1
 _MESSAGE_BYTES = 4096
+_INTEGERS = range(-(1 << 63), 1 << 63)
 _ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ulonglong)
 
 
@@ -97,10 +98,11 @@ class LibraryFunction:
         values: the axes and parameters, by name.
 
     Raises:
-        LaunchError: this machine cannot load the shared object.
+        LaunchError: this machine cannot load the shared object, or a value is too large for ``long long``.
     """
 
     def __init__(self, device: Device, code: bytes, entry: str, values: Mapping[str, Value]) -> None:
+        _require_integers(values)
         self._device = device
         self._name = entry
         self._entry = _entry_of(code, entry)
@@ -225,6 +227,13 @@ def _values(values: Mapping[str, Value]) -> ctypes.Array[_Value]:
             case str():
                 into.kind, into.text = b"t", value.encode()
     return described
+
+
+def _require_integers(values: Mapping[str, Value]) -> None:
+    """Raise ``LaunchError`` if a value is too large for ``long long``: ctypes would pass its lowest 64 bits."""
+    for name, value in values.items():
+        if isinstance(value, int) and value not in _INTEGERS:
+            raise LaunchError(f"{name} is {value}, and a library takes integers of 64 bits", cure="use smaller values")
 
 
 def _entry_of(code: bytes, name: str) -> _Entry:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from perfsvc.build import libraries, sources
+from perfsvc.build import libraries, linking, sources
 from perfsvc.errors import CompileError, UnsupportedError
 from perfsvc.model import Unit
 from perfsvc.temporary import temporary_folder
@@ -46,6 +46,8 @@ def compile_library(unit: Unit, run: Callable[[Sequence[str]], None], options: S
     """
     if any(_KERNEL.search(text) for text in sources.local_files(unit).values()):
         raise UnsupportedError(f"unsupported on cpu: the kernels in the library {unit.source.name}")
+    if linked := linking.libraries(unit):
+        raise UnsupportedError(f"unsupported on cpu: the library {unit.source.name} links {', '.join(linked)}")
     with temporary_folder() as folder:
         output, parameters = folder / "library.so", folder / "parameters"
         parameters.write_text("\n".join([*sources.directives(unit), ""]), encoding="utf-8")

@@ -35,6 +35,8 @@ from perfsvc.suite.values import Problem, evaluate, integer, nearest
 ALL = "all"
 LEAST_GPUS = 2
 """How many GPUs ``gpus="all"`` means where the machine is not known, and at least."""
+MOST_GPUS = 256
+"""No machine has more GPUs. The CPU device stands in for any number of them, and each takes memory and time."""
 GPU, GPUS = "gpu", "gpus"
 """The names that the functions of a variant on several GPUs may ask for: the position of a GPU, and their number."""
 NCCL_DTYPES = frozenset(
@@ -55,14 +57,14 @@ def gpus_of(variant: Variant, point: Mapping[str, object], all_gpus: int = LEAST
     """Return how many GPUs a variant uses at a point; ``all_gpus`` is what ``"all"`` means.
 
     Raises:
-        Problem: the number is no integer, is below 1, or differs from the axis ``gpus``.
+        Problem: the number is no integer, is below 1 or too large, or differs from the axis ``gpus``.
     """
     if variant.gpus == ALL:
         return all_gpus
     what = f"gpus of variant {variant.name!r}"
     gpus = integer(evaluate(variant.gpus, dict(point), what, variant.line), what, variant.line)
-    if gpus < 1:
-        raise Problem(f"{what} is {gpus}", variant.line, 'make it 1 or more, or "all"')
+    if not 1 <= gpus <= MOST_GPUS:
+        raise Problem(f"{what} is {gpus}", variant.line, f'make it 1 to {MOST_GPUS}, or "all"')
     if uses_several(variant) and point.get(GPUS, gpus) != gpus:
         raise Problem(
             f"{what} is {gpus}, and the axis 'gpus' is {point[GPUS]}",

@@ -115,6 +115,15 @@ def test_a_found_library_is_linked_and_its_version_decides_the_binary(toolchain,
     assert toolchain.preimage(unit, sources.local_files(unit)) != before
 
 
+@pytest.mark.parametrize("options", [("libmine.a",), ("-L.", "-lmine")])
+def test_the_users_own_static_library_decides_the_binary(toolchain, tmp_path, options):
+    unit = written(tmp_path / "a", options=options)
+    (tmp_path / "a" / "libmine.a").write_bytes(b"1")
+    before = toolchain.preimage(unit, sources.local_files(unit))
+    (tmp_path / "a" / "libmine.a").write_bytes(b"2")
+    assert toolchain.preimage(unit, sources.local_files(unit)) != before
+
+
 def test_cutlass_is_a_folder_of_headers(tmp_path, monkeypatch):
     headers = tmp_path / "cutlass_library" / "source" / "include"
     headers.mkdir(parents=True)

@@ -55,6 +55,14 @@ def unit(tmp_path):
             ("-L../lib", "-L", "here", "--library=mine"),
             LinkOptions(words=("-L../lib", "-Lhere", "-lmine"), libraries=("mine",), folders=("../lib", "here")),
         ),
+        (
+            ("--library-path=../lib", "--library-path", "here", "-L=there"),
+            LinkOptions(words=("-L../lib", "-Lhere", "-Lthere"), folders=("../lib", "here", "there")),
+        ),
+        (
+            ("-l=mine", "-lone,two"),
+            LinkOptions(words=("-lmine", "-lone", "-ltwo"), libraries=("mine", "one", "two")),
+        ),
         (("lib/libm.a", "b.o"), LinkOptions(words=("lib/libm.a", "b.o"), files=("lib/libm.a", "b.o"))),
         (("-DX=a.o", "-Ilib"), LinkOptions(others=("-DX=a.o", "-Ilib"))),
     ],

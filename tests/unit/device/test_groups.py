@@ -37,6 +37,12 @@ def test_the_group_is_the_first_whose_slowest_connection_is_the_fastest(pairs, g
     assert best_group(GPUS, gpus, linked(*pairs)).uuid == chosen
 
 
+def test_each_connection_is_asked_for_once():
+    asked = []
+    best_group(GPUS, 3, lambda first, second: asked.append((first, second)) or "PCIe")
+    assert len(asked) == len(set(asked)) == 6
+
+
 def test_a_group_is_formed_again_only_if_all_its_gpus_are_here():
     found = list(with_groups(find(["cpu"]) * 1, ["CPU-0+CPU-1"]))
     assert [device.gpus for device in found] == [1]

@@ -115,6 +115,12 @@ def test_a_library_gets_arrays_and_values_by_name(device, code, buffers):
     function.end()
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
+def test_a_value_that_would_lose_bits_is_refused(device, code, value):
+    with pytest.raises(LaunchError, match=f"rows is {value}, and a library takes integers of 64 bits"):
+        LibraryFunction(device, code, "describe", {"rows": value})
+
+
 def test_the_stream_is_passed_on(device, code, buffers):
     device.stream = 77
     function = LibraryFunction(device, code, "describe", VALUES)

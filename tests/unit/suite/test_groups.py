@@ -106,6 +106,7 @@ def test_an_all_reduce_reads_and_writes_on_every_gpu_and_requires_nccl(read):
         ("gpus=2, steps=[torch(lambda x: x)]", "a step that works on one GPU only"),
         ('gpus=2, kind="pipeline", steps=[memset("y")]', "is of the kind pipeline and has gpus"),
         ('gpus=0, steps=[memset("y")]', "is 0"),
+        ('gpus=lambda n: 10**7, steps=[memset("y")]', "is 10000000"),
         ('gpus="both", steps=[memset("y")]', "gpus is 'both'"),
         ('gpus=2, split="z", steps=[memset("y")]', "places 'z', which is no array"),
         ('gpus=2, split="x", on={"x": 0}, steps=[memset("y")]', "is in split and in on"),

@@ -88,3 +88,10 @@ def test_what_only_a_gpu_can_run_is_unsupported(toolchain, unit, line, refused):
     with pytest.raises(UnsupportedError) as error:
         toolchain.compile(unit(PLAIN + line))
     assert error.value.what == f"unsupported on cpu: {refused}"
+
+
+def test_a_library_that_links_a_file_of_the_users_is_unsupported(toolchain, unit):
+    with_file = unit(PLAIN, options=("-L.", "-lmine"))
+    (with_file.source.parent / "libmine.a").write_bytes(b"")
+    with pytest.raises(UnsupportedError, match=r"unsupported on cpu: the library library\.cu links mine"):
+        toolchain.compile(with_file)
