@@ -245,7 +245,11 @@ def test_a_report_that_cannot_be_written_is_a_usage_error(night):
 
 @pytest.mark.parametrize(
     ("case", "message"),
-    [("scale/nothing[n=100]", "holds no binary"), (CASE, "none of the devices asked for can run it")],
+    [
+        ("scale/nothing[n=100]", "holds no binary"),
+        ("scale/beta[n=101]", f"did you mean {CASE}"),
+        (CASE, "none of the devices asked for can run it"),
+    ],
 )
 def test_a_case_without_a_binary_for_the_device_is_a_usage_error(night, case, message):
     perfsvc, _, _ = night

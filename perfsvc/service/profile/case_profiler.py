@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from perfsvc.build.lines import LineTable
@@ -123,7 +124,10 @@ def subject_of(store: Store, case: str, run: int, devices: Mapping[str, DeviceIn
         if measured.id == case and build.binary is not None
     }
     if not built:
-        raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=f"perfsvc show '{case}'")
+        known = store.series.case_names()
+        near = [] if case in known else get_close_matches(case, known, n=3)
+        cure = f"did you mean {' or '.join(near)}?" if near else f"perfsvc show '{case}'"
+        raise NotMeasuredError(f"run {run} holds no binary of {case}", cure=cure)
     stored_devices = store.devices.all()
     same_device = [(device, device.uuid) for device in devices.values() if device.uuid in built]
     same_target = [
