@@ -17,6 +17,8 @@ from perfsvc.suite.values import Problem
 Point = tuple[tuple[str, Value], ...]
 """A value for each axis, in the order of the axes."""
 
+_LEAST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
+"""What kernels, databases and data frames can hold."""
 _IN_AN_ID = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
@@ -26,8 +28,11 @@ def plain(value: object) -> object:
 
 
 def is_value(value: object) -> bool:
-    """Return whether an axis or parameter can have this value: an integer, a float or text."""
-    return isinstance(plain(value), int | float | str) and not isinstance(plain(value), bool)
+    """Return whether an axis or parameter can have this value: an integer of 64 bits, a float or text."""
+    value = plain(value)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and _LEAST_INTEGER <= value <= _LARGEST_INTEGER
+    return isinstance(value, float | str)
 
 
 def fits_in_an_id(value: object) -> bool:
@@ -101,7 +106,7 @@ def _problems_of_values(axis: str, values: Iterable[Value], line: int) -> Iterat
             yield Problem(
                 f"axis {axis!r} has the value {value!r}",
                 line,
-                "use integers, floats, or text of letters, digits and _ . + -",
+                "use integers of 64 bits, floats, or text of letters, digits and _ . + -",
             )
 
 
@@ -185,7 +190,7 @@ def problems_of_params(variant: Variant) -> Iterator[Problem]:
                 yield Problem(
                     f"parameter {name!r} has the value {choice!r}, which cannot stand in a variant's name",
                     variant.line,
-                    "use integers, floats, or text of letters, digits and _ . + - in tuples",
+                    "use integers of 64 bits, floats, or text of letters, digits and _ . + - in tuples",
                 )
             elif not is_tuple and not is_value(choice) and not callable(choice):
                 yield Problem(

@@ -91,7 +91,7 @@ def params_at(expansion: Expansion, point: Point) -> dict[str, Value]:
         what = f"parameter {name!r} of variant {variant.name!r}"
         value = plain(evaluate(written, dict(point), what, variant.line))
         if not is_value(value):
-            raise Problem(f"{what} is {value!r}", variant.line, "make it an integer, a float or text")
+            raise Problem(f"{what} is {value!r}", variant.line, "make it an integer of 64 bits, a float or text")
         params[name] = value  # type: ignore[assignment] # is_value has checked it
     return params
 

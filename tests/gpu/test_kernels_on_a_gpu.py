@@ -61,7 +61,10 @@ AWKWARD = {
 LAUNCHED_BY_PYTHON = {"jit", "overlap"}
 """Their kernels are the suite's own. What Python calls elsewhere is other people's, right at the smoke point."""
 
-NAMES = pytest.mark.parametrize("name", [file.name for file in SUITE.benchmarks])
+SEVERAL_GPUS = {"all_reduce", "matmul_split", "peer_copy"}
+"""They need a group of GPUs: test_groups_on_gpus.py measures them."""
+
+NAMES = pytest.mark.parametrize("name", [file.name for file in SUITE.benchmarks if file.name not in SEVERAL_GPUS])
 
 
 @pytest.fixture(scope="module")
