@@ -137,6 +137,11 @@ def prose(text: str) -> str:
     return re.sub(r"&#64;(?=\w)", "\\g<0>\u200b", visible(escaped)).replace("\n", "<br>")
 
 
+def unlinked(text: str) -> str:
+    """Return a text as ``prose`` does; addresses and ``#12`` get an invisible space, so that GitHub makes no link."""
+    return re.sub(r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=&#35;)(?=\d)|(?<=\bGH)(?=-\d)", "\u200b", prose(text))
+
+
 def code(text: str) -> str:
     """Return a name as code in Markdown, cut if it is long."""
     return f"<code>{prose(text)}</code>" if re.search(r"[`\r\n]", text) else f"`{visible(cut(text))}`"

@@ -23,7 +23,9 @@ from perfsvc.model import Case, CheckedKernel, Status
 from perfsvc.report.checks import StaticCheck
 from perfsvc.report.export import check_formats
 from perfsvc.report.export.files import TEXT, write
+from perfsvc.report.export.github import workflow_commands
 from perfsvc.report.pages.render import template
+from perfsvc.report.review import check_review
 from perfsvc.store.schema.column_types import FreeText
 from perfsvc.store.schema.engine import resolve, shown, translated
 
@@ -305,7 +307,7 @@ def test_addresses_and_ports_stay():
 
 
 def test_annotations_hold_no_second_command():
-    commands = check_formats.check_github(hostile_check()).splitlines()
+    commands = workflow_commands(check_review(hostile_check(), passed=False)).splitlines()
     assert all(re.match(r"::(error|notice) [^\x00-\x08\x0a-\x1f]*::", command) for command in commands)
     assert len(commands) == len(HOSTILE) + 1
     assert not re.search(r"##\w*\[", "".join(commands))

@@ -4,12 +4,11 @@ All texts are foreign: they may come from the pull request of a stranger.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from perfsvc import units
 from perfsvc.report.review import LOCAL, Remark, Review, Severity
-from perfsvc.text import cell, code, cut, printed, prose, shortened, visible
+from perfsvc.text import cell, code, cut, printed, shortened, unlinked, visible
 
 ANNOTATION_LEVELS = {"error": "failure", "warning": "warning", "notice": "notice"}
 """GitHub's words for the severities of the annotations of a check run."""
@@ -119,20 +118,15 @@ def summary(review: Review, name: str, commit: str) -> str:
         commit: the commit that was judged.
     """
     parts = [
-        f"### {_words(one_line(name, LONGEST_TITLE))}: {_words(one_line(review.counts, LONGEST_CELL))}",
-        f"{_words(one_line(review.about, LONGEST_CELL))}, at {code(commit[:10])}",
+        f"### {unlinked(one_line(name, LONGEST_TITLE))}: {unlinked(one_line(review.counts, LONGEST_CELL))}",
+        f"{unlinked(one_line(review.about, LONGEST_CELL))}, at {code(commit[:10])}",
     ]
-    notes = [f"- {_words(shortened(note, LONGEST_CELL))}" for note in review.notes[:MOST_NOTES]]
+    notes = [f"- {unlinked(shortened(note, LONGEST_CELL))}" for note in review.notes[:MOST_NOTES]]
     if more := review.notes[MOST_NOTES:]:
         notes.append(f"- and {units.count(len(more), 'more note')}")
     end = "\n".join(notes)[: LONGEST_COMMENT // 2]
     table = "\n".join(_table(review.remarks, room=LONGEST_COMMENT - len("".join(parts)) - len(end)))
     return "\n\n".join(filter(None, [*parts, table, end])) + "\n"
-
-
-def _words(text: str) -> str:
-    """Return a text as ``prose`` does; addresses and ``#12`` get an invisible space, so that GitHub makes no link."""
-    return re.sub(r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=&#35;)(?=\d)|(?<=\bGH)(?=-\d)", "\u200b", prose(text))
 
 
 def _table(remarks: Iterable[Remark], room: int) -> Iterator[str]:
@@ -155,4 +149,4 @@ def _row(remark: Remark) -> str:
     if location := remark.location:
         where = code(shortened(f"{location.path}:{location.line}", LONGEST_CELL))
     title = code(one_line(remark.title, LONGEST_CELL))
-    return f"| {' | '.join(map(cell, [title, _words(shortened(remark.text, LONGEST_CELL)), where]))} |"
+    return f"| {' | '.join(map(cell, [title, unlinked(shortened(remark.text, LONGEST_CELL)), where]))} |"

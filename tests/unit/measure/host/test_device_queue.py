@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -216,10 +215,17 @@ def test_a_fork_server_that_dies_is_replaced_once_without_blaming_the_device(wor
 # --- locks -----------------------------------------------------------------------------------------------------------
 
 
+def taken_by_another_run(uuid):
+    """The lock of a device, which the process 1 seems to hold: a queue waits silently for a lock of its own process."""
+    lock = DeviceLock(uuid)
+    assert lock.take()
+    lock._path.write_text("1")
+    return lock
+
+
 def test_a_device_in_use_is_waited_for_and_reported_once(work):
     work.play()
-    other = DeviceLock("only")
-    assert other.take()
+    other = taken_by_another_run("only")
 
     def report(line):
         work.messages.append(line)
@@ -228,13 +234,12 @@ def test_a_device_in_use_is_waited_for_and_reported_once(work):
     plan = Plan((work.task("good"),), 1, 1, 20.0)
     (measurements,) = pool.measure(plan, work.devices("only"), report)
     assert measurements.status is Status.OK
-    assert work.messages == [f"only is in use by another perfsvc run (pid {os.getpid()}): waiting"]
+    assert work.messages == ["only is in use by another perfsvc run (pid 1): waiting"]
 
 
 def test_other_devices_measure_while_one_is_in_use(work):
     work.play()
-    other = DeviceLock("first")
-    assert other.take()
+    other = taken_by_another_run("first")
     tasks = tuple(work.task(name, uuid) for uuid in ("first", "second") for name in ("good", "fine"))
     order = []
     for measurement in pool.measure(Plan(tasks, 2, 1, 20.0), work.devices("first", "second"), work.messages.append):
@@ -425,8 +430,7 @@ def test_first_tasks_are_never_over_budget(work, clock):
 
 
 def test_waiting_for_a_device_in_use_does_not_count_against_the_budget(work, clock):
-    other = DeviceLock("only")
-    assert other.take()
+    other = taken_by_another_run("only")
 
     def report(line):
         clock.seconds = 4000.0
@@ -450,8 +454,7 @@ def test_a_stopping_run_finishes_the_current_case_and_begins_no_other(work):
     """Two of three devices measure a case when the run is to stop; the third waits for its lock."""
     work.play(each="log(variant); time.sleep(0.5)")
     log = work.folder / "log"
-    other = DeviceLock("third")
-    assert other.take()
+    other = taken_by_another_run("third")
     names = ("first", "second", "third")
     tasks = tuple(work.task(f"{name}-{number}", name) for name in names for number in range(3))
     measurements = drained(
