@@ -67,7 +67,7 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
     plotly = _plotly()
     site = gather(store, last, datetime.now(UTC), threshold)
     files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, FindingPictures(store, site).cases)}
+    pages = {name: text.encode() for name, text in render.SitePages(site, PLOTLY, FindingPictures(store, site).cases)}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)
