@@ -29,6 +29,14 @@ MOST_ROWS = 30
 ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
 """Styles and scripts of the site, beside plotly.js."""
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; "
+    "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'"
+)
+"""The content security policy of the site. The only inline style it allows is the empty one: plotly.js creates it and
+adds rules by script."""
+
 INDEX = "index.html"
 
 LISTS = {
@@ -122,6 +130,7 @@ def _environment() -> Environment:
         OF_LAUNCHES
         | OF_COMPARISONS
         | {
+            "policy": POLICY,
             "paths": paths,
             "group_lines": group_lines,
             "commit": views.commit,
