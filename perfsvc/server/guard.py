@@ -5,6 +5,7 @@ import time
 from urllib.parse import urlsplit
 
 import structlog
+from prometheus_client import Counter
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,6 +16,9 @@ from perfsvc.text import printed
 
 LONGEST_QUERY = 4096
 """Bytes of the longest query that the server reads."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""The methods that the metrics name; others could be of any number."""
 
 HEADERS = {
     "content-security-policy": f"{POLICY}; frame-ancestors 'none'",
@@ -35,10 +39,12 @@ class Guard:
     Args:
         app: the application behind the guard.
         settings: name the hosts.
+        requests: counts the requests by method and status code.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, requests: Counter) -> None:
         self._app = app
+        self._requests = requests
         self._hosts = {"localhost", settings.host.lower(), (urlsplit(settings.public_url).hostname or "localhost")}
         self._log = structlog.get_logger()
 
@@ -68,6 +74,8 @@ class Guard:
             await problem(500, "perfsvc failed to answer", "see the log of the server")(scope, receive, send_guarded)
         finally:
             seconds = time.perf_counter() - began
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._requests.labels(method, str(status)).inc()
             self._log.info(
                 "request",
                 method=scope["method"],
