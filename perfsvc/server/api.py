@@ -50,7 +50,7 @@ class SeriesParameters(PagedParameters):
     """Which series."""
 
     text: Text = ""
-    """Only series whose name has each of these words, in any case of letters."""
+    """Only series that have each of these words in their name, device or device model, in any case of letters."""
     benchmark: Text = ""
     """Only series of this benchmark."""
     device: Text = ""
@@ -242,7 +242,7 @@ def all_series(call: Call[SeriesParameters]) -> dict[str, Any]:
         if given.benchmark in {"", view.series.case.benchmark}
         and given.device in {"", view.series.device, view.series.device_model}
         and given.metric in {"", view.series.metric}
-        and all(word in wording.series_name(view.series).lower() for word in words)
+        and all(word in _searched(view) for word in words)
     ]
     page = paged(chosen, given)
     return page | {"items": [_in_list(view) for view in page["items"]]}
@@ -326,6 +326,12 @@ def key_of(view: SeriesView) -> str:
 
 def _run(call: Call[RunParameters] | Call[RunRowsParameters]) -> RunRow:
     return call.serving.store.runs.get(call.given.run)
+
+
+def _searched(view: SeriesView) -> str:
+    """Return the text in which words are looked for."""
+    series = view.series
+    return f"{wording.series_name(series)} {series.device} {series.device_model}".lower()
 
 
 def _in_list(view: SeriesView) -> dict[str, Any]:
