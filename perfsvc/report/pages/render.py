@@ -29,6 +29,14 @@ MOST_ROWS = 30
 ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
 """Styles and scripts of the site, beside plotly.js."""
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; "
+    "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'"
+)
+"""The content security policy of the site. The only inline style it allows is the empty one: plotly.js creates it and
+adds rules by script."""
+
 INDEX = "index.html"
 
 LISTS = {
@@ -100,6 +108,11 @@ def comparison_page(sides: ComparedSides, made: datetime) -> str:
     return visible(rendered)
 
 
+def error_page(status: int, error: str, cure: str, root: str) -> str:
+    """Return the page of an error on a server; ``root`` is the relative address of the site's root."""
+    return visible(template("error.html.j2").render(status=status, error=error, cure=cure, root=root))
+
+
 def assets() -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each style and script."""
     for name in ASSETS:
@@ -122,6 +135,7 @@ def _environment() -> Environment:
         OF_LAUNCHES
         | OF_COMPARISONS
         | {
+            "policy": POLICY,
             "paths": paths,
             "group_lines": group_lines,
             "commit": views.commit,
