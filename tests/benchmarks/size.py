@@ -58,7 +58,9 @@ def cost(arguments: Sequence[str], folder: Path) -> Cost:
     """Run a command and return what it took; the output is thrown away."""
     with tempfile.NamedTemporaryFile() as note, (folder / "output.txt").open("w") as output:
         began = time.perf_counter()
-        process = subprocess.Popen([sys.executable, "-c", IN_PROCESS, note.name, *arguments], stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [sys.executable, "-c", IN_PROCESS, note.name, *arguments], stdout=output, stderr=output
+        )
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - began
         peak = int(note.read() or 0) * 1024

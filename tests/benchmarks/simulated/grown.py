@@ -92,16 +92,29 @@ def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
 def _copy_night(connection: Connection, source: int, run: int) -> None:
     """Copy all rows of the run ``source`` to a new run, with other medians and later times."""
     ids = select(Measurements.id).where(Measurements.run_id == source)
-    first, last = connection.execute(select(func.min(Measurements.id), func.max(Measurements.id)).where(Measurements.run_id == source)).one()
+    first, last = connection.execute(
+        select(func.min(Measurements.id), func.max(Measurements.id)).where(Measurements.run_id == source)
+    ).one()
     newest = connection.scalar(select(func.max(Measurements.id))) or 0
     shift = newest + 1 - first
     assert last - first + 1 >= 1
     started = connection.scalar(select(Runs.started_at).where(Runs.id == source))
-    later = {"started_at": started + timedelta(days=run - source), "finished_at": started + timedelta(days=run - source, hours=1)}
+    later = {
+        "started_at": started + timedelta(days=run - source),
+        "finished_at": started + timedelta(days=run - source, hours=1),
+    }
     of_run: dict[str, Any] = {"run_id": literal(run)}
     noise: ColumnElement[float] = literal_column(f"(1 + {2 * BETWEEN} * {RANDOM[connection.dialect.name]})")
-    medians = {"median_s": Measurements.median_s * noise, "measured_at": literal(later["started_at"], Measurements.measured_at.type)}
-    _copy(connection, Runs, Runs.id == source, {"id": literal(run), **{name: literal(value, Runs.started_at.type) for name, value in later.items()}})
+    medians = {
+        "median_s": Measurements.median_s * noise,
+        "measured_at": literal(later["started_at"], Measurements.measured_at.type),
+    }
+    _copy(
+        connection,
+        Runs,
+        Runs.id == source,
+        {"id": literal(run), **{name: literal(value, Runs.started_at.type) for name, value in later.items()}},
+    )
     _copy(connection, Measurements, Measurements.run_id == source, {"id": Measurements.id + shift, **of_run, **medians})
     for table in (MeasurementBatches, Metrics):
         _copy(connection, table, table.measurement_id.in_(ids), {"measurement_id": table.measurement_id + shift})
@@ -119,4 +132,6 @@ def _copy(connection: Connection, table: type[Base], where: ColumnElement[bool],
 def _set_sequences(connection: Connection) -> None:
     """Let PostgreSQL give later rows ids above those of the copies."""
     for table in ("runs", "measurements"):
-        connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))"))
+        connection.execute(
+            text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))")
+        )
