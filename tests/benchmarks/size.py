@@ -88,7 +88,7 @@ def main() -> int:
             costs.append(replace(cost(arguments, folder), command=name))
             print(costs[-1], flush=True)
     judged = [] if options.only and "judge" not in options.only.split(",") else list(judging(database, nights))
-    inside = {name: seconds for name, seconds in judged}
+    inside = dict(judged)
     print(table(COLUMNS, [cells(each) for each in costs]))
     print(table(("in one process", "wall time"), [(name, f"{seconds * 1e3:.0f} ms") for name, seconds in judged]))
     if options.json:

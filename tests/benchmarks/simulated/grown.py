@@ -14,8 +14,8 @@ from perfsvc.measure.host.servers import worker_servers
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
-from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.engine import POSTGRESQL
+from perfsvc.store.schema.judging_tables import Verdicts
 from perfsvc.store.schema.tables import Base, MeasurementBatches, Measurements, Metrics, NoiseOfCases, Peaks, Runs
 
 VARIANTS = 100
@@ -91,31 +91,19 @@ def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
 
 def _copy_night(connection: Connection, source: int, run: int) -> None:
     """Copy all rows of the run ``source`` to a new run, with other medians and later times."""
-    ids = select(Measurements.id).where(Measurements.run_id == source)
-    first, last = connection.execute(
-        select(func.min(Measurements.id), func.max(Measurements.id)).where(Measurements.run_id == source)
-    ).one()
-    newest = connection.scalar(select(func.max(Measurements.id))) or 0
-    shift = newest + 1 - first
-    assert last - first + 1 >= 1
-    started = connection.scalar(select(Runs.started_at).where(Runs.id == source))
-    later = {
-        "started_at": started + timedelta(days=run - source),
-        "finished_at": started + timedelta(days=run - source, hours=1),
-    }
-    of_run: dict[str, Any] = {"run_id": literal(run)}
+    of_source = Measurements.run_id == source
+    first = connection.scalar(select(func.min(Measurements.id)).where(of_source)) or 0
+    shift = (connection.scalar(select(func.max(Measurements.id))) or 0) + 1 - first
+    started = connection.scalars(select(Runs.started_at).where(Runs.id == source)).one()
+    began = started + timedelta(days=run - source)
+    times = {"started_at": began, "finished_at": began + timedelta(hours=1)}
+    at = {name: literal(time, Runs.started_at.type) for name, time in times.items()}
     noise: ColumnElement[float] = literal_column(f"(1 + {2 * BETWEEN} * {RANDOM[connection.dialect.name]})")
-    medians = {
-        "median_s": Measurements.median_s * noise,
-        "measured_at": literal(later["started_at"], Measurements.measured_at.type),
-    }
-    _copy(
-        connection,
-        Runs,
-        Runs.id == source,
-        {"id": literal(run), **{name: literal(value, Runs.started_at.type) for name, value in later.items()}},
-    )
-    _copy(connection, Measurements, Measurements.run_id == source, {"id": Measurements.id + shift, **of_run, **medians})
+    measured = {"median_s": Measurements.median_s * noise, "measured_at": at["started_at"]}
+    of_run: dict[str, Any] = {"run_id": literal(run)}
+    _copy(connection, Runs, Runs.id == source, {"id": literal(run), **at})
+    _copy(connection, Measurements, of_source, {"id": Measurements.id + shift, **of_run, **measured})
+    ids = select(Measurements.id).where(of_source)
     for table in (MeasurementBatches, Metrics):
         _copy(connection, table, table.measurement_id.in_(ids), {"measurement_id": table.measurement_id + shift})
     for table in (NoiseOfCases, Peaks, Verdicts):
@@ -131,7 +119,6 @@ def _copy(connection: Connection, table: type[Base], where: ColumnElement[bool],
 
 def _set_sequences(connection: Connection) -> None:
     """Let PostgreSQL give later rows ids above those of the copies."""
-    for table in ("runs", "measurements"):
-        connection.execute(
-            text(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))")
-        )
+    for table in (Runs, Measurements):
+        sequence = func.pg_get_serial_sequence(table.__tablename__, "id")
+        connection.execute(select(func.setval(sequence, select(func.max(table.id)).scalar_subquery())))
