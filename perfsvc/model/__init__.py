@@ -5,7 +5,7 @@ Times are in seconds, sizes in bytes, clocks in hertz, timestamps in UTC.
 
 import hashlib
 
-from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
+from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, StoredBisection, Trial
 from perfsvc.model.cases import (
     Array,
     Buffer,
@@ -249,6 +249,7 @@ __all__ = [
     "StaticFacts",
     "Status",
     "Step",
+    "StoredBisection",
     "StructArg",
     "Suspect",
     "TensorMapArg",

@@ -15,9 +15,10 @@ from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import compared, launch, pairs, views
 from perfsvc.report.pages import site as paths
 from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, Site
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
@@ -25,7 +26,7 @@ from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = ("site.css", "launch.css", "finding.css", "comparison.css", "site.js", "chart.js", "comparison.js")
 """Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
@@ -99,7 +100,10 @@ def assets() -> Iterator[tuple[str, str]]:
 
 
 def pages(
-    site: Site, plotly: str, explained: Callable[[FindingView], Sequence[PicturedCase]]
+    site: Site,
+    plotly: str,
+    explained: Callable[[FindingView], Sequence[PicturedCase]],
+    details: Callable[[FindingView], FindingDetails],
 ) -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to.
 
@@ -108,6 +112,7 @@ def pages(
         plotly: the path of plotly.js.
         explained: returns the explained cases of a finding, the worst first; called only when its page is written,
             because they hold much data.
+        details: returns what was measured, committed and changed around a finding; called likewise.
     """
     views_of_site = views.Views(site)
     environment = Environment(
@@ -128,6 +133,7 @@ def pages(
             "plotly": plotly,
             "paths": paths,
             "group_lines": group_lines,
+            "pairs": pairs,
             "commit": views.commit,
             "run_facts": views.run_facts,
             "newest_level": views.newest_level,
@@ -160,6 +166,7 @@ def pages(
                 shown=shown,
                 finding=shown.finding,
                 explained=explained(shown),
+                details=details(shown),
             ),
         )
     for sides in site.comparisons:

@@ -20,6 +20,7 @@ from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunP
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.compare.side_by_side import against_baselines
+from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.environment import environment_differences, of_findings
@@ -67,7 +68,8 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
     plotly = _plotly()
     site = gather(store, last, datetime.now(UTC), threshold)
     files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, FindingPictures(store, site).cases)}
+    explained, details = FindingPictures(store, site).cases, FindingDetailsReader(store, site).of
+    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, explained, details)}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)
