@@ -16,8 +16,8 @@ from perfsvc.report import wording
 
 WIDTH = 340
 LEFT, RIGHT = 66, 12
-PAIRS_HEIGHT, TOP, BOTTOM = 150, 12, 28
-CHANGE_HEIGHT, AXIS = 92, 62
+PAIRS_HEIGHT, TOP, BOTTOM = 156, 12, 34
+CHANGE_HEIGHT, AXIS = 96, 62
 SIZE = 4.0
 """The radius of a mark."""
 MOST_PAIRS = 24
@@ -58,7 +58,7 @@ def drawn_pairs(confirmation: Confirmation) -> Markup:
     parts = [
         *_axis_of_levels(scale, metric),
         *(_pair(number, old, new, len(pairs), scale) for number, (old, new) in enumerate(pairs, 1)),
-        _text((LEFT + WIDTH - RIGHT) / 2, PAIRS_HEIGHT - 2, "A/B pairs in the order of measuring", "middle"),
+        _text((LEFT + WIDTH - RIGHT) / 2, PAIRS_HEIGHT - 4, "A/B pairs in the order of measuring", "middle"),
     ]
     described = "; ".join(
         f"pair {number}: {wording.level(old, metric)} → {wording.level(new, metric)}"
@@ -104,7 +104,7 @@ def _pair(number: int, old: float, new: float, count: int, scale: _Axis) -> Mark
             _LINE.format("link", x - apart, scale(old), x + apart, scale(new)),
             _MARK.format("before", x - apart, scale(old), SIZE),
             _MARK.format("after", x + apart, scale(new), SIZE),
-            _text(x, PAIRS_HEIGHT - BOTTOM + 14, str(number), "middle"),
+            _text(x, PAIRS_HEIGHT - BOTTOM + 15, str(number), "middle"),
         )
     )
 
@@ -146,7 +146,7 @@ def _texts_of_change(x: _Axis, ratio: float, threshold: float) -> Iterator[Marku
         if all(abs(at - other) > 44 for other in taken):  # noqa: PLR2004 - the width of a text
             taken.append(at)
             yield _text(at, AXIS + 15, text, "middle")
-    yield _text((LEFT - 40 + WIDTH - RIGHT) / 2, CHANGE_HEIGHT - 1, "change; grey: too small to matter", "middle")
+    yield _text((LEFT - 40 + WIDTH - RIGHT) / 2, CHANGE_HEIGHT - 4, "change; grey: too small to matter", "middle")
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> Markup:
