@@ -27,6 +27,7 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
     assert {name for name in files if name.startswith("assets/")} == {
         "assets/plotly.min.js",
         "assets/site.css",
+        "assets/finding.css",
         "assets/launch.css",
         "assets/comparison.css",
         "assets/comparison.js",

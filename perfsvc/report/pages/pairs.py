@@ -48,6 +48,11 @@ def usual(measurements: Sequence[Measurement], metric: str) -> float | None:
     return median(known) if known else None
 
 
+def smallest(threshold: float) -> str:
+    """Return a threshold, a fraction, in per cent: ``0.5 %``."""
+    return f"{100 * threshold:.3g} %"
+
+
 def drawn_pairs(confirmation: Confirmation) -> Markup:
     """Return the level of each process, a hollow mark for the old code and a filled mark for the new code."""
     pairs, metric = levels(confirmation), confirmation.suspect.series.metric
@@ -131,17 +136,16 @@ def drawn_change(confirmation: Confirmation) -> Markup:
         _MARK.format("change", x(ratio), middle, SIZE + 0.5),
         *_texts_of_change(x, ratio, threshold),
     ]
-    interval = wording.interval(confirmation.low, confirmation.high)
     described = f"change {units.percent(ratio)}"
-    described += f", interval {interval}" if interval else ""
-    described += f", threshold {units.share(threshold)}"
+    described += f", interval {wording.interval(min(ends), max(ends))}" if ends else ""
+    described += f", threshold {smallest(threshold)}"
     return _PICTURE.format(WIDTH, CHANGE_HEIGHT, described, Markup("").join(parts))
 
 
 def _texts_of_change(x: _Axis, ratio: float, threshold: float) -> Iterator[Markup]:
     """Yield the texts below the axis: no change and the new level; the ends of the threshold if there is room."""
     taken: list[float] = []
-    for value, text in ((ratio, units.percent(ratio)), (1.0, "0"), (1 + threshold, f"± {units.share(threshold)}")):
+    for value, text in ((ratio, units.percent(ratio)), (1.0, "0"), (1 + threshold, f"± {smallest(threshold)}")):
         at = min(max(x(value), LEFT - 20), WIDTH - RIGHT - 20)
         if all(abs(at - other) > 44 for other in taken):  # noqa: PLR2004 - the width of a text
             taken.append(at)
