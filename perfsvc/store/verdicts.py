@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import Select, delete, exists, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import (
@@ -24,7 +24,7 @@ from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, pack, unpack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
-from perfsvc.store.schema.tables import Devices
+from perfsvc.store.schema.tables import Devices, Runs
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
@@ -100,6 +100,15 @@ class VerdictStore:
                 )
                 for row in connection.execute(query)
             ]
+
+    def runs(self, runs: Collection[int]) -> set[int]:
+        """Return which of some runs have a verdict that is not excluded."""
+        query = select(Runs.id).where(
+            Runs.id.in_(runs),
+            exists().where(Verdicts.run_id == Runs.id, judged(Verdicts.run_id, Verdicts.case_id)),
+        )
+        with self._database.reading() as connection:
+            return set(connection.scalars(query))
 
     def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
