@@ -71,14 +71,20 @@ class VerdictStore:
             if rows:
                 connection.execute(insert(Verdicts), rows)
 
-    def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then."""
+    def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
+        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then.
+
+        With ``cases``, only the verdicts on these cases are returned.
+        """
         query = (
             with_case(Verdicts)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
         with self._database.reading() as connection:
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Verdicts.case_id, ids))
             return [
                 Judgement(
                     series_of(row),

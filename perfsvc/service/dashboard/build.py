@@ -81,7 +81,7 @@ def _plotly() -> bytes:
 def gather(store: Store, last: int, now: datetime) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
     site = outline(store, store.runs.list(last), now)
-    series = read_series(store, list(site.runs.values())[::-1], site.verdicts, [view.finding for view in site.findings])
+    series = read_series(store, list(site.runs.values())[::-1], site.tonight, [view.finding for view in site.findings])
     return replace(of_tonight(store, site), series=SeriesViews(series))
 
 
@@ -103,7 +103,7 @@ def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
         tonight=tonight,
         series=SeriesViews(),
         findings=_findings(store, store.findings.all(), tonight, night),
-        verdicts=tuple(store.verdicts.of_run(tonight.id) if tonight else ()),
+        verdicts=(),
         devices=(),
         environments=store.devices.environments(),
         stages=_stages(night),
@@ -114,10 +114,11 @@ def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
 
 
 def of_tonight(store: Store, site: Site) -> Site:
-    """Return the site with what only the first page shows: the GPUs, and the changes of the environment."""
+    """Return the site with what only the first page shows: verdicts, GPUs, changes of the environment."""
     rows = list(site.runs.values())[::-1]
     return replace(
         site,
+        verdicts=tuple(store.verdicts.of_run(site.tonight.id) if site.tonight else ()),
         devices=_devices(store, site.tonight, [row.id for row in rows]),
         environment=_environment(store, rows, site.tonight),
     )

@@ -8,7 +8,7 @@ from threading import Lock
 
 from perfsvc import judge
 from perfsvc.report.pages.render import INDEX, SitePages
-from perfsvc.report.pages.site import Site, comparison_page
+from perfsvc.report.pages.site import Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
@@ -115,12 +115,15 @@ class LivePages:
     def _render(self, state: _State, path: str) -> str | None:
         """Return a page that a built site has too; None if there is no such page."""
         if path == INDEX:
-            shown = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
-            state.series.read(view.finding.worst.series for view in shown if view.finding.worst)
+            to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
+            state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
             return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
         for run in state.pages.site.compared:
             if path == comparison_page(run):
                 state.series.in_run(run)
+        for shown in state.pages.site.findings:
+            if path == finding_page(shown.finding.id):
+                state.series.read(moved.series for moved in shown.finding.moved)
         view = state.series.at(path)
         return state.pages.page(path) if view is None else state.pages.series(view)
 
@@ -128,7 +131,8 @@ class LivePages:
         """Return the page of a comparison of two runs."""
         # The runs are numbers, so no revision is looked up in the folder.
         compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
-        state.series.in_run(new)
+        if new in state.pages.site.runs:
+            state.series.in_run(new)
         sides = side_by_side(
             compared,
             thresholds_of(self._store, compared.judgements, self._threshold),

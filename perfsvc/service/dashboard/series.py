@@ -22,7 +22,7 @@ Samples = Mapping[int, tuple[NDArray[np.float32], ...]]
 def read_series(
     store: Store,
     rows: Sequence[RunRow],
-    verdicts: Sequence[Judgement],
+    tonight: RunRow | None,
     findings: Sequence[Finding],
     cases: Collection[Case] | None = None,
 ) -> tuple[SeriesView, ...]:
@@ -31,7 +31,7 @@ def read_series(
     Args:
         store: the database.
         rows: the runs on the pages, newest first.
-        verdicts: the verdicts of tonight's run.
+        tonight: the run whose verdicts the pages show.
         findings: all findings.
         cases: the cases whose series are returned, by their present names; None for all.
     """
@@ -52,7 +52,7 @@ def read_series(
         histories,
         events,
         store.series.samples(runs[:SAMPLED], cases),
-        {judgement.series: judgement for judgement in verdicts},
+        {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
         dirty={row.id for row in rows if row.provenance.dirty},
         breaks=breaks,
     )

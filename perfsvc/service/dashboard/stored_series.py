@@ -16,7 +16,7 @@ class StoredSeries(SeriesViews):
 
     Args:
         store: the database.
-        site: the runs, the verdicts and the findings in this state.
+        site: the runs and the findings in this state.
     """
 
     def __init__(self, store: Store, site: Site) -> None:
@@ -46,9 +46,7 @@ class StoredSeries(SeriesViews):
 
     def _views_of(self, cases: Collection[Case] | None) -> tuple[SeriesView, ...]:
         rows = list(self._site.runs.values())[::-1]
-        return read_series(
-            self._store, rows, self._site.verdicts, [view.finding for view in self._site.findings], cases
-        )
+        return read_series(self._store, rows, self._site.tonight, [view.finding for view in self._site.findings], cases)
 
     def read(self, series: Iterable[Series]) -> None:
         """Read the cases of some series together, before a page asks for one after the other."""
@@ -85,6 +83,12 @@ class StoredSeries(SeriesViews):
         self.read(asked - found)
         return found | {one for one in asked - found if self.get(one)}
 
+    @staticmethod
+    def _may_be_named(name: str, case: Case) -> bool:
+        """Return whether the page of a series of a case may have this readable part, which begins with the case's."""
+        beginning = slug(case.id)
+        return not beginning or f"{name}-".startswith(f"{beginning}-")
+
     def in_run(self, run: int) -> dict[Series, SeriesHistory]:
         """Return what a run measured, except the errors of results; then ``known`` is fast for these series."""
         with self._lock:
@@ -110,7 +114,7 @@ class StoredSeries(SeriesViews):
         name = readable_part(path)
         if name is None:
             return None
-        cases = [case for case in self._cases if f"{name}-".startswith(f"{slug(case.id)}-")]
+        cases = [case for case in self._cases if self._may_be_named(name, case)]
         self.read(Series(case, "", "") for case in cases)
         views = (view for case in cases for view in self._read[case])
         return next((view for view in views if series_page(view.series) == path), None)
