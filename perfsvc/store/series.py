@@ -70,6 +70,11 @@ class SeriesStore:
                 levels |= levels_in(connection, run, among(connection, Measurements.case_id, names), wanted=of_run)
         return {series: levels[series] for series in runs if series in levels}
 
+    def stored_cases(self) -> list[Case]:
+        """Return every stored case, under each of its names."""
+        with self._database.reading() as connection:
+            return [case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).order_by(Cases.id))]
+
     def case_names(self) -> dict[str, Case]:
         """Return all names of all measured cases, former names too, each with the case under its present name.
 

@@ -163,13 +163,33 @@ class SitePages:
         plotly: the path of plotly.js.
         explained: returns the explained cases of a finding, the worst first; called only when the page of the finding
             is rendered, because they hold much data.
+        compared: returns the comparison of a run in ``site.compared`` with its baseline.
     """
 
-    def __init__(self, site: Site, plotly: str, explained: Callable[[FindingView], Sequence[PicturedCase]]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        plotly: str,
+        explained: Callable[[FindingView], Sequence[PicturedCase]],
+        compared: Callable[[int], ComparedSides],
+    ) -> None:
         self.site = site
+        self._compared = compared
         self._views = views.Views(site)
         self._plotly = plotly
         self._explained = explained
+
+    def page(self, path: str) -> str | None:
+        """Return a page that is not that of a series; None if there is no such page."""
+        if path in LISTS:
+            return self.list(path)
+        for shown in self.site.findings:
+            if paths.finding_page(shown.finding.id) == path:
+                return self.finding(shown)
+        for run in self.site.compared:
+            if paths.comparison_page(run) == path:
+                return self.comparison(self._compared(run))
+        return None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to."""
@@ -177,8 +197,8 @@ class SitePages:
             yield paths.series_page(view.series), self.series(view)
         for shown in self.site.findings:
             yield paths.finding_page(shown.finding.id), self.finding(shown)
-        for sides in self.site.comparisons:
-            yield paths.comparison_page(sides.new.run), self.comparison(sides)
+        for run in self.site.compared:
+            yield paths.comparison_page(run), self.comparison(self._compared(run))
         for path in LISTS:
             yield path, self.list(path)
 

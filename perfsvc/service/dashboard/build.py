@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,9 +12,10 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import DevicePanel, FindingView, Site
+from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
-from perfsvc.service.compare.side_by_side import against_baselines
+from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series
@@ -53,9 +55,12 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
         InfrastructureError: the folder cannot be written to.
     """
     script = plotly()
-    site = gather(store, last, datetime.now(UTC), threshold)
+    site = gather(store, last, datetime.now(UTC))
     files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.SitePages(site, PLOTLY, FindingPictures(store, site).cases)}
+    rendered = render.SitePages(
+        site, PLOTLY, FindingPictures(store, site).cases, lambda run: comparison(store, site, run, threshold)
+    )
+    pages = {name: text.encode() for name, text in rendered}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)
@@ -73,29 +78,56 @@ def plotly() -> bytes:
     return script.read_bytes()
 
 
-def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
+def gather(store: Store, last: int, now: datetime) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
-    rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
+    site = outline(store, store.runs.list(last), now)
+    series = read_series(store, list(site.runs.values())[::-1], site.tonight, [view.finding for view in site.findings])
+    return replace(of_tonight(store, site), series=SeriesViews(series))
+
+
+def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
+    """Return what every page needs, without series, and without what only the first page shows.
+
+    Args:
+        store: the database.
+        runs: the runs to show, newest first; runs that still run or measured nothing are left out.
+        now: when the pages are made.
+    """
+    rows = [row for row in runs if row.state is not RunState.RUNNING and row.counts]
     # The newest night counts even if it ended before its run began: its stages say why.
     night = next(iter(store.nights.list(1)), None)
     tonight = _tonight(rows, night)
-    verdicts = store.verdicts.of_run(tonight.id) if tonight else []
-    findings = store.findings.all()
     return Site(
         made=now,
         runs={row.id: row for row in reversed(rows)},
         tonight=tonight,
-        series=read_series(store, rows, verdicts, findings),
-        findings=_findings(store, findings, tonight, night),
-        verdicts=tuple(verdicts),
-        devices=_devices(store, tonight, [row.id for row in rows]),
+        series=SeriesViews(),
+        findings=_findings(store, store.findings.all(), tonight, night),
+        verdicts=(),
+        devices=(),
         environments=store.devices.environments(),
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
-        environment=_environment(store, rows, tonight),
-        comparisons=against_baselines(store, rows[:SAMPLED], threshold),
+        compared=tuple(row.id for row in with_verdicts(store, rows[:SAMPLED])),
     )
+
+
+def of_tonight(store: Store, site: Site) -> Site:
+    """Return the site with what only the first page shows: verdicts, GPUs, changes of the environment."""
+    rows = list(site.runs.values())[::-1]
+    return replace(
+        site,
+        verdicts=tuple(store.verdicts.of_run(site.tonight.id) if site.tonight else ()),
+        devices=_devices(store, site.tonight, [row.id for row in rows]),
+        environment=_environment(store, rows, site.tonight),
+    )
+
+
+def comparison(store: Store, site: Site, run: int, threshold: judge.ThresholdOption) -> ComparedSides:
+    """Return the comparison of a run in ``site.compared`` with its baseline."""
+    rows = [site.runs[number] for number in site.compared]
+    return against_baseline(store, rows, site.compared.index(run), threshold)
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
