@@ -46,7 +46,7 @@ def make_app(serving: Serving) -> Starlette:
         *badges.routes(),
         *site.routes(),
     ]
-    counted = metrics.Metrics(serving)
+    counted = metrics.ServerMetrics(serving)
     app = Starlette(
         routes=routes,
         middleware=[
