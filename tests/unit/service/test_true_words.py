@@ -259,7 +259,7 @@ def sentences(store, night, run):
             yield f"{test.get('name')} {''.join(test.itertext())}"
     site = gather(store, 100, datetime.now(UTC))
     of_findings = FindingPictures(store, site).cases, FindingDetailsReader(store, site).of
-    for path, html in render.pages(site, "plotly.js", *of_findings):
+    for path, html in render.SitePages(site, "plotly.js", *of_findings, lambda run: comparison(store, site, run)):
         found = Sentences(html).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         yield from (f"{about} {sentence}" for sentence in found)
