@@ -15,17 +15,29 @@ from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import compared, fleet, launch, views
 from perfsvc.report.pages import site as paths
 from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import FindingView, PicturedCase, Site
+from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "comparison.css",
+    "history.css",
+    "fleet.css",
+    "site.js",
+    "tabs.js",
+    "nights.js",
+    "chart.js",
+    "comparison.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
@@ -125,6 +137,8 @@ def pages(
         | {
             "views": views_of_site,
             "site": site,
+            "tabs": SeriesTabs(views_of_site),
+            "fleet": fleet,
             "plotly": plotly,
             "paths": paths,
             "group_lines": group_lines,
@@ -174,6 +188,7 @@ def pages(
                 on_site=True,
             ),
         )
+    yield "fleet.html", page("fleet", "Fleet")
     yield "series.html", page("series_list", "Series")
     yield "findings.html", page("findings", "Findings")
     yield INDEX, page("tonight", "Tonight")

@@ -22,6 +22,8 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.details import SeriesDetails
+from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
@@ -143,6 +145,8 @@ class Site:
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
         comparisons: each of the newest judged runs against its baseline, the newest first.
+        details: what the pages of series show besides the histories.
+        fleet: the hosts and their GPUs.
     """
 
     made: datetime
@@ -158,6 +162,8 @@ class Site:
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
     comparisons: tuple[ComparedSides, ...] = ()
+    details: SeriesDetails = field(default_factory=SeriesDetails)
+    fleet: Fleet = field(default_factory=Fleet)
 
 
 def series_page(series: Series) -> str:

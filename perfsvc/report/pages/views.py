@@ -82,10 +82,11 @@ class LevelRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """A change of the environment: its letter in the chart, its first run, and what changed."""
+    """A change of the environment: its letter in the chart, its first run, the run before, and what changed."""
 
     letter: str
     run: int
+    before: int
     differences: tuple[str, ...]
 
 
@@ -255,7 +256,9 @@ class Views:
         changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
         environments = self.site.environments
         return [
-            EnvironmentChange(_letter(index), new.run, environments[old.segment].changes_to(environments[new.segment]))
+            EnvironmentChange(
+                _letter(index), new.run, old.run, environments[old.segment].changes_to(environments[new.segment])
+            )
             for index, (old, new) in enumerate(changes)
         ]
 
@@ -263,7 +266,8 @@ class Views:
         """Return the data of a series' charts as JSON values.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
-        Levels and samples are in ``unit``.
+        Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
+        would interpret markup in the name of a metric.
         """
         factor, unit = _scale(view)
         index = {point.run: at for at, point in enumerate(view.points)}
@@ -272,17 +276,18 @@ class Views:
         return {
             "metric": view.series.metric,
             "unit": unit,
+            "suffix": unit if view.series.metric in {TIME, ENERGY} else "",
             "runs": [run.id for run in runs],
             "started": [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in runs],
             "commits": [commit(run) for run in runs],
             "dirty": [at for at, run in enumerate(runs) if run.provenance.dirty],
             "excluded": [at for at, point in enumerate(view.points) if point.excluded],
-            "level": [_digits(point.level, factor) for point in view.points],
-            "low": [_digits(point.low, factor) for point in view.points],
-            "high": [_digits(point.high, factor) for point in view.points],
+            "level": [rounded(point.level, factor) for point in view.points],
+            "low": [rounded(point.low, factor) for point in view.points],
+            "high": [rounded(point.high, factor) for point in view.points],
             "texts": texts,
             "failed": [at for at, point in enumerate(view.points) if point.status in BAD],
-            "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
+            "levels": [[index[level.first], index[level.last], rounded(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
                 [index[first], finding.id, moved.direction.value]
@@ -367,7 +372,7 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def _digits(number: float | None, factor: float) -> float | None:
+def rounded(number: float | None, factor: float) -> float | None:
     """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 

@@ -20,11 +20,12 @@ from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunP
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.compare.side_by_side import against_baselines
+from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.store import (
-    DeviceConditions,
     NightRow,
     RunRow,
     RunState,
@@ -93,20 +94,25 @@ def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOpt
     tonight = _tonight(rows, night)
     verdicts = store.verdicts.of_run(tonight.id) if tonight else []
     findings = store.findings.all()
+    series = _series(store, rows, verdicts, findings)
+    environments = store.devices.environments()
+    details = gather_details(store, rows, series, environments, threshold)
     return Site(
         made=now,
         runs={row.id: row for row in reversed(rows)},
         tonight=tonight,
-        series=_series(store, rows, verdicts, findings),
+        series=series,
         findings=_findings(store, findings, tonight, night),
         verdicts=tuple(verdicts),
         devices=_devices(store, tonight, [row.id for row in rows]),
-        environments=store.devices.environments(),
+        environments=environments,
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
         environment=_environment(store, rows, tonight),
         comparisons=against_baselines(store, rows[:SAMPLED], threshold),
+        details=details,
+        fleet=gather_fleet(store, rows, series, environments, details.environments),
     )
 
 
@@ -201,27 +207,11 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
             sm_clock_hz=conditions.sm_clock_hz,
             temperature_c=conditions.temperature_c,
             power_w=conditions.power_w,
-            troubles=tuple(_troubles(conditions)),
+            troubles=tuple(troubles(conditions)),
             peaks=tuple(peaks.get(conditions.device, {}).values()),
         )
         for conditions in store.devices.conditions(tonight.id)
     )
-
-
-def _troubles(conditions: DeviceConditions) -> list[str]:
-    """Return a text for each thing that was wrong with a device during the run."""
-    troubles = []
-    if conditions.slowdowns:
-        troubles.append(", ".join(conditions.slowdowns))
-    if conditions.rejected_batches:
-        troubles.append(f"{conditions.rejected_batches} batches rejected")
-    if conditions.ecc_errors:
-        troubles.append(f"{conditions.ecc_errors} errors of its memory")
-    if conditions.xids:
-        troubles.append(f"Xid {', '.join(conditions.xids)}")
-    if conditions.others:
-        troubles.append(f"shared with processes {', '.join(conditions.others)}")
-    return troubles
 
 
 def _stages(night: NightRow | None) -> tuple[StageRow, ...]:

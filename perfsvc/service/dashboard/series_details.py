@@ -1,0 +1,118 @@
+"""What the pages of series show besides the histories: further metrics, compared nights and full environments."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from perfsvc import judge
+from perfsvc.model import MEMORY, TIME, CacheState, DeviceInfo, Environment, RunRow, Series, peak_of_case
+from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
+from perfsvc.report.pages.site import RunPoint, SeriesView
+from perfsvc.service.environment import environment_differences
+from perfsvc.store import CaseQuantities, Store
+
+COMPARED = 7
+"""With how many runs before it the newest run of a series is compared. A comparison takes about half a millisecond."""
+
+
+def gather_details(
+    store: Store,
+    rows: Sequence[RunRow],
+    series: Sequence[SeriesView],
+    environments: Mapping[int, Environment],
+    threshold: judge.ThresholdOption,
+) -> SeriesDetails:
+    """Return the details of some series.
+
+    Args:
+        store: the database.
+        rows: the runs of the site.
+        series: the histories of these runs.
+        environments: by the id of a segment.
+        threshold: the thresholds of the settings.
+    """
+    devices = store.devices.all()
+    changes = {
+        (old.run, new.run) for view in series for old, new in pairwise(view.points) if old.segment != new.segment
+    }
+    return SeriesDetails(
+        _quantities(store, [row.id for row in rows], series, environments, devices),
+        {view.series: _compared(view, devices, threshold) for view in series if view.samples},
+        {
+            (before, after): differences
+            for (before, after), differences in environment_differences(store, changes).items()
+            if before is not None
+        },
+        store.devices.full_environments({view.points[-1].run for view in series}),
+    )
+
+
+def _quantities(
+    store: Store,
+    runs: Sequence[int],
+    series: Iterable[SeriesView],
+    environments: Mapping[int, Environment],
+    devices: Mapping[str, DeviceInfo],
+) -> dict[Series, dict[int, RunQuantities]]:
+    """Return what the runs measured of each case besides its time, by the series of the time and by run."""
+    memory = store.devices.peaks_of(runs)
+    peaks = store.devices.all_gpu_peaks()
+    stored = store.measurements.quantities(runs)
+
+    def of_point(view: SeriesView, point: RunPoint, case: CaseQuantities) -> RunQuantities:
+        device, environment = devices[view.series.device], environments[point.segment]
+        rates = dict(peaks.get((device.uuid, environment.driver, environment.power_limit_w), {}))
+        measured = memory.get(device.uuid, {}).get(point.run)
+        if measured:
+            rates[MEMORY] = measured.best_bytes_per_s
+        nearest = peak_of_case(
+            point.level,
+            case.moved_bytes,
+            case.flops,
+            case.precision,
+            rates,
+            warm=view.series.cache is CacheState.WARM,
+            l2_bytes=device.l2_bytes,
+            link_bytes=case.link_bytes,
+        )
+        return RunQuantities(
+            case.max_error,
+            case.moved_bytes / point.level if case.moved_bytes and point.level else None,
+            nearest.peak if nearest else "",
+            nearest.share if nearest else None,
+            case.registers,
+            case.spilled_bytes,
+        )
+
+    return {
+        view.series: {
+            point.run: of_point(view, point, of_series[point.run]) for point in view.points if point.run in of_series
+        }
+        for view in series
+        if view.series.metric == TIME and (of_series := stored.get(view.series))
+    }
+
+
+def _compared(
+    view: SeriesView, devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
+) -> tuple[ComparedNights, ...]:
+    """Return the verdicts on the newest run with samples against the runs with samples before it, the newest first."""
+    newest, *before = sorted(view.samples, reverse=True)
+    smallest = judge.threshold_of(view.series.case, TIME, devices[view.series.device].kind, threshold)
+    samples = {run: [np.asarray(replica) for replica in view.samples[run]] for run in (newest, *before[:COMPARED])}
+    found = []
+    for run in before[:COMPARED]:
+        comparison = judge.compare(samples[run], samples[newest], threshold=smallest)
+        found.append(
+            ComparedNights(
+                run,
+                newest,
+                comparison.ratio,
+                comparison.low,
+                comparison.high,
+                comparison.verdict.value,
+                comparison.reason,
+            )
+        )
+    return tuple(found)
