@@ -76,7 +76,7 @@ function words(data, first, second) {
     const ends = [data.low[first], data.high[first], data.low[second], data.high[second]];
     const known = ends.every((end) => end !== null && end > 0);
     figure("ratio of the levels", percent(b / a), known ? `${percent(ends[2] / ends[1])} to ${percent(ends[3] / ends[0])} by the ends of both intervals` : "");
-    parts.push(element("p", "This ratio is no verdict. The command below judges the two runs.", "quiet"));
+    parts.push(element("p", `This ratio is no verdict.${data.judges ? " The command below judges the two runs." : ""}`, "quiet"));
   }
   const switched = data.switches.filter(([place]) => place > Math.min(first, second) && place <= Math.max(first, second));
   if (switched.length) parts.push(element("p", `The environment changed between these nights: ${switched.map(([, letter]) => letter).join(", ")}.`, "warning"));

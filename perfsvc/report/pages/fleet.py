@@ -176,7 +176,7 @@ class GpuView:
             ("hottest", f"{self.temperature_c:.0f} °C" if self.temperature_c is not None else ""),
             ("most power", f"{power}{f' of {limit_w:g} W' if limit_w else ''}" if power else ""),
             ("power limit", f"{limit_w:g} W" if limit_w and not power else ""),
-            *((name.removeprefix("gpu.").replace("_", " "), self.parts.get(name, "")) for name in STATE_PARTS),
+            *((name, self.parts.get(part, "")) for part, name in STATE_PARTS.items()),
         )
         return [(name, value) for name, value in facts if value]
 
@@ -203,8 +203,17 @@ class GpuView:
         return [(name, units.rate(rates[-1]), spark(rates, label=f"{name}, {label}")) for name, rates in rows if rates]
 
 
-STATE_PARTS = ("gpu.ecc", "gpu.mig", "gpu.persistence", "gpu.compute_mode", "gpu.application_sm_clock", "gpu.vbios")
-"""The parts of a full environment that describe the state of a GPU and that no other fact shows."""
+STATE_PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "gpu.ecc": "ECC",
+        "gpu.mig": "MIG",
+        "gpu.persistence": "persistence",
+        "gpu.compute_mode": "compute mode",
+        "gpu.application_sm_clock": "set clock",
+        "gpu.vbios": "VBIOS",
+    }
+)
+"""The parts of a full environment that describe the state of a GPU and that no other fact shows, with their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,7 @@ class SeriesTabs:
             **columns,
             "unit": drawn["unit"],
             "suffix": drawn["suffix"],
+            "judges": True,
             "texts": {at[old]: text for old, text in drawn["texts"].items() if at[old] is not None},
             "levels": [
                 [at[first], at[last], level]
@@ -192,6 +193,7 @@ class SeriesTabs:
             "high": [None] * len(values),
             "unit": unit,
             "suffix": unit,
+            "judges": quantity.key == "error",
             "texts": {},
             "levels": [],
             "findings": [],
@@ -217,6 +219,7 @@ class SeriesTabs:
         place = {point.run: at for at, point in enumerate(view.points)}
         compared = self.views.site.details.compared.get(view.series, ())
         return drawn | {
+            "judges": True,
             "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
             "case": cut(shlex.quote(view.series.case.id)),
             "pages": [place[point.run] for point in view.points if point.run in self._compared_runs],

@@ -1,12 +1,13 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.model import MEMORY, TIME, CacheState, DeviceInfo, Environment, RunRow, Series, peak_of_case
+from perfsvc.model import MEMORY, TIME, CacheState, DeviceInfo, Environment, Rates, RunRow, Series, peak_of_case
 from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
 from perfsvc.report.pages.site import RunPoint, SeriesView
 from perfsvc.service.environment import environment_differences
@@ -60,20 +61,23 @@ def _quantities(
     peaks = store.devices.all_gpu_peaks()
     stored = store.measurements.quantities(runs)
 
-    def of_point(view: SeriesView, point: RunPoint, case: CaseQuantities) -> RunQuantities:
-        device, environment = devices[view.series.device], environments[point.segment]
-        rates = dict(peaks.get((device.uuid, environment.driver, environment.power_limit_w), {}))
-        measured = memory.get(device.uuid, {}).get(point.run)
-        if measured:
+    @cache
+    def rates_of(device: str, run: int, segment: int) -> Rates:
+        environment = environments[segment]
+        rates = dict(peaks.get((device, environment.driver, environment.power_limit_w), {}))
+        if measured := memory.get(device, {}).get(run):
             rates[MEMORY] = measured.best_bytes_per_s
+        return rates
+
+    def of_point(view: SeriesView, point: RunPoint, case: CaseQuantities) -> RunQuantities:
         nearest = peak_of_case(
             point.level,
             case.moved_bytes,
             case.flops,
             case.precision,
-            rates,
+            rates_of(view.series.device, point.run, point.segment),
             warm=view.series.cache is CacheState.WARM,
-            l2_bytes=device.l2_bytes,
+            l2_bytes=devices[view.series.device].l2_bytes,
             link_bytes=case.link_bytes,
         )
         return RunQuantities(
