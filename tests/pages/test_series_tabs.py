@@ -239,19 +239,18 @@ def test_without_scripts_each_metric_is_listed_with_its_newest_value(visit, flee
     assert not page.locator("#pair").is_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1600])
-def test_pages_with_tabs_are_quiet_fit_and_are_readable_for_everyone(opened, fleet_site, width, theme):
+@pytest.mark.parametrize("case", [fleets.TILED, fleets.HOSTILE], ids=["usual", "hostile"])
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1600, "light")])
+def test_pages_with_tabs_are_quiet_fit_and_are_readable_for_everyone(opened, fleet_site, case, width, theme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    for case in (fleets.TILED, fleets.HOSTILE):
-        visited = opened(case, width=width, theme=theme)
-        visited.page.locator("#compare").click()
-        visited.page.get_by_role("tab").last.click()
-        assert visited.messages == []
-        assert [url for url in visited.requests if not url.startswith((fleet_site.as_uri(), "data:"))] == []
-        assert visited.page.evaluate("document.documentElement.scrollWidth") <= width
-        found = axe.Axe().run(visited.page).response["violations"]
-        assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
+    visited = opened(case, width=width, theme=theme)
+    visited.page.locator("#compare").click()
+    visited.page.get_by_role("tab").last.click()
+    assert visited.messages == []
+    assert [url for url in visited.requests if not url.startswith((fleet_site.as_uri(), "data:"))] == []
+    assert visited.page.evaluate("document.documentElement.scrollWidth") <= width
+    found = axe.Axe().run(visited.page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
 
 
 def test_hostile_names_are_shown_as_text(opened):
