@@ -1,7 +1,7 @@
 """The hosts and their GPUs as the page of the fleet shows them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,7 +52,8 @@ def gather_fleet(
         environments: by the id of a segment.
         full: the full environments of the newest runs of all series.
     """
-    gpus = {uuid: info for uuid, info in store.devices.all().items() if _is_gpu(info)}
+    devices = store.devices.all()
+    gpus = {uuid: info for uuid, info in devices.items() if _is_gpu(info, devices)}
     nights = store.nights.list(len(rows) + HEALTH_NIGHTS)
     expected = store.expectations.of_host(None)
     logs = _logs(rows, nights, gpus)
@@ -103,9 +104,13 @@ def gather_fleet(
     return Fleet(tuple(hosts), judge.SIBLING_THRESHOLD, judge.AGREEING_NIGHTS, judge.SIBLING_NIGHTS)
 
 
-def _is_gpu(info: DeviceInfo) -> bool:
-    """Return True for a single GPU of a host: no processor, no group, and no device of an imported run."""
-    return info.kind not in {"cpu", "host"} and info.spec != "" and info.gpus == 1
+def _is_gpu(info: DeviceInfo, devices: Container[str]) -> bool:
+    """Return True for a single GPU of a host: no processor, no group, and no device of an imported run.
+
+    A UUID with a plus is that of a group if one of its GPUs is known too.
+    """
+    is_group = info.gpus > 1 and any(member in devices for member in info.members)
+    return info.kind not in {"cpu", "host"} and info.spec != "" and not is_group
 
 
 def _host(
