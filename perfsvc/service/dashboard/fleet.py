@@ -107,9 +107,9 @@ def gather_fleet(
 def _is_gpu(info: DeviceInfo, devices: Container[str]) -> bool:
     """Return True for a single GPU of a host: no processor, no group, and no device of an imported run.
 
-    A UUID with a plus is that of a group if one of its GPUs is known too.
+    A UUID with a plus is that of a group if its parts are known GPUs, or have the form of NVIDIA's UUIDs.
     """
-    is_group = info.gpus > 1 and any(member in devices for member in info.members)
+    is_group = info.gpus > 1 and any(part in devices or part.startswith("GPU-") for part in info.members)
     return info.kind not in {"cpu", "host"} and info.spec != "" and not is_group
 
 
