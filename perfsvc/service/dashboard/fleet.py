@@ -264,9 +264,8 @@ def _times(store: Store, series: Iterable[SeriesView], runs: Mapping[str, Sequen
             continue
         first = min(numbers)
         of_series = {}
-        for point in reversed(view.points):
-            if point.run < first:
-                break
+        for at in range(int(np.searchsorted(view.points.runs, first)), len(view.points)):
+            point = view.points[at]
             if point.run in numbers and point.level is not None and not point.excluded:
                 of_series[point.run] = point.level
         levels[view.series.device, view.series.case, view.series.cache] = of_series

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
 from perfsvc import judge
 from perfsvc.model import MEMORY, TIME, CacheState, DeviceInfo, Environment, Rates, RunRow, Series, peak_of_case
 from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
-from perfsvc.report.pages.site import RunPoint, SeriesView
+from perfsvc.report.pages.site import RunPoint, RunPoints, SeriesView
 from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
 
@@ -34,9 +33,7 @@ def gather_details(
         threshold: the thresholds of the settings.
     """
     devices = store.devices.all()
-    changes = {
-        (old.run, new.run) for view in series for old, new in pairwise(view.points) if old.segment != new.segment
-    }
+    changes = {pair for view in series for pair in _changes(view.points)}
     return SeriesDetails(
         _quantities(store, [row.id for row in rows], series, environments, devices),
         {view.series: _compared(view, devices, threshold) for view in series if view.samples},
@@ -45,8 +42,14 @@ def gather_details(
             for (before, after), differences in environment_differences(store, changes).items()
             if before is not None
         },
-        store.devices.full_environments({view.points[-1].run for view in series}),
+        store.devices.full_environments({int(view.points.runs[-1]) for view in series}),
     )
+
+
+def _changes(points: RunPoints) -> Iterable[tuple[int, int]]:
+    """Yield the runs before and after each change of a series' environment."""
+    for at in np.flatnonzero(points.segments[1:] != points.segments[:-1]).tolist():
+        yield int(points.runs[at]), int(points.runs[at + 1])
 
 
 def _quantities(
