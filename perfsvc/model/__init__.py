@@ -74,6 +74,7 @@ from perfsvc.model.peaks import (
     Rates,
     nearest_peak,
     peak_of,
+    peak_of_case,
     plausible,
 )
 from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
@@ -267,6 +268,7 @@ __all__ = [
     "is_own_program",
     "nearest_peak",
     "peak_of",
+    "peak_of_case",
     "plausible",
     "scope_options",
 ]

@@ -16,18 +16,31 @@ from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, pairs, views
+from perfsvc.report.pages import compared, fleet, launch, pairs, views
 from perfsvc.report.pages import site as paths
 from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
+from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "finding.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "finding.css",
+    "comparison.css",
+    "history.css",
+    "fleet.css",
+    "site.js",
+    "tabs.js",
+    "nights.js",
+    "chart.js",
+    "comparison.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
 POLICY = (
@@ -39,8 +52,10 @@ POLICY = (
 adds rules by script."""
 
 INDEX = "index.html"
+FLEET = "fleet.html"
 
 LISTS = {
+    FLEET: ("fleet", "Fleet"),
     "series.html": ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
@@ -137,6 +152,7 @@ def _environment() -> Environment:
         | OF_COMPARISONS
         | {
             "policy": POLICY,
+            "fleet": fleet,
             "paths": paths,
             "group_lines": group_lines,
             "pairs": pairs,
@@ -180,6 +196,7 @@ class SitePages:
         self.site = site
         self._compared = compared
         self._views = views.Views(site)
+        self._tabs = SeriesTabs(self._views)
         self._plotly = plotly
         self._explained = explained
         self._details = details
@@ -234,5 +251,5 @@ class SitePages:
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
         template = _environment().get_template(f"{name}.html.j2")
-        site = {"views": self._views, "site": self.site, "plotly": self._plotly}
+        site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
         return visible(template.render(title=title, root=root, **site, **values))

@@ -27,6 +27,8 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
+from perfsvc.report.pages.details import SeriesDetails
+from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
@@ -254,6 +256,8 @@ class Site:
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
         compared: the runs that have a page that compares them with their baseline, the newest first.
+                details: what the pages of series show besides the histories.
+        fleet: the hosts and their GPUs.
     """
 
     made: datetime
@@ -269,6 +273,8 @@ class Site:
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
     compared: tuple[int, ...] = ()
+    details: SeriesDetails = field(default_factory=SeriesDetails)
+    fleet: Fleet = field(default_factory=Fleet)
 
 
 def series_page(series: Series) -> str:
