@@ -26,6 +26,11 @@ def product(B="B", gpu=None):
     )
 
 
+def rows_for_two(m):
+    """Return whether two GPUs can share the rows equally."""
+    return m % 2 == 0
+
+
 benchmark = Benchmark(
     points=[{"m": 3072, "n": 2048, "k": 2048}],
     smoke={"m": 48, "n": 37, "k": 53},
@@ -40,6 +45,7 @@ benchmark = Benchmark(
             "b_on_every_gpu",
             gpus="all",
             split=("A", "C"),
+            only=rows_for_two,
             source="product.cu",
             params={"TILE": TILE},
             steps=[product()],
@@ -49,6 +55,7 @@ benchmark = Benchmark(
             "b_on_first_gpu",
             gpus=2,
             split=("A", "C"),
+            only=rows_for_two,
             on={"B": 0},
             source="product.cu",
             params={"TILE": TILE},
@@ -59,6 +66,7 @@ benchmark = Benchmark(
             "b_copied",
             gpus=2,
             split=("A", "C"),
+            only=rows_for_two,
             on={"B": 0, "copy": 1},
             source="product.cu",
             params={"TILE": TILE},

@@ -232,7 +232,6 @@ __all__ = [
     "Reason",
     "ReasonKind",
     "ReplayRecord",
-    "Return the SHA-256 hex digest that names an artifact.",
     "Role",
     "RootCause",
     "RunProgram",

@@ -257,7 +257,7 @@ def comparison_review(
             text = wording.predicate(judgement)
             level = COMPARISON_LEVELS[word]
             remarks.append(Remark(word.value, level, f"{word.value}: {name}", name, text, where.path, where.line))
-    missing = wording.missing_sentence(new.name, judgements, over_budget)
+    missing = wording.missing_sentences(new.name, judgements, over_budget)
     against = base.description if base else "the baseline of each series"
     return Review(
         "compare",
@@ -265,7 +265,7 @@ def comparison_review(
         wording.counts(judgements),
         f"{new.description}, against {against}",
         tuple(with_fingerprints(remarks)),
-        (*missing.splitlines(), *filter(None, notes)),
+        (*missing, *filter(None, notes)),
     )
 
 

@@ -295,8 +295,8 @@ def counts(judgements: Iterable[Judged], nouns: Mapping[Outcome, tuple[str, str]
     )
 
 
-def missing_sentence(new: str, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> str:
-    """Return which series were over budget in ``new``, and which are missing, a line each; empty without any.
+def missing_sentences(new: str, judgements: Sequence[Judgement], over_budget: Sequence[Series] = ()) -> list[str]:
+    """Return a sentence about the series over budget in ``new``, and one about missing series, if there are any.
 
     ``new`` is the run that was judged in words: ``run 7``.
     """
@@ -310,7 +310,7 @@ def missing_sentence(new: str, judgements: Sequence[Judgement], over_budget: Seq
         if missing
         else ""
     )
-    return "\n".join(filter(None, [skipped, absent]))
+    return [sentence for sentence in (skipped, absent) if sentence]
 
 
 def comparison_value(judgement: Judgement, column: str) -> str:

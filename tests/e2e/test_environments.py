@@ -150,7 +150,8 @@ def test_a_night_and_its_pages_show_what_changed(perfsvc):
     shown = perfsvc("findings", "show", "1", "--format", "json", code=0).json
     assert [change["name"] for change in shown["environment"]["differences"]] == ["variable.CUDA_MODULE_LOADING"]
     assert shown["root_cause"] == CHANGE
-    pages = {path.name: path.read_text() for path in perfsvc.folder.rglob("*.html")}
-    assert f"<li>{CHANGE}</li>" in pages["1.html"]
-    assert f"<li>{CHANGE}</li>" in pages["index.html"]
-    assert "The environment changed <small>since run 2</small>" in pages["index.html"]
+    pages = {f"{path.parent.name}/{path.name}": path.read_text() for path in perfsvc.folder.rglob("*.html")}
+    assert f"<li>{CHANGE}</li>" in pages["findings/1.html"]
+    first = next(text for name, text in pages.items() if name.endswith("/index.html"))
+    assert f"<li>{CHANGE}</li>" in first
+    assert "The environment changed <small>since run 2</small>" in first

@@ -105,11 +105,11 @@ def launches(listed, axis, value):
     point = tuple((name, value if name == axis else smoke_value) for name, smoke_value in smoke)
     if not worth_running(listed.expansion, point):
         return []
-    (spec, *_) = resolve(listed.expansion, BenchmarkPoint(listed.file, point, buffers(listed.file, smoke)))
+    (spec, *_) = resolve(listed.expansion, BenchmarkPoint(listed.file, point, buffers(listed.file, point)))
     return [step for step in spec.steps if isinstance(step, Launch)]
 
 
 @cache
 def buffers(file, point):
-    """The inputs without their elements, whose number a launch does not depend on."""
+    """The shapes of the inputs at a point."""
     return Inputs().shapes([(file, point)])[file, point]

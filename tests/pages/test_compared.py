@@ -134,7 +134,7 @@ def test_each_benchmark_of_each_gpu_has_a_mean_of_its_times_and_all_of_them_too(
 def test_the_axis_holds_every_change_and_shows_the_threshold():
     assert Axis.of(sides_of(ROWS)) == Axis(0.01, 3.0)
     assert Axis.of(sides_of(ROWS[:1])) == Axis(0.01, 0.1)
-    assert str(Axis(0.01, 1.0)) == "-50.0 % to +100.0 %"
+    assert str(Axis(0.01, 1.0)) == "-50 % to +100 %"
     assert Axis.of(sides_of([judged(case("dot", 1), Verdict.REGRESSION, 1e6)])).limit == 99.0
 
 

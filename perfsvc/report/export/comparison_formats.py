@@ -87,8 +87,7 @@ def comparison_markdown(
         parts.append("\n".join(_table(first)))
     if reasons := "\n".join(_reasons(judgements)):
         parts.append(reasons)
-    if missing := wording.missing_sentence(new.name, judgements, over_budget):
-        parts += map(prose, missing.splitlines())
+    parts += map(prose, wording.missing_sentences(new.name, judgements, over_budget))
     if commands:
         parts += [wording.HOW_TO_CONFIRM, "\n".join(_commands(commands))]
     if folded:

@@ -99,8 +99,8 @@ class ComparedSides:
 
     @property
     def missing(self) -> list[str]:
-        """A line about the series over budget, and one about missing series, if there are any."""
-        return wording.missing_sentence(self.new.name, self.judgements, self.over_budget).splitlines()
+        """A sentence about the series over budget, and one about missing series, if there are any."""
+        return wording.missing_sentences(self.new.name, self.judgements, self.over_budget)
 
     def neighbour(self, run: int) -> str:
         """Return the command that writes the page of a neighbouring run."""
@@ -180,8 +180,8 @@ class Axis:
         return cls(scale, next((limit for limit in LIMITS if limit >= needed), LIMITS[-1]))
 
     def __str__(self) -> str:
-        """The ends of the axis: ``-33.3 % to +50.0 %``."""
-        return wording.interval(1 / (1 + self.limit), 1 + self.limit)
+        """The ends of the axis: ``-50 % to +100 %``."""
+        return f"{1 / (1 + self.limit) - 1:+.0%} to {self.limit:+.0%}".replace("%", " %")
 
 
 @dataclass(slots=True)

@@ -47,8 +47,8 @@ def comparison_table(
     heading = Text(f"{new.description}\nagainst {against}", "bold")
     table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
     reasons = wording.verdict_lines(judgements, figures=False)
-    missing = wording.missing_sentence(new.name, judgements, over_budget)
-    absent = [Text(missing, "yellow"), Text(LIMIT, "dim"), Text()] if missing else []
+    missing = wording.missing_sentences(new.name, judgements, over_budget)
+    absent = [Text("\n".join(missing), "yellow"), Text(LIMIT, "dim"), Text()] if missing else []
     blank = [Text()] if reasons else []
     differing = [Text(), *_differing(environment), Text()] if environment and environment.differences else []
     return Group(heading, *differing, table, Text(), *reasons, *blank, *absent, Text(wording.counts(judgements)))

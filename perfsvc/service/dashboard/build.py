@@ -64,17 +64,17 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
             perfsvc did not write.
         InfrastructureError: the folder cannot be written to.
     """
-    plotly = _plotly()
+    script = plotly()
     site = gather(store, last, datetime.now(UTC), threshold)
-    files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.pages(site, PLOTLY, FindingPictures(store, site).cases)}
+    files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
+    pages = {name: text.encode() for name, text in render.SitePages(site, PLOTLY, FindingPictures(store, site).cases)}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)
     return [folder / name for name in reversed(pages)]
 
 
-def _plotly() -> bytes:
+def plotly() -> bytes:
     """Return plotly.js from the package plotly, without importing the package."""
     package = find_spec("plotly")
     script = Path(package.origin or "").parent / "package_data" / "plotly.min.js" if package else None

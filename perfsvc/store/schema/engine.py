@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -62,6 +63,8 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._watching: Connection | None = None
+        self._watch = Lock()
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Return a transaction that only reads."""
@@ -70,6 +73,35 @@ class Database:
     def writing(self) -> AbstractContextManager[Connection]:
         """Return a transaction that writes; it is committed when its block ends without an error."""
         return transaction(self.engine, writes=True)
+
+    def state(self) -> str:
+        """Return a text that is another one after each change of the database, by this process or any other.
+
+        It may change without a change of the database too. Asking costs less than a millisecond.
+        """
+        with self._watch, translated(self.engine.url):
+            if self._watching is None:
+                self._watching = self.engine.connect()
+            try:
+                with self._watching.begin():
+                    if self.engine.dialect.name == POSTGRESQL:
+                        return str(self._watching.exec_driver_sql("SELECT pg_current_snapshot()").scalar())
+                    # SQLite counts what other connections commit, and the connection counts its own changes.
+                    commits = self._watching.exec_driver_sql("PRAGMA data_version").scalar()
+                    driver: Any = self._watching.connection.driver_connection
+                    return f"{commits}:{driver.total_changes}"
+            except BaseException:
+                self._watching.invalidate()
+                self._watching = None
+                raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._watch:
+            if self._watching is not None:
+                self._watching.close()
+                self._watching = None
+        self.engine.dispose()
 
 
 def resolve(location: str) -> URL:

@@ -1,0 +1,130 @@
+"""The pages of the site, rendered one at a time from the store, for a server."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+
+from perfsvc import judge
+from perfsvc.report.pages.render import LISTS, SitePages
+from perfsvc.report.pages.site import comparison_page, finding_page, series_page
+from perfsvc.service.compare.compare import compare, threshold_of_series
+from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side
+from perfsvc.service.dashboard.build import LAST, PLOTLY, gather
+from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.environment import since_baseline
+from perfsvc.store import Store
+
+MOST_KEPT = 256
+"""How many rendered pages are kept until the database changes."""
+
+OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
+"""The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
+
+
+@dataclass
+class _State:
+    """The site as the database was in one state, and the pages that were rendered of it."""
+
+    version: str
+    pages: SitePages
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+class LivePages:
+    """Renders any page of the site from the store. Threads may share an object.
+
+    The pages are those of ``perfsvc dashboard build``, at the same paths. A page shows the database as it is when the
+    page is asked for: what was read and rendered is kept only until the database changes.
+
+    Args:
+        store: the database; it stays open as long as pages are asked for.
+        last: how many of the newest runs to show.
+        threshold: the thresholds of the settings, which comparisons show.
+        plotly: the path of plotly.js, relative to the root of the site.
+    """
+
+    def __init__(
+        self, store: Store, *, last: int = LAST, threshold: judge.ThresholdOption = None, plotly: str = PLOTLY
+    ) -> None:
+        self._store = store
+        self._last = last
+        self._threshold = threshold
+        self._plotly = plotly
+        self._state: _State | None = None
+        self._lock = Lock()
+
+    def page(self, path: str) -> str | None:
+        """Return a page; None if the site has no page at this path.
+
+        Besides the pages of a built site there is ``compare/6-7.html`` for any two runs that can be compared.
+
+        Args:
+            path: relative to the root of the site, such as ``index.html``, ``series/….html`` or ``findings/3.html``.
+
+        Raises:
+            NotMeasuredError: a path of two runs names a run that does not exist.
+            UsageError: a path of two runs names runs that cannot be compared.
+            DatabaseError: the database cannot be read.
+        """
+        state = self._now()
+        kept = state.kept.get(path)
+        if kept is not None:
+            return kept
+        two = OF_TWO_RUNS.fullmatch(path)
+        text = self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
+        if text is not None and len(state.kept) < MOST_KEPT:
+            state.kept[path] = text
+        return text
+
+    def compare(self, base: int, new: int) -> str:
+        """Return the page that judges the run ``new`` against the run ``base``, for a folder below the site's root.
+
+        Raises:
+            NotMeasuredError: one of the runs does not exist.
+            UsageError: the runs are the same, or cannot be compared.
+            DatabaseError: the database cannot be read.
+        """
+        page = self.page(f"compare/{base}-{new}.html")
+        assert page is not None  # noqa: S101 - for mypy: such a path has a page or raises
+        return page
+
+    def _now(self) -> _State:
+        """Return the state of the site that fits the database."""
+        version = self._store.database.state()
+        with self._lock:
+            if self._state is None or self._state.version != version:
+                site = gather(self._store, self._last, datetime.now(UTC), self._threshold)
+                pages = SitePages(site, self._plotly, FindingPictures(self._store, site).cases)
+                self._state = _State(version, pages)
+            return self._state
+
+    def _render(self, state: _State, path: str) -> str | None:
+        """Return a page that a built site has too; None if there is no such page."""
+        if path in LISTS:
+            return state.pages.list(path)
+        site = state.pages.site
+        for view in site.series:
+            if series_page(view.series) == path:
+                return state.pages.series(view)
+        for shown in site.findings:
+            if finding_page(shown.finding.id) == path:
+                return state.pages.finding(shown)
+        for sides in site.comparisons:
+            if comparison_page(sides.new.run) == path:
+                return state.pages.comparison(sides)
+        return None
+
+    def _compare(self, state: _State, base: int, new: int) -> str:
+        """Return the page of a comparison of two runs."""
+        # The runs are numbers, so no revision is looked up in the folder.
+        compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
+        of_series = threshold_of_series(self._store, self._threshold)
+        sides = side_by_side(
+            compared,
+            {row.series: of_series(row.series) for row in compared.judgements},
+            environment=since_baseline(self._store, base, new, compared.judgements),
+            neighbours=neighbours_of(self._store.runs.list(None), new, base),
+        )
+        return state.pages.comparison(sides)
