@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, func, insert, select
 
-from perfsvc.model import AuditEntry
+from perfsvc.store.remote.rows import AuditEntry
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.server_tables import AuditEntries
 

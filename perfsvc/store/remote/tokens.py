@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, update
 
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import Scope, TokenRow
+from perfsvc.store.remote.rows import Scope, TokenRow
 from perfsvc.store.schema.engine import POSTGRESQL, Database
 from perfsvc.store.schema.server_tables import Tokens
 
