@@ -3,16 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageError
 from perfsvc.report.export.objects import plain
+from perfsvc.report.pages.render import error_page
 from perfsvc.server.access import ForbiddenError
-from perfsvc.text import json_text, without_password
+from perfsvc.text import json_text, printed, without_password
 
 JSON = "application/json"
+
+FAULT, UNAVAILABLE = 500, 503
+RETRY_S = "5"
+"""After how many seconds a client may ask again if the database cannot answer."""
 
 WORDS = {
     400: ("the request is not valid", "see docs/reference/server-api.md"),
@@ -29,9 +35,15 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(json_text(plain(value)), status, headers, JSON)
 
 
-def problem(status: int, error: str, cure: str = "", headers: Mapping[str, str] | None = None) -> Response:
-    """Return an error as JSON."""
-    return answer({"error": without_password(error), "cure": without_password(cure)}, status, headers)
+def problem(
+    request: Request, status: int, error: str, cure: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error: a page for a browser, JSON for everything else."""
+    error, cure = without_password(error), without_password(cure)
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+        root = "../" * (request.url.path.count("/") - 1)
+        return Response(error_page(status, error, cure, root), status, headers, "text/html")
+    return answer({"error": error, "cure": cure}, status, headers)
 
 
 def status_of(error: PerfsvcError) -> int:
@@ -40,20 +52,24 @@ def status_of(error: PerfsvcError) -> int:
         return 404
     if isinstance(error, UsageError):
         return 400
-    return 503 if isinstance(error, DatabaseError) and error.again else 500
+    return UNAVAILABLE if isinstance(error, DatabaseError) and error.again else FAULT
 
 
-def of_error(_request: Request, error: Exception) -> Response:
+def of_error(request: Request, error: Exception) -> Response:
     """Return the answer to a request that raised an error; it never holds a traceback."""
     if isinstance(error, PerfsvcError):
         status = status_of(error)
-        return problem(status, error.what, error.cure, {"Retry-After": "5"} if status == 503 else None)  # noqa: PLR2004
+        if status >= FAULT:
+            structlog.get_logger().error("failed", path=printed(request.url.path), error=error.what, cure=error.cure)
+        headers = {"Retry-After": RETRY_S} if status == UNAVAILABLE else None
+        return problem(request, status, error.what, error.cure, headers)
     if isinstance(error, ForbiddenError):
         if error.known:
-            return problem(403, f"you may not do this: it needs the scope {error.scope}", "ask for this scope")
+            return problem(request, 403, f"this needs the scope {error.scope}", "ask for this scope")
         headers = {"WWW-Authenticate": "Bearer"}
-        return problem(401, "the server does not know you, and this needs a visitor that it knows", "sign in", headers)
-    if isinstance(error, HTTPException):
-        words, cure = WORDS.get(error.status_code, (error.detail, ""))
-        return problem(error.status_code, words, cure, error.headers)
-    return problem(500, "perfsvc failed to answer", "see the log of the server")
+        return problem(
+            request, 401, "the server does not know you, and this needs a visitor that it knows", "sign in", headers
+        )
+    assert isinstance(error, HTTPException)  # noqa: S101 - for mypy: no other error comes here
+    words, cure = WORDS.get(error.status_code, (error.detail, ""))
+    return problem(request, error.status_code, words, cure, error.headers)

@@ -8,12 +8,17 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.server import answers, site
+from perfsvc.server import answers, badges, feeds, metrics, site
 from perfsvc.server.access import ForbiddenError
+from perfsvc.server.api import ENDPOINTS
+from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard
+from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
 THREADS = 12
@@ -28,17 +33,31 @@ def make_app(serving: Serving) -> Starlette:
     Args:
         serving: the open database and the settings; the caller closes the database when the server has ended.
     """
-    routes: list[BaseRoute] = [*site.routes()]
+    documented = document(ENDPOINTS)
+
+    def openapi(_request: Request) -> Response:
+        return answers.answer(documented)
+
+    routes: list[BaseRoute] = [
+        *(endpoint.route() for endpoint in ENDPOINTS),
+        Route(f"{ROOT}/openapi.json", openapi),
+        *metrics.routes(),
+        *feeds.routes(),
+        *badges.routes(),
+        *site.routes(),
+    ]
+    counted = metrics.Metrics(serving)
     app = Starlette(
         routes=routes,
         middleware=[
-            Middleware(Guard, settings=serving.server),
+            Middleware(Guard, settings=serving.server, requests=counted.requests),
             Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS),
         ],
         exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, HTTPException), answers.of_error),
         lifespan=_few_threads,
     )
     app.state.serving = serving
+    app.state.metrics = counted
     return app
 
 

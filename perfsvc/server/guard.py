@@ -5,7 +5,9 @@ import time
 from urllib.parse import urlsplit
 
 import structlog
+from prometheus_client import Counter
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfsvc.config import ServerSettings
@@ -15,6 +17,12 @@ from perfsvc.text import printed
 
 LONGEST_QUERY = 4096
 """Bytes of the longest query that the server reads."""
+
+FAILED = ("perfsvc failed to answer", "see the log of the server")
+"""The error and the cure of a fault."""
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""The methods that the metrics name; others could be of any number."""
 
 HEADERS = {
     "content-security-policy": f"{POLICY}; frame-ancestors 'none'",
@@ -35,10 +43,12 @@ class Guard:
     Args:
         app: the application behind the guard.
         settings: name the hosts.
+        requests: counts the requests by method and status code.
     """
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings, requests: Counter) -> None:
         self._app = app
+        self._requests = requests
         self._hosts = {"localhost", settings.host.lower(), (urlsplit(settings.public_url).hostname or "localhost")}
         self._log = structlog.get_logger()
 
@@ -65,9 +75,13 @@ class Guard:
             self._log.exception("failed", method=scope["method"], path=printed(scope["path"]))
             if status:  # the answer has begun: only its end is missing
                 raise
-            await problem(500, "perfsvc failed to answer", "see the log of the server")(scope, receive, send_guarded)
+            await problem(Request(scope), 500, "perfsvc failed to answer", "see the log of the server")(
+                scope, receive, send_guarded
+            )
         finally:
             seconds = time.perf_counter() - began
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._requests.labels(method, str(status)).inc()
             self._log.info(
                 "request",
                 method=scope["method"],
@@ -82,12 +96,13 @@ class Guard:
         host = Headers(scope=scope).get("host", "")
         if not self._knows(host):
             return problem(
+                Request(scope),
                 400,
                 f"the server does not answer for the host {printed(host)[:100]!r}",
                 "set server.public_url in perfsvc.toml to the address that people type",
             )
         if len(scope.get("query_string", b"")) > LONGEST_QUERY:
-            return problem(414, "the query is too long", f"send at most {LONGEST_QUERY} bytes")
+            return problem(Request(scope), 414, "the query is too long", f"send at most {LONGEST_QUERY} bytes")
         return None
 
     def _knows(self, host: str) -> bool:

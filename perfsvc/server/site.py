@@ -4,24 +4,37 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePosixPath
+from typing import Annotated
 
+from pydantic import Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from perfsvc.report.pages import render
+from perfsvc.report.pages.site import comparison_page
 from perfsvc.server.access import READ, require
+from perfsvc.server.endpoints import NoParameters, Text, checked
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
+from perfsvc.service.revisions import BASELINE, choose, resolve
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".html": "text/html"}
+
+
+class ComparedRuns(NoParameters):
+    """The query of ``/compare``: each run is a number, a label, latest, latest~1 or a git revision."""
+
+    base: Annotated[Text, Field(min_length=1)] = BASELINE
+    new: Annotated[Text, Field(min_length=1)] = "latest"
 
 
 def routes() -> list[Route]:
     """Return the routes of the pages. The route of any page takes every path, so it comes last in the application."""
     return [
         Route("/assets/{name}", asset),
+        Route("/compare", compare),
         Route("/", page),
         Route("/{path:path}", page),
     ]
@@ -35,6 +48,18 @@ def page(request: Request) -> Response:
     if text is None:
         raise HTTPException(404)
     return cached(request, text.encode(), "text/html")
+
+
+def compare(request: Request) -> Response:
+    """Redirect to the page that compares two runs, which the query names: ``?base=main&new=latest``."""
+    require(request, READ)
+    shared = serving(request)
+    given = checked(ComparedRuns, dict(request.query_params))
+    new = resolve(given.new, shared.store, shared.suite)
+    if given.base == BASELINE:
+        return RedirectResponse(comparison_page(new.id), 303)
+    base, _ = choose(given.base, shared.store, shared.suite, like=new)
+    return RedirectResponse(f"compare/{base.id}-{new.id}.html", 303)
 
 
 def asset(request: Request) -> Response:

@@ -108,6 +108,11 @@ def comparison_page(sides: ComparedSides, made: datetime) -> str:
     return visible(rendered)
 
 
+def error_page(status: int, error: str, cure: str, root: str) -> str:
+    """Return the page of an error on a server; ``root`` is the relative address of the site's root."""
+    return visible(template("error.html.j2").render(status=status, error=error, cure=cure, root=root))
+
+
 def assets() -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each style and script."""
     for name in ASSETS:

@@ -8,7 +8,7 @@ from threading import Lock
 
 from perfsvc import judge
 from perfsvc.report.pages.render import LISTS, SitePages
-from perfsvc.report.pages.site import comparison_page, finding_page, series_page
+from perfsvc.report.pages.site import Site, comparison_page, finding_page, series_page
 from perfsvc.service.compare.compare import compare, threshold_of_series
 from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side
 from perfsvc.service.dashboard.build import LAST, PLOTLY, gather
@@ -54,6 +54,10 @@ class LivePages:
         self._plotly = plotly
         self._state: _State | None = None
         self._lock = Lock()
+
+    def site(self) -> Site:
+        """Return what the pages show of the database as it is now."""
+        return self._now().pages.site
 
     def page(self, path: str) -> str | None:
         """Return a page; None if the site has no page at this path.
