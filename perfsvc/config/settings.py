@@ -152,6 +152,14 @@ def _header(name: str) -> str:
     return name
 
 
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no address or network; write 127.0.0.1 or 10.0.0.0/24") from None
+    return text
+
+
 def _variable(name: str) -> str:
     """Return the name of an environment variable. A wrong value may be a secret, so the error does not repeat it."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -179,6 +187,7 @@ def _run(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+Networks = Annotated[tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_words)]
 Count = Annotated[int, Field(ge=1)]
 Folder = Annotated[Path, BeforeValidator(_path)]
 Places = Annotated[int, Field(ge=1, le=100)]
@@ -408,8 +417,23 @@ class ServerSettings(SettingsTable):
     """Whether visitors whom the server does not know may read. By default only if the server listens at an address of
     this machine alone, such as 127.0.0.1, and has no trusted_header."""
     trusted_header: Annotated[str, AfterValidator(_header)] = Field(default="", examples=["X-Forwarded-User"])
-    """The header in which a proxy in front of the server puts the name of the visitor. Every request must come through
-    this proxy, and the proxy must remove the header from what visitors send."""
+    """The header in which a proxy in front of the server puts the name of the visitor. The server believes it only if
+    it comes from one of trusted_proxies. The proxy must remove the header from what visitors send."""
+    trusted_proxies: Networks = ("127.0.0.1", "::1")
+    """The addresses or networks of the proxies whose trusted_header and X-Forwarded-For the server believes."""
+    changes: bool = False
+    """Whether hosts with a token may send runs, and people who are signed in may act on findings. By default the server
+    only reads the database."""
+    requests_a_minute: Count = 60_000
+    """How many requests an address may send in a minute."""
+    changes_a_minute: Count = 120
+    """How many runs and actions on findings a token, or a person, may send in a minute."""
+    largest_run_mib: Count = 64
+    """The most MiB of a run that a host sends, as sent."""
+    largest_run_unpacked_mib: Count = 512
+    """The most MiB of a run that a host sends, after decompression."""
+    upload: Seconds = 120.0
+    """How long a host may take to send a run."""
     public_url: Page = Field(default="", examples=["https://perf.example.org/"])
     """The address that people type, for the links in feeds and for the check of the header Host."""
 

@@ -18,6 +18,7 @@ from perfsvc.server.access import ForbiddenError
 from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard
+from perfsvc.server.limiting import RefusedError, RequestLimit
 from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
@@ -51,9 +52,10 @@ def make_app(serving: Serving) -> Starlette:
         routes=routes,
         middleware=[
             Middleware(Guard, settings=serving.server, requests=counted.requests),
+            Middleware(RequestLimit, settings=serving.server, limits=serving.limits),
             Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS),
         ],
-        exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, HTTPException), answers.of_error),
+        exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, RefusedError, HTTPException), answers.of_error),
         lifespan=_few_threads,
     )
     app.state.serving = serving

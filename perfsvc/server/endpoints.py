@@ -112,7 +112,7 @@ class Endpoint(Generic[P]):
         """Return the route that checks a request, calls the handler and checks its answer."""
 
         async def respond(request: Request) -> Response:
-            visitor = require(request, self.scope)
+            visitor = await run_in_threadpool(require, request, self.scope)
             given = checked(self.parameters, _parameters(request))
             body = None if self.body is None else checked(self.body, await _body(request))
             value = await run_in_threadpool(self._value, Call(serving(request), visitor, given, body))

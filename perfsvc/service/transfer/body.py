@@ -71,36 +71,42 @@ def read_run(file: BinaryIO, now: datetime) -> SentRun:
     _require_values(sent, "", now, 1)
     if sent.state not in ENDED:
         raise _wrong(1, "state", "the run has not ended")
-    if not sent.devices or len({device.uuid for device in sent.devices}) < len(sent.devices):
-        raise _wrong(1, "devices", "there is no device, or a device is there twice")
     if not 1 <= sent.measurements <= MOST_MEASUREMENTS:
         raise _wrong(1, "measurements", f"a run has 1 to {MOST_MEASUREMENTS} measurements")
-    provenance, known = sent.provenance, {device.uuid for device in sent.devices}
     for name in ("host", "label", "suite", "scope", "commit", "branch"):
-        _require_name(getattr(provenance, name), name, 1)
-    if not provenance.host:
+        _require_name(getattr(sent.provenance, name), name, 1)
+    if not sent.provenance.host:
         raise _wrong(1, "host", "it is empty")
+    _require_devices(sent)
+    _require_peaks(sent, {device.uuid for device in sent.devices})
+    return sent
+
+
+def _require_devices(sent: SentRun) -> None:
+    """Raise ``FormatError`` if a device is not valid or there twice, or a case over budget has another device."""
+    known = {device.uuid for device in sent.devices}
+    if len(known) < len(sent.devices) or "" in known:
+        raise _wrong(1, "devices", "a device is there twice, or has no UUID")
     for device in sent.devices:
         _require_name(device.uuid, "uuid", 1)
         _require_name(device.model, "model", 1)
-        if not device.uuid:
-            raise _wrong(1, "uuid", "it is empty")
     for uuid, case, _ in sent.over_budget:
         _require_case(case, 1)
         _require_known(uuid, known, 1)
     if len(set(sent.over_budget)) < len(sent.over_budget):
         raise _wrong(1, "over_budget", "a case is there twice")
-    for uuid, peak in sent.peaks.items():
+
+
+def _require_peaks(sent: SentRun, known: set[str]) -> None:
+    """Raise ``FormatError`` if a measured peak is of no device of the run, or not plausible."""
+    for uuid in (*sent.peaks, *(peak.device for peak in sent.gpu_peaks)):
         _require_known(uuid, known, 1)
-        if not (plausible(peak.copy_bytes_per_s) and plausible(peak.read_bytes_per_s)):
-            raise _wrong(1, "peaks", "a rate is not plausible")
-    for each in sent.gpu_peaks:
-        _require_known(each.device, known, 1)
-        _require_name(each.driver, "driver", 1)
-        _require_name(each.name, "name", 1)
-        if not plausible(each.rate):
-            raise _wrong(1, "gpu_peaks", "a rate is not plausible")
-    return sent
+    rates = [rate for peak in sent.peaks.values() for rate in (peak.copy_bytes_per_s, peak.read_bytes_per_s)]
+    if not all(plausible(rate) for rate in (*rates, *(peak.rate for peak in sent.gpu_peaks))):
+        raise _wrong(1, "peaks", "a rate is not plausible")
+    for peak in sent.gpu_peaks:
+        _require_name(peak.driver, "driver", 1)
+        _require_name(peak.name, "name", 1)
 
 
 def read_measurements(file: BinaryIO, sent: SentRun, now: datetime) -> Iterator[SentMeasurement]:
@@ -164,33 +170,31 @@ def _decoded(adapter: TypeAdapter[Any], line: bytes, number: int) -> Any:
 
 def _require_values(value: Any, name: str, now: datetime, line: int) -> None:
     """Raise ``FormatError`` if a value, or any value in it, cannot be stored."""
-    if isinstance(value, bool) or value is None:
-        return
-    if isinstance(value, int):
-        if abs(value) > (LARGEST if name in BIG else LARGEST_SMALL):
-            raise _wrong(line, name, "the number is too large")
-    elif isinstance(value, float):
-        if not isfinite(value):
-            raise _wrong(line, name, "the number is not finite")
-    elif isinstance(value, str):
-        if len(value) > LONGEST_TEXT:
-            raise _wrong(line, name, f"the text is longer than {LONGEST_TEXT} characters")
-    elif isinstance(value, datetime):
-        if value.tzinfo is None or not EARLIEST <= value <= now + AHEAD:
-            raise _wrong(line, name, "the time has no offset, is before 2000, or lies in the future")
-    elif is_dataclass(value):
+    if is_dataclass(value):
         for field in fields(value):
             _require_values(getattr(value, field.name), field.name, now, line)
     elif isinstance(value, dict):
         for key, item in value.items():
             _require_name(key, name, line)
             _require_values(item, name, now, line)
-    elif value and isinstance(value[0], float):
-        if not all(map(isfinite, value)):
-            raise _wrong(line, name, "a number is not finite")
-    else:
+    elif isinstance(value, tuple):
         for item in value:
             _require_values(item, name, now, line)
+    elif wrong := _why_wrong(value, name, now):
+        raise _wrong(line, name, wrong)
+
+
+def _why_wrong(value: Any, name: str, now: datetime) -> str:
+    """Return why a value cannot be stored; empty if it can."""
+    if isinstance(value, float):
+        return "" if isfinite(value) else "the number is not finite"
+    if isinstance(value, int):
+        return "" if abs(value) <= (LARGEST if name in BIG else LARGEST_SMALL) else "the number is too large"
+    if isinstance(value, str):
+        return "" if len(value) <= LONGEST_TEXT else f"the text is longer than {LONGEST_TEXT} characters"
+    if isinstance(value, datetime) and (value.tzinfo is None or not EARLIEST <= value <= now + AHEAD):
+        return "the time has no offset, is before 2000, or lies in the future"
+    return ""
 
 
 def _require_name(text: str, name: str, line: int) -> None:
