@@ -69,11 +69,10 @@ def visitor(request: HTTPConnection) -> Visitor:
     if given := request.headers.getlist("authorization"):
         token = token_of(request, _bearer(given))
         return Visitor(token.name, frozenset(token.scopes), token)
-    if (session := shared.sessions.read(request.cookies.get(COOKIE, ""))) and (
-        valid := shared.store.tokens.get(session.token)
-    ):
-        if not valid.why_invalid(datetime.now(UTC)):
-            return Visitor(valid.name, OF_PEOPLE & frozenset(valid.scopes), valid, session, by_browser=True)
+    session = shared.sessions.read(request.cookies.get(COOKIE, ""))
+    owner = session and shared.store.tokens.get(session.token)
+    if session and owner and not owner.why_invalid(datetime.now(UTC)):
+        return Visitor(owner.name, OF_PEOPLE & frozenset(owner.scopes), owner, session, by_browser=True)
     if name := _forwarded_name(request):
         return Visitor(name, OF_PEOPLE, by_browser=True)
     return Visitor(None, frozenset({READ}) if shared.server.lets_anonymous_read else frozenset())

@@ -114,7 +114,7 @@ class Endpoint(Generic[P]):
         async def respond(request: Request) -> Response:
             visitor = await run_in_threadpool(require, request, self.scope)
             given = checked(self.parameters, _parameters(request))
-            body = None if self.body is None else checked(self.body, await _body(request))
+            body = None if self.body is None else checked(self.body, await json_body(request))
             value = await run_in_threadpool(self._value, Call(serving(request), visitor, given, body))
             return answer(value, self.status)
 
@@ -150,7 +150,7 @@ def _parameters(request: Request) -> dict[str, str]:
     return given
 
 
-async def _body(request: Request) -> Any:
+async def json_body(request: Request) -> Any:
     """Return the body as JSON values; raise ``UsageError`` or ``HTTPException`` if it is too long or no JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise HTTPException(415)

@@ -42,7 +42,9 @@ class Sessions:
         return str(self._signer.dumps([token, secrets.token_hex(16)]))
 
     def read(self, cookie: str) -> Session | None:
-        """Return the session of a cookie; None if the cookie is forged or damaged, too old, or its session was ended."""
+        """Return the session of a cookie; None if the cookie is empty, forged, damaged or too old, or was ended."""
+        if not cookie:
+            return None
         try:
             token, name = self._signer.loads(cookie, max_age=LONGEST_S)
         except (BadData, ValueError, TypeError):

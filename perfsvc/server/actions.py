@@ -1,0 +1,110 @@
+"""What people who are signed in do with findings: as JSON, and with the forms on the page of a finding."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from perfsvc.errors import UsageError
+from perfsvc.model import Finding, FindingState
+from perfsvc.report.export.objects import plain
+from perfsvc.server.access import ACT
+from perfsvc.server.answers import answer
+from perfsvc.server.changes import Attempt, audited, permitted, require_own_page
+from perfsvc.server.endpoints import ROOT, NoParameters, checked, json_body
+from perfsvc.server.forms import form_of
+from perfsvc.service.findings import actions
+from perfsvc.store import Store
+
+Action = Literal["acknowledge", "accept", "ignore", "resolve", "reopen", "assign", "comment"]
+STATES = {
+    "acknowledge": FindingState.ACKNOWLEDGED,
+    "accept": FindingState.ACCEPTED,
+    "ignore": FindingState.IGNORED,
+    "resolve": FindingState.RESOLVED,
+    "reopen": FindingState.OPEN,
+}
+LONGEST_DAYS = 3650
+Words = Annotated[str, StringConstraints(max_length=2000, strip_whitespace=True, pattern=r"^[^\x00]*$")]
+"""A text of a person."""
+
+
+class ActionBody(NoParameters):
+    """An action on a finding."""
+
+    action: Action
+    """What to do: see `perfsvc findings --help`."""
+    text: Words = ""
+    """The reason, the comment, or the owner. An empty owner removes the owner."""
+    days: Annotated[int, Field(ge=1, le=LONGEST_DAYS)] | None = None
+    """For how many days to ignore the finding; null for ever."""
+
+
+def routes() -> list[Route]:
+    """Return the routes of actions."""
+    return [
+        Route(f"{ROOT}/findings/{{finding:int}}/actions", post_json, methods=["POST"], name="act"),
+        Route("/findings/{finding:int}/act", post_form, methods=["POST"]),
+    ]
+
+
+async def post_json(request: Request) -> Response:
+    """Act on a finding as the JSON in the body says, and answer with the finding."""
+
+    async def change(attempt: Attempt) -> Response:
+        who, store = await permitted(request, attempt, ACT)
+        require_own_page(request, who, request.headers.get("x-form-token", ""))
+        body = checked(ActionBody, await json_body(request))
+        finding = await _act(request, attempt, store, body)
+        return answer({"finding": finding.id, "state": plain(finding.state), "owner": finding.owner})
+
+    return await audited(request, _attempt(request), change)
+
+
+async def post_form(request: Request) -> Response:
+    """Act on a finding as a form on its page says, and show the page again."""
+
+    async def change(attempt: Attempt) -> Response:
+        who, store = await permitted(request, attempt, ACT)
+        form = await form_of(request)
+        require_own_page(request, who, form.pop("form_token", ""))
+        if not form.get("days"):
+            form.pop("days", None)
+        elif form["days"].isdecimal() and form["days"].isascii():
+            form |= {"days": int(form["days"][:9])}
+        finding = await _act(request, attempt, store, checked(ActionBody, form))
+        return RedirectResponse(f"{finding.id}.html", 303)
+
+    return await audited(request, _attempt(request), change)
+
+
+def _attempt(request: Request) -> Attempt:
+    return Attempt("act", f"finding {request.path_params['finding']}"[:40])
+
+
+async def _act(request: Request, attempt: Attempt, store: Store, body: ActionBody) -> Finding:
+    """Do what a body says in the name of the visitor, and return the finding."""
+    number = request.path_params["finding"]
+    if number > 2**31 - 1:
+        raise UsageError(f"there is no finding {str(number)[:20]}", cure="see /findings.html")
+    attempt.action = body.action
+    if body.days and body.action != "ignore":
+        raise UsageError("only ignoring takes days", cure="leave days out")
+    if not body.text and body.action in {"accept", "comment"}:
+        raise UsageError(f"to {body.action} needs a text", cure="write why")
+
+    def work() -> Finding:
+        if body.action == "assign":
+            return actions.assign(store, number, body.text, by=attempt.who)
+        if body.action == "comment":
+            return actions.comment(store, number, body.text, by=attempt.who)
+        until = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
+        return actions.set_state(
+            store, number, STATES[body.action], reason=body.text, until=until, by=attempt.who
+        )
+
+    return await run_in_threadpool(work)
