@@ -29,6 +29,7 @@ STATES = {
     "reopen": FindingState.OPEN,
 }
 LONGEST_DAYS = 3650
+DIGITS = 9
 Words = Annotated[str, StringConstraints(max_length=2000, strip_whitespace=True, pattern=r"^[^\x00]*$")]
 """A text of a person."""
 
@@ -72,11 +73,12 @@ async def post_form(request: Request) -> Response:
         who, store = await permitted(request, attempt, ACT)
         form = await form_of(request)
         require_own_page(request, who, form.pop("form_token", ""))
-        if not form.get("days"):
-            form.pop("days", None)
-        elif form["days"].isdecimal() and form["days"].isascii():
-            form |= {"days": int(form["days"][:9])}
-        finding = await _act(request, attempt, store, checked(ActionBody, form))
+        days = form.pop("days", "")
+        given = {
+            **form,
+            "days": int(days) if days.isascii() and days.isdecimal() and len(days) < DIGITS else days or None,
+        }
+        finding = await _act(request, attempt, store, checked(ActionBody, given))
         return RedirectResponse(f"{finding.id}.html", 303)
 
     return await audited(request, _attempt(request), change)
@@ -103,8 +105,6 @@ async def _act(request: Request, attempt: Attempt, store: Store, body: ActionBod
         if body.action == "comment":
             return actions.comment(store, number, body.text, by=attempt.who)
         until = datetime.now(UTC) + timedelta(days=body.days) if body.days else None
-        return actions.set_state(
-            store, number, STATES[body.action], reason=body.text, until=until, by=attempt.who
-        )
+        return actions.set_state(store, number, STATES[body.action], reason=body.text, until=until, by=attempt.who)
 
     return await run_in_threadpool(work)

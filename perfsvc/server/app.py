@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.server import answers, badges, feeds, metrics, site
+from perfsvc.server import actions, answers, badges, feeds, forms, metrics, receiving, site
 from perfsvc.server.access import ForbiddenError
 from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.endpoints import ROOT
@@ -45,6 +45,9 @@ def make_app(serving: Serving) -> Starlette:
         *metrics.routes(),
         *feeds.routes(),
         *badges.routes(),
+        *receiving.routes(),
+        *actions.routes(),
+        *forms.routes(),
         *site.routes(),
     ]
     counted = metrics.Metrics(serving)

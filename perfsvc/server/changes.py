@@ -39,9 +39,7 @@ class Attempt:
     who: str = ""
 
 
-async def audited(
-    request: Request, attempt: Attempt, change: Callable[[Attempt], Awaitable[Response]]
-) -> Response:
+async def audited(request: Request, attempt: Attempt, change: Callable[[Attempt], Awaitable[Response]]) -> Response:
     """Return the answer of a change, and write into the audit log what was tried and what became of it."""
     reason = ""
     try:

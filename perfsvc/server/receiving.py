@@ -4,23 +4,23 @@ import hashlib
 import tempfile
 import zlib
 from collections.abc import AsyncIterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import anyio
+import anyio.lowlevel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perfsvc.errors import FormatError, UsageError
-from perfsvc.server.access import WRITE, Visitor
+from perfsvc.errors import UsageError
+from perfsvc.server.access import WRITE
 from perfsvc.server.answers import answer
 from perfsvc.server.changes import Attempt, audited, permitted
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.limiting import RefusedError
-from perfsvc.server.serving import Serving, serving
+from perfsvc.server.serving import serving
 from perfsvc.service.transfer.receive import ReceivedRun, receive
-from perfsvc.store import Store
 from perfsvc.store.remote.receiving import ReusedKeyError
 
 KIND = "application/x-ndjson"
@@ -48,26 +48,25 @@ async def _post_run(request: Request, attempt: Attempt) -> Response:
     key = keys[0] if keys else ""
     if len(keys) > 1 or len(key) > LONGEST_KEY or not key.isprintable():
         raise RefusedError(400, "the Idempotency-Key is there twice, or is no short text", "send one of a few letters")
-    with tempfile.SpooledTemporaryFile(IN_MEMORY) as body:
-        digest = await _read_body(request, body)  # type: ignore[arg-type]  # it has the methods of a BinaryIO
-        received = await run_in_threadpool(_stored, serving(request), store, who, body, digest, key or digest)
+    shared = serving(request)
+    with tempfile.SpooledTemporaryFile(IN_MEMORY) as spooled:
+        body = cast("BinaryIO", spooled)
+        digest = await _read_body(request, body)
+
+        def stored() -> ReceivedRun:
+            assert who.token is not None  # noqa: S101 - for mypy: only tokens have the scope
+            return receive(
+                store, body, digest=digest, token=who.token.id, key=key or digest, threshold=shared.threshold
+            )
+
+        try:
+            received = await run_in_threadpool(stored)
+        except ReusedKeyError as error:
+            raise RefusedError(409, error.what, error.cure) from error
+        except UsageError as error:
+            raise RefusedError(422, error.what, error.cure) from error
     attempt.target = f"run {received.run}"
     return answer({"run": received.run, "new": received.new, "later_run": received.later}, 201 if received.new else 200)
-
-
-def _stored(
-    shared: Serving, store: Store, who: Visitor, body: BinaryIO, digest: str, key: str
-) -> ReceivedRun:
-    """Return the run that was stored from a body; raise ``RefusedError`` if the body is refused."""
-    assert who.token is not None  # noqa: S101 - for mypy: only tokens have the scope
-    try:
-        return receive(store, body, digest=digest, token=who.token.id, key=key, threshold=shared.threshold)
-    except FormatError as error:
-        raise RefusedError(422, error.what, error.cure) from error
-    except ReusedKeyError as error:
-        raise RefusedError(409, error.what, error.cure) from error
-    except UsageError as error:
-        raise RefusedError(422, error.what, error.cure) from error
 
 
 async def _read_body(request: Request, body: BinaryIO) -> str:
@@ -120,7 +119,7 @@ async def _decompressed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                 raise damaged from None
             rest = stream.unconsumed_tail
             yield plain
-            await anyio.sleep(0)  # other requests go on meanwhile
+            await anyio.lowlevel.checkpoint()  # other requests go on meanwhile
         if stream.unused_data or (stream.eof and rest):
             raise damaged
     if not stream.eof:

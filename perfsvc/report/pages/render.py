@@ -26,7 +26,7 @@ from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = ("site.css", "launch.css", "comparison.css", "forms.css", "site.js", "chart.js", "comparison.js")
 """Styles and scripts of the site, beside plotly.js."""
 
 POLICY = (

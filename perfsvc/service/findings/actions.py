@@ -26,8 +26,9 @@ def set_state(
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
-    ``by`` is the person who acts; by default the current user. ``step`` is the last step to act on; later steps stay in the finding. None means all steps. If a finding about a
-    missing host, GPU or case is accepted, perfsvc no longer expects what the finding reports.
+    ``step`` is the last step to act on; later steps stay in the finding. None means all steps. If a finding about a
+    missing host, GPU or case is accepted, perfsvc no longer expects what the finding reports. ``by`` is the person who
+    acts; empty for the current user.
 
     Raises:
         NotMeasuredError: there is no such finding.
@@ -49,9 +50,7 @@ def assign(
     return store.findings.assign(number, owner, by=by, series=_selected(store, number, selection))
 
 
-def comment(
-    store: Store, number: int, text: str, *, selection: Selection | None = None, by: str = ""
-) -> Finding:
+def comment(store: Store, number: int, text: str, *, selection: Selection | None = None, by: str = "") -> Finding:
     """Add a comment to a finding, or to its selected cases."""
     return store.findings.comment(number, text, by=by or user_name(), series=_selected(store, number, selection))
 
