@@ -102,17 +102,16 @@ class Sender:
                 digest.update(part)
                 body.write(part)
             size, key = body.tell(), f"{digest.hexdigest()[:32]}"
-            for attempt in range(1, ATTEMPTS + 1):
-                body.seek(0)
-                answer = self._once(body, size, key)
-                if not isinstance(answer, _Refusal):
-                    return SentOutcome(run, answer["run"], bool(answer["new"]), answer.get("later_run"))
+            attempt = 1
+            while isinstance(answer := self._once(body, size, key), _Refusal):
                 if answer.wait_s is None or attempt == ATTEMPTS or answer.wait_s > LONGEST_WAIT_S:
-                    break
+                    raise NotAcceptedError(f"run {run} was not sent: {answer.what}", cure=answer.cure)
                 self._wait(answer.wait_s or 2.0**attempt)
-            raise NotAcceptedError(f"run {run} was not sent: {answer.what}", cure=answer.cure)
+                attempt += 1
+        return SentOutcome(run, answer["run"], bool(answer["new"]), answer.get("later_run"))
 
     def _once(self, body: IO[bytes], size: int, key: str) -> "dict[str, Any] | _Refusal":
+        body.seek(0)
         request = urllib.request.Request(  # noqa: S310 - the scheme is checked
             f"{self._url}/api/v1/runs",
             method="POST",
