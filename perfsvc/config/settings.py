@@ -462,6 +462,8 @@ class RetentionSettings(SettingsTable):
     """The reports of Nsight Compute; their counters stay."""
     nights: Seconds | None = Field(default=None, examples=["365d"])
     """The files, stages and messages of nights; their runs stay."""
+    audit: Seconds | None = Field(default=None, examples=["365d"])
+    """The entries of the server's audit log."""
 
 
 class Settings(BaseSettings):

@@ -26,7 +26,10 @@ WORDS = {
     404: ("there is nothing at this address", "begin at /"),
     405: ("this address does not take this method", "read with GET"),
     413: ("the request is too large", "send less at once"),
+    415: ("the body is of another type", "send JSON, with Content-Type: application/json"),
     414: ("the address is too long", "send a shorter query"),
+    500: ("perfsvc failed to answer", "see the log of the server"),
+    503: ("the database cannot answer now", "ask again later"),
 }
 """What an error without words of its own says, and its cure, by status code."""
 
@@ -62,8 +65,10 @@ def of_error(request: Request, error: Exception) -> Response:
         status = status_of(error)
         if status >= FAULT:
             structlog.get_logger().error("failed", path=printed(request.url.path), error=error.what, cure=error.cure)
-        headers = {"Retry-After": RETRY_S} if status == UNAVAILABLE else None
-        return problem(request, status, error.what, error.cure, headers)
+            # The error may name the server of the database, which is not the visitor's business.
+            headers = {"Retry-After": RETRY_S} if status == UNAVAILABLE else None
+            return problem(request, status, *(WORDS[status]), headers)
+        return problem(request, status, error.what, error.cure)
     if isinstance(error, RefusedError):
         return problem(request, error.status, error.what, error.cure, error.headers)
     if isinstance(error, ForbiddenError):

@@ -50,7 +50,7 @@ def make_app(serving: Serving) -> Starlette:
         *forms.routes(),
         *site.routes(),
     ]
-    counted = metrics.Metrics(serving)
+    counted = metrics.ServerMetrics(serving)
     app = Starlette(
         routes=routes,
         middleware=[

@@ -64,7 +64,7 @@ P = TypeVar("P", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[P]):
+class ApiCall(Generic[P]):
     """A request to an endpoint, checked.
 
     Attributes:
@@ -102,7 +102,7 @@ class Endpoint(Generic[P]):
     summary: str
     parameters: type[P]
     answer: type[BaseModel]
-    handler: Callable[[Call[P]], Any]
+    handler: Callable[[ApiCall[P]], Any]
     method: str = "GET"
     scope: str = READ
     body: type[BaseModel] | None = None
@@ -115,12 +115,12 @@ class Endpoint(Generic[P]):
             visitor = await run_in_threadpool(require, request, self.scope)
             given = checked(self.parameters, _parameters(request))
             body = None if self.body is None else checked(self.body, await json_body(request))
-            value = await run_in_threadpool(self._value, Call(serving(request), visitor, given, body))
+            value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
             return answer(value, self.status)
 
         return Route(f"{ROOT}/{self.path}", respond, methods=[self.method], name=self.name)
 
-    def _value(self, call: Call[P]) -> Any:
+    def _value(self, call: ApiCall[P]) -> Any:
         """Return the answer as JSON values; raise ``ValidationError`` if it is not as the document describes it."""
         value = plain(self.handler(call))
         self.answer.model_validate(value)

@@ -18,9 +18,6 @@ from perfsvc.text import printed
 LONGEST_QUERY = 4096
 """Bytes of the longest query that the server reads."""
 
-FAILED = ("perfsvc failed to answer", "see the log of the server")
-"""The error and the cure of a fault."""
-
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """The methods that the metrics name; others could be of any number."""
 

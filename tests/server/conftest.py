@@ -14,7 +14,7 @@ from perfsvc.server.app import make_app
 from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
-from tests.pages.conftest import HOSTILE, NAIVE, TILED, Nights, planted, series_of
+from tests.pages.conftest import HOSTILE, NAIVE, TILED, Nights, planted
 
 BASE = "http://localhost"
 
@@ -79,6 +79,4 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
 
 @pytest.fixture
 def names() -> SimpleNamespace:
-    return SimpleNamespace(
-        tiled=TILED, naive=NAIVE, hostile=HOSTILE, series_of=series_of, regression=Verdict.REGRESSION
-    )
+    return SimpleNamespace(tiled=TILED, naive=NAIVE, hostile=HOSTILE, regression=Verdict.REGRESSION)

@@ -53,7 +53,7 @@ def test_the_results_of_a_run_have_the_columns_of_the_summary_and_the_axes(web):
     assert len(rows) == 3
     tiled = next(row for row in rows if row["variant"] == "tiled" and row["benchmark"] == "transpose")
     assert set(names(schema.SUMMARY)) | {"n"} == set(tiled)
-    assert tiled["n"] == 4096
+    assert tiled["n"] == "4096"  # text, because the axis of another case has a text
     assert math.isclose(tiled["median_s"], 1.2e-4, rel_tol=0.01)
     failed = next(row for row in rows if row["status"] == "failed")
     assert failed["median_s"] is None
@@ -150,16 +150,15 @@ def test_what_does_not_exist_is_404(web, path, error):
         ("compare", "base: "),
         ("compare?base=1&new=1", "the same run"),
         ("compare?base=nothing&new=1", "no run"),
-        (f"compare?base={'9' * 200}&new=1", ""),
+        (f"compare?base={'9' * 200}&new=1", "too large"),
         ("compare?base=--help&new=1", "no run"),
     ],
 )
 def test_a_wrong_request_is_400_and_its_error_names_the_parameter(web, path, error):
     answer = web.get(f"{API}/{path}")
-    assert answer.status_code in {400, 404}, answer.text
-    assert (answer.status_code == 404) == ("9999" in path)
+    assert answer.status_code == 400, answer.text
     assert error in answer.json()["error"]
-    assert answer.json()["cure"] or "9999" in path
+    assert answer.json()["cure"]
 
 
 def test_numbers_that_are_not_finite_are_null(nights, names):

@@ -40,6 +40,9 @@ from perfsvc.text import url_without_password, without_password
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
 
+OUT_OF_RANGE = "22003"
+"""PostgreSQL's code of the error about a number that does not fit its column."""
+
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _CURES = {
     "database is locked": "another process is writing to it; let it end, then run this again",
@@ -257,7 +260,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
 def translated(url: URL) -> Iterator[None]:
     """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure.
 
-    If a user typed a number that is too large for SQLite, the error becomes a ``UsageError``.
+    If a user typed a number that is too large for the database, the error becomes a ``UsageError``.
     """
     try:
         yield
@@ -267,6 +270,8 @@ def translated(url: URL) -> Iterator[None]:
             cure="perfsvc db check; if it finds nothing wrong, report this error as a fault of perfsvc",
         ) from error
     except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", "") == OUT_OF_RANGE:
+            raise _too_large() from error
         message = _in_one_line(error.orig)
         cure = next((cure for sign, cure in _CURES.items() if sign in message.lower()), "perfsvc db check")
         raise DatabaseError(f"{shown(url)}: {message}", cure=cure, again=_is_away(message)) from error
@@ -275,7 +280,11 @@ def translated(url: URL) -> Iterator[None]:
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
-        raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
+        raise _too_large() from error
+
+
+def _too_large() -> UsageError:
+    return UsageError("a number is too large for the database", cure="give one of at most 9 digits")
 
 
 def damaged(what: str) -> DatabaseError:
