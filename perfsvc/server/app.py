@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.server import actions, answers, badges, feeds, forms, metrics, receiving, site
+from perfsvc.server import answers, badges, feeds, metrics, site
 from perfsvc.server.access import ForbiddenError
 from perfsvc.server.api import ENDPOINTS
+from perfsvc.server.changing import actions, forms
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard
 from perfsvc.server.limiting import RefusedError, RequestLimit
@@ -45,7 +46,6 @@ def make_app(serving: Serving) -> Starlette:
         *metrics.routes(),
         *feeds.routes(),
         *badges.routes(),
-        *receiving.routes(),
         *actions.routes(),
         *forms.routes(),
         *site.routes(),

@@ -1,7 +1,7 @@
 """What an endpoint of the API is: one object that the handler, the checks of a request and the document share."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -95,6 +95,7 @@ class Endpoint(Generic[P]):
         scope: what the visitor needs.
         body: the model of the body; None if the endpoint takes none.
         status: the status code of an answer.
+        respond: answers a request instead of ``handler``, and checks it itself.
     """
 
     path: str
@@ -102,11 +103,12 @@ class Endpoint(Generic[P]):
     summary: str
     parameters: type[P]
     answer: type[BaseModel]
-    handler: Callable[[ApiCall[P]], Any]
+    handler: Callable[[ApiCall[P]], Any] | None
     method: str = "GET"
     scope: str = READ
     body: type[BaseModel] | None = None
     status: int = 200
+    respond: Callable[[Request], Awaitable[Response]] | None = None
 
     def route(self) -> Route:
         """Return the route that checks a request, calls the handler and checks its answer."""
@@ -118,10 +120,11 @@ class Endpoint(Generic[P]):
             value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
             return answer(value, self.status)
 
-        return Route(f"{ROOT}/{self.path}", respond, methods=[self.method], name=self.name)
+        return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 
     def _value(self, call: ApiCall[P]) -> Any:
         """Return the answer as JSON values; raise ``ValidationError`` if it is not as the document describes it."""
+        assert self.handler is not None  # noqa: S101 - for mypy: without a handler, ``respond`` is given
         value = plain(self.handler(call))
         self.answer.model_validate(value)
         return value

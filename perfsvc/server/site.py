@@ -16,8 +16,8 @@ from starlette.routing import Route
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import comparison_page
 from perfsvc.server.access import READ, require
+from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
-from perfsvc.server.forms import with_actions
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve

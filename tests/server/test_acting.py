@@ -67,7 +67,8 @@ def test_a_person_accepts_a_finding_on_its_page(database):
     page = web.get("/findings/1.html").text
     fields = {"form_token": form_token(page), "action": "accept", "text": "wanted", "days": ""}
     answer = web.post("/findings/1/act", data=fields, headers=ORIGIN)
-    assert (answer.status_code, answer.headers["location"]) == (303, "1.html")
+    assert (answer.status_code, answer.headers["location"]) == (303, "../1.html")
+    assert web.get("/findings/1/../1.html").status_code == 200
     finding = database.findings.get(1)
     assert (finding.state, finding.reason) == (FindingState.ACCEPTED, "wanted")
     assert database.findings.events(finding=1)[-1].by == "ann"

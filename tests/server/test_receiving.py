@@ -135,7 +135,7 @@ def test_wrong_tokens_are_refused_and_logged(send, receiver, body):
     _, expired = receiver.tokens.make("expired", [Scope.WRITE], by="ann", expires=old)
     _, revoked = receiver.tokens.make("revoked", [Scope.WRITE], by="ann")
     receiver.tokens.revoke("revoked", by="ann")
-    tokens = ("", "perfsvc_" + "0" * 64, "ümlaut".encode().decode("latin-1"), reads, expired, revoked)
+    tokens = ("", "perfsvc_" + "0" * 64, "perfsvc_short", reads, expired, revoked)
     answers = [send(body, token=token) for token in tokens]
     assert [answer.status_code for answer in answers] == [401, 401, 401, 403, 401, 401]
     assert [answer.json()["error"] for answer in answers[4:]] == ["the token is expired", "the token is revoked"]

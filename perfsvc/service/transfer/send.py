@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from perfsvc import __version__
 from perfsvc.errors import InfrastructureError, UsageError
-from perfsvc.service.github.api import LOOPBACK
+from perfsvc.service.github.api import LOOPBACK, NoRedirects
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Store
 from perfsvc.text import printed
@@ -53,13 +53,6 @@ class NotAcceptedError(InfrastructureError):
     """The server refused a run, or did not answer."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, so that the token reaches no other server."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class Sender:
     """Sends runs to a server.
 
@@ -86,7 +79,7 @@ class Sender:
                 f"{VARIABLE} holds no token", cure=f"perfsvc token create NAME --scope write there; export {VARIABLE}=…"
             )
         self._url, self._token, self._wait = url.rstrip("/"), token, wait
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = urllib.request.build_opener(NoRedirects)
 
     def send(self, store: Store, run: int) -> SentOutcome:
         """Send a run; send it again after a lost connection: the server stores it only once.

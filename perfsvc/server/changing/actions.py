@@ -14,9 +14,9 @@ from perfsvc.model import Finding, FindingState
 from perfsvc.report.export.objects import plain
 from perfsvc.server.access import ACT
 from perfsvc.server.answers import answer
-from perfsvc.server.changes import Attempt, audited, permitted, require_own_page
-from perfsvc.server.endpoints import ROOT, NoParameters, checked, json_body
-from perfsvc.server.forms import form_of
+from perfsvc.server.changing.changes import Attempt, audited, permitted, require_own_page
+from perfsvc.server.changing.forms import form_of
+from perfsvc.server.endpoints import Answer, Endpoint, NoParameters, Number, checked, json_body
 from perfsvc.service.findings import actions
 from perfsvc.store import Store
 
@@ -45,11 +45,28 @@ class ActionBody(NoParameters):
     """For how many days to ignore the finding; null for ever."""
 
 
+class ActedFinding(NoParameters):
+    """Which finding an action is on."""
+
+    finding: Number
+    """The number of the finding."""
+
+
+class ActedAnswer(Answer):
+    """What became of the finding."""
+
+    finding: int
+    """Its number."""
+    state: str
+    """Its new state."""
+    owner: str
+    """Its owner; empty without one."""
+
+
 def routes() -> list[Route]:
-    """Return the routes of actions."""
+    """Return the route of the form."""
     return [
-        Route(f"{ROOT}/findings/{{finding:int}}/actions", post_json, methods=["POST"], name="act"),
-        Route("/findings/{finding:int}/act", post_form, methods=["POST"]),
+        Route("/findings/{finding}/act", post_form, methods=["POST"]),
     ]
 
 
@@ -79,7 +96,7 @@ async def post_form(request: Request) -> Response:
             "days": int(days) if days.isascii() and days.isdecimal() and len(days) < DIGITS else days or None,
         }
         finding = await _act(request, attempt, store, checked(ActionBody, given))
-        return RedirectResponse(f"{finding.id}.html", 303)
+        return RedirectResponse(f"../{finding.id}.html", 303)
 
     return await audited(request, _attempt(request), change)
 
@@ -90,9 +107,7 @@ def _attempt(request: Request) -> Attempt:
 
 async def _act(request: Request, attempt: Attempt, store: Store, body: ActionBody) -> Finding:
     """Do what a body says in the name of the visitor, and return the finding."""
-    number = request.path_params["finding"]
-    if number > 2**31 - 1:
-        raise UsageError(f"there is no finding {str(number)[:20]}", cure="see /findings.html")
+    number = checked(ActedFinding, request.path_params).finding
     attempt.action = body.action
     if body.days and body.action != "ignore":
         raise UsageError("only ignoring takes days", cure="leave days out")
@@ -108,3 +123,18 @@ async def _act(request: Request, attempt: Attempt, store: Store, body: ActionBod
         return actions.set_state(store, number, STATES[body.action], reason=body.text, until=until, by=attempt.who)
 
     return await run_in_threadpool(work)
+
+
+ENDPOINT = Endpoint(
+    "findings/{finding}/actions",
+    "act",
+    "Act on a finding.",
+    ActedFinding,
+    ActedAnswer,
+    None,
+    method="POST",
+    scope=ACT,
+    body=ActionBody,
+    respond=post_json,
+)
+"""The endpoint of actions."""

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from perfsvc.model import FindingState
 from perfsvc.report.pages.render import POLICY, template
 from perfsvc.server.access import ACT, OF_PEOPLE, Visitor, address, token_of, visitor
-from perfsvc.server.changes import Attempt, audited, is_own_origin, require_own_page
+from perfsvc.server.changing.changes import Attempt, audited, is_own_origin, require_own_page
 from perfsvc.server.limiting import RefusedError, network_of
 from perfsvc.server.serving import serving
 from perfsvc.server.sessions import COOKIE, LONGEST_S

@@ -11,13 +11,12 @@ import anyio.lowlevel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from perfsvc.errors import UsageError
 from perfsvc.server.access import WRITE
 from perfsvc.server.answers import answer
-from perfsvc.server.changes import Attempt, audited, permitted
-from perfsvc.server.endpoints import ROOT
+from perfsvc.server.changing.changes import Attempt, audited, permitted
+from perfsvc.server.endpoints import Answer, Endpoint, NoParameters
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.serving import serving
 from perfsvc.service.transfer.receive import ReceivedRun, receive
@@ -32,9 +31,15 @@ STEP = 256 * 1024
 LONGEST_KEY = 200
 
 
-def routes() -> list[Route]:
-    """Return the route that receives runs."""
-    return [Route(f"{ROOT}/runs", post_run, methods=["POST"], name="send_run")]
+class SentRunAnswer(Answer):
+    """Which run was stored."""
+
+    run: int
+    """Its number in this database."""
+    new: bool
+    """Whether it was stored now, and not before."""
+    later_run: int | None
+    """A run of the same suite that began later, and is stored already."""
 
 
 async def post_run(request: Request) -> Response:
@@ -128,3 +133,18 @@ async def _decompressed(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def _too_large(mib: int, setting: str) -> RefusedError:
     return RefusedError(413, f"the run has more than {mib} MiB", f"raise {setting} of the server, or measure less")
+
+
+ENDPOINT = Endpoint(
+    "runs",
+    "send_run",
+    "Store and judge a run of another host, as `perfsvc send` writes it.",
+    NoParameters,
+    SentRunAnswer,
+    None,
+    method="POST",
+    scope=WRITE,
+    status=201,
+    respond=post_run,
+)
+"""The endpoint that receives runs."""
