@@ -365,9 +365,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint("series/{key}", "series", "A series and its history.", SeriesKeyParameters, SeriesHistoryObject, series),
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),
     Endpoint("findings/{finding}", "finding", "A finding.", FindingParameters, FINDING_OBJECT, finding),
-    Endpoint(
-        "explanations", "explanations", "Why cases are slower.", FindingParameters, ExplanationsAnswer, explanations
-    ),
+    Endpoint("explanations", "explanations", "Why it is slower.", FindingParameters, ExplanationsAnswer, explanations),
     Endpoint("compare", "compare", "Judge a run against another.", ComparisonParameters, ComparisonObject, comparison),
     receiving.ENDPOINT,
     actions.ENDPOINT,

@@ -7,8 +7,18 @@ from typing import Any
 
 from sqlalchemy import Select, delete, insert, select
 
-from perfsvc.model import MAX_ERROR, TIME, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
-from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged, series_of, with_case, with_series
+from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
+from perfsvc.store.cases import (
+    case_id,
+    case_ids,
+    device_id,
+    device_ids,
+    judged,
+    namesakes_of,
+    series_of,
+    with_case,
+    with_series,
+)
 from perfsvc.store.measurements import batch_summary
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, pack, unpack
@@ -91,10 +101,11 @@ class VerdictStore:
                 for row in connection.execute(query)
             ]
 
-    def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
+    def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 
-        Cases have their present names. Excluded runs and cases are left out.
+        Cases have their present names. Excluded runs and cases are left out. With ``cases``, only the verdicts on these
+        cases are returned.
         """
         query = (
             with_series(Verdicts, Verdicts.run_id)
@@ -104,9 +115,12 @@ class VerdictStore:
         )
         events: dict[Series, list[VerdictEvent]] = defaultdict(list)
         with self._database.reading() as connection:
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Verdicts.case_id, ids))
             for row in connection.execute(query):
                 events[series_of(row)].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
-        return dict(events)
+        return {series: found for series, found in events.items() if cases is None or series.case in cases}
 
 
 class ConfirmationStore:

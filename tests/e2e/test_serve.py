@@ -37,11 +37,12 @@ def serving(measured):
 
 
 def read(url):
-    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(url, timeout=100) as answer:  # noqa: S310 - our own server
         return answer.read().decode()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
     process, url = serving()
@@ -53,7 +54,7 @@ def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
     with refused.value as answer:
         assert json.load(answer)["error"] == "there is no run 99"
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (0, "")
     lines = [json.loads(line) for line in err.splitlines()]
     assert [(line["path"], line["status"]) for line in lines] == [
@@ -64,6 +65,7 @@ def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured):
     _, url = serving()
     assert "run 1," in read(url)
@@ -76,6 +78,7 @@ def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_port_that_is_in_use_is_an_error_with_a_cure(measured):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = measured("serve", "--port", taken.getsockname()[1], code=5)

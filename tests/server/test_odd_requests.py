@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from perfsvc.store import Store
 from tests.server.conftest import client
 
-EXAMPLES = 40
+EXAMPLES = 20
 """How many requests of each kind each endpoint gets."""
 
 

@@ -2,9 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc.model import (
     CaseExplanation,
@@ -53,6 +57,65 @@ class RunPoint:
     excluded: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RunPoints(Sequence[RunPoint]):
+    """A series in each of its runs as arrays, oldest first; each item is a ``RunPoint``.
+
+    Attributes:
+        runs: the numbers of the runs, shape (runs,).
+        segments: the id of the environment of each run, shape (runs,).
+        level: in seconds, or in the metric's own unit, shape (runs,); NaN without a level.
+        low: the low end of the interval, shape (runs,); NaN if unknown.
+        high: the high end of the interval, shape (runs,); NaN if unknown.
+        replicas: the number of replicas behind each level, shape (runs,).
+        bad: the status and the reason of each run whose status is not ok, by its index.
+        verdicts: the verdict of each run that the chart marks as an event, by its index.
+        excluded: why a run is excluded from judging, by its index.
+    """
+
+    runs: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    level: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    replicas: NDArray[np.int64]
+    bad: Mapping[int, tuple[Status, str]] = field(default_factory=dict)
+    verdicts: Mapping[int, Outcome] = field(default_factory=dict)
+    excluded: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> RunPoint: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RunPoint]: ...
+
+    def __getitem__(self, index: int | slice) -> RunPoint | list[RunPoint]:
+        """Return the series in the run with this index."""
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        status, reason = self.bad.get(at, (Status.OK, ""))
+        return RunPoint(
+            int(self.runs[at]),
+            int(self.segments[at]),
+            status,
+            reason,
+            _known(self.level[at]),
+            _known(self.low[at]),
+            _known(self.high[at]),
+            int(self.replicas[at]),
+            self.verdicts.get(at),
+            self.excluded.get(at, ""),
+        )
+
+
+def _known(value: np.float64) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
 @dataclass(frozen=True, slots=True)
 class LevelRange:
     """Consecutive runs on one level: the first run, the last run and their median."""
@@ -68,14 +131,14 @@ class SeriesView:
 
     Attributes:
         levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored.
-        samples: of the newest runs, a tuple a replica, in seconds; only for times.
+        samples: of the newest runs, an array a replica, in seconds; only for times.
         tonight: the verdict of tonight's run; None without one.
     """
 
     series: Series
-    points: tuple[RunPoint, ...]
+    points: RunPoints
     levels: tuple[LevelRange, ...]
-    samples: Mapping[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    samples: Mapping[int, tuple[NDArray[np.float32], ...]] = field(default_factory=dict)
     tonight: Judgement | None = None
 
 

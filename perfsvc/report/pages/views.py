@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
-from math import isfinite
-from statistics import median
+from itertools import chain, islice
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from perfsvc import units
 from perfsvc.model import (
@@ -237,9 +237,12 @@ class Views:
         view = self.by_series.get(series)
         if view is None:
             return Markup("")
-        rule = next((index for index, point in enumerate(view.points) if since and point.run >= since), None)
+        at = int(np.searchsorted(view.points.runs, since)) if since else len(view.points)
+        rule = at if at < len(view.points) else None
         label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
-        return spark([None if point.excluded else point.level for point in view.points], rule, label=label)
+        shown = view.points.level.copy()
+        shown[list(view.points.excluded)] = np.nan
+        return spark([None if isnan(level) else level for level in shown.tolist()], rule, label=label)
 
     def levels(self, view: SeriesView) -> list[LevelRow]:
         """Return the levels of a series as rows of a table, newest first; an empty list without a correct result."""
@@ -252,12 +255,24 @@ class Views:
 
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""
-        changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
-        environments = self.site.environments
+        environments, segments = self.site.environments, view.points.segments
+        changed = np.flatnonzero(segments[1:] != segments[:-1]).tolist()
         return [
-            EnvironmentChange(_letter(index), new.run, environments[old.segment].changes_to(environments[new.segment]))
-            for index, (old, new) in enumerate(changes)
+            EnvironmentChange(
+                _letter(number),
+                int(view.points.runs[at + 1]),
+                environments[int(segments[at])].changes_to(environments[int(segments[at + 1])]),
+            )
+            for number, at in enumerate(changed)
         ]
+
+    @cached_property
+    def _run_texts(self) -> Mapping[int, tuple[str, str, bool]]:
+        """The start and the commit of each run as text, and whether it had uncommitted changes."""
+        return {
+            run.id: (f"{run.provenance.started:%Y-%m-%d %H:%M:%S}", commit(run), run.provenance.dirty)
+            for run in self.site.runs.values()
+        }
 
     def data(self, view: SeriesView) -> dict[str, Any]:
         """Return the data of a series' charts as JSON values.
@@ -266,22 +281,24 @@ class Views:
         Levels and samples are in ``unit``.
         """
         factor, unit = _scale(view)
-        index = {point.run: at for at, point in enumerate(view.points)}
-        runs = [self.site.runs[point.run] for point in view.points]
-        texts = {at: text for at, point in enumerate(view.points) if (text := _event(point))}
+        points = view.points
+        numbers = points.runs.tolist()
+        index = {run: at for at, run in enumerate(numbers)}
+        runs = [self._run_texts[run] for run in numbers]
+        events = sorted({*points.bad, *points.verdicts, *points.excluded})
         return {
             "metric": view.series.metric,
             "unit": unit,
-            "runs": [run.id for run in runs],
-            "started": [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in runs],
-            "commits": [commit(run) for run in runs],
-            "dirty": [at for at, run in enumerate(runs) if run.provenance.dirty],
-            "excluded": [at for at, point in enumerate(view.points) if point.excluded],
-            "level": [_digits(point.level, factor) for point in view.points],
-            "low": [_digits(point.low, factor) for point in view.points],
-            "high": [_digits(point.high, factor) for point in view.points],
-            "texts": texts,
-            "failed": [at for at, point in enumerate(view.points) if point.status in BAD],
+            "runs": numbers,
+            "started": [started for started, _, _ in runs],
+            "commits": [text for _, text, _ in runs],
+            "dirty": [at for at, (_, _, dirty) in enumerate(runs) if dirty],
+            "excluded": sorted(points.excluded),
+            "level": _all_digits(points.level, factor),
+            "low": _all_digits(points.low, factor),
+            "high": _all_digits(points.high, factor),
+            "texts": {at: text for at in events if (text := _event(points[at]))},
+            "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
             "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
@@ -302,7 +319,7 @@ def change(ratio: float | None) -> str:
     return wording.or_dash(ratio, units.percent)
 
 
-def thinned(times: Sequence[float]) -> Sequence[float]:
+def thinned(times: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return at most ``MOST_SAMPLES`` of the times, evenly spaced."""
     step = -(-len(times) // MOST_SAMPLES)
     return times[:: step or 1]
@@ -338,7 +355,7 @@ def newest_level(view: SeriesView) -> str:
 
 def has_failed(view: SeriesView) -> bool:
     """Return True if the series failed or gave a wrong result in any run."""
-    return any(point.status in BAD for point in view.points)
+    return any(status in BAD for status, _ in view.points.bad.values())
 
 
 def _event(point: RunPoint) -> str:
@@ -358,11 +375,11 @@ def _scale(view: SeriesView) -> tuple[float, str]:
 
     The unit has the largest prefix (ms, µs, ns) with which the median level is at least 1.
     """
-    levels = [abs(point.level) for point in view.points if point.level]
+    levels = np.abs(view.points.level[~np.isnan(view.points.level) & (view.points.level != 0)])
     unit = {TIME: "s", ENERGY: "J"}.get(view.series.metric)
-    if unit is None or not levels:
+    if unit is None or not levels.size:
         return 1.0, unit or view.series.metric
-    usual = median(levels)
+    usual = float(np.median(levels))
     power = next((power for power in sorted(units.SMALL, reverse=True) if usual >= 10.0**power), min(units.SMALL))
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
@@ -372,9 +389,14 @@ def _digits(number: float | None, factor: float) -> float | None:
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
-def _column(times: Sequence[float], factor: float) -> list[float]:
+def _all_digits(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
+    """Return numbers times the factor, rounded to six digits; None for NaN."""
+    return [_digits(number, factor) for number in numbers.tolist()]
+
+
+def _column(times: NDArray[np.float32], factor: float) -> list[float]:
     """Return the times multiplied by the factor, rounded to the six leading digits of the longest time."""
-    scaled = np.asarray(times) * factor
+    scaled = times.astype(np.float64) * factor
     decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
     column: list[float] = np.round(scaled, decimals).tolist()
     return column
