@@ -35,6 +35,7 @@ ASSETS = (
     "comparison.css",
     "history.css",
     "fleet.css",
+    "forms.css",
     "site.js",
     "tabs.js",
     "nights.js",
