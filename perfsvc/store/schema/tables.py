@@ -6,6 +6,7 @@ Natural keys are interned: measurements refer to their case, device, environment
 
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import uuid4
 
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -29,6 +30,8 @@ from perfsvc.store.schema.column_types import FreeText, Utc, word
 Key = Annotated[int, mapped_column(primary_key=True)]
 Big = Annotated[int, mapped_column(BigInteger)]
 Free = Annotated[str, mapped_column(FreeText)]
+Uid = Annotated[str, mapped_column(FreeText, unique=True, default=lambda: uuid4().hex)]
+"""An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -71,6 +74,7 @@ class Runs(Base):
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: an id is never used again
 
     id: Mapped[Key]
+    uid: Mapped[Uid]
     state: Mapped[RunState]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
