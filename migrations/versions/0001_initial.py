@@ -121,6 +121,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_lineages"),
     )
     op.create_table(
+        "removed_uids",
+        sa.Column("uid", sa.Text(), nullable=False),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("uid", name="pk_removed_uids"),
+    )
+    op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("uid", sa.Text(), nullable=False),

@@ -13,7 +13,7 @@ from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import judged
-from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes
+from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
@@ -203,6 +203,7 @@ class Retention:
         with self._attempt(dry_run=dry_run) as connection:
             nights = list(connection.scalars(select(Nights.id).where(*old).order_by(Nights.id)))
             for ids in _chunks(nights):
+                remember_removed(connection, Nights, ids)
                 connection.execute(delete(Nights).where(Nights.id.in_(ids)))
         return nights
 

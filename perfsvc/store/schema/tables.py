@@ -411,3 +411,12 @@ class OverBudgetCases(Base):
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     cache: Mapped[CacheState] = mapped_column(primary_key=True)
+
+
+class RemovedUids(Base):
+    """The ``uid`` of a run or a night that was removed from this database; ``perfsvc sync`` does not copy it again."""
+
+    __tablename__ = "removed_uids"
+
+    uid: Mapped[Free] = mapped_column(primary_key=True)
+    removed_at: Mapped[datetime]
