@@ -10,7 +10,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select
 
 from perfsvc.model import Case
 from perfsvc.store.cases import case_id
@@ -99,10 +99,18 @@ class Copier:
         while part := list(islice(rows, ROWS)):
             self.target.execute(insert(table.__table__), part)  # type: ignore[arg-type]
 
+    def row(self, table: Table, number: int) -> Row | None:
+        """Return a row of the source by its number; None if there is none."""
+        found = self.source.execute(select(table).where(_column(table, "id") == number)).mappings().first()
+        return None if found is None else dict(found)
+
     def rows(self, table: Table, *where: ColumnElement[bool]) -> Iterator[StoredRow]:
         """Yield the rows of the source that meet some conditions, in the order of their primary key."""
-        query = select(table).where(*where).order_by(*table.__table__.primary_key)
-        yield from self.source.execute(query, execution_options={"yield_per": ROWS}).mappings()
+        yield from self._stream(select(table).where(*where).order_by(*table.__table__.primary_key))
+
+    def _stream(self, query: Select[Any]) -> Iterator[StoredRow]:
+        with self.source.execute(query, execution_options={"yield_per": ROWS}) as result:
+            yield from result.mappings()
 
     def add_missing(self, table: Table, column: str, owner: int, owner_in_target: int) -> int:
         """Copy the rows of an owner, such as a run, that the target does not have; return how many there were.
@@ -143,7 +151,7 @@ class Copier:
                 .join(table, _column(table, "id") == _column(part, refers))
                 .where(_column(table, column) == owner)
             )
-            rows = self.source.execute(query, execution_options={"yield_per": ROWS}).mappings()
+            rows = self._stream(query)
             self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
         self._numbers[table] = outer
 

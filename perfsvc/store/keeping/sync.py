@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
-from perfsvc.model import RunState
+from perfsvc.model import EventKind, RunState
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.keeping.copying import Copier, NotCopiedError, Numbers, Row
 from perfsvc.store.keeping.tables import OF_RUN, OF_RUN_REPLACED, PARTS, Table
@@ -117,7 +117,7 @@ class Sync:
         """
         with self._copying(Runs, run.number) as copier:
             target = copier.target
-            row = next(copier.rows(Runs, Runs.id == run.number), None)
+            row = copier.row(Runs, run.number)
             if row is None or row["state"] not in ENDED:
                 return None
             number = target.scalar(select(Runs.id).where(Runs.uid == run.uid))
@@ -165,7 +165,7 @@ class Sync:
         new = [number for number, uid in checks if uid not in stored]
         for number in new:
             with self._copying(Checks, number) as copier:
-                in_target = copier.put(Checks, next(copier.rows(Checks, Checks.id == number)))
+                in_target = copier.put(Checks, _existing(copier.row(Checks, number)))
                 for table, column in PARTS[Checks].items():
                     copier.add_missing(table, column, number, in_target)
         return len(new)
@@ -222,7 +222,7 @@ class Sync:
     def _copy_night(self, uid: str, number: int) -> None:
         with self._copying(Nights, number) as copier:
             writing = copier.target
-            row = next(copier.rows(Nights, Nights.id == number))
+            row = _existing(copier.row(Nights, number))
             stored = writing.scalar(select(Nights.id).where(Nights.uid == uid))
             if stored is None:
                 stored = copier.put(Nights, row)
@@ -239,7 +239,7 @@ class Sync:
         with self._copying(Findings, finding.number) as copier:
             writing = copier.target
             lock(writing)
-            row = next(copier.rows(Findings, Findings.id == finding.number))
+            row = _existing(copier.row(Findings, finding.number))
             if stored is None:
                 number = copier.put(Findings, row)
             else:
@@ -251,6 +251,13 @@ class Sync:
             if stored is None or finding.changed_at > stored.changed_at:
                 copier.add_missing(FindingCases, "finding_id", finding.number, number)
             copier.add_missing(FindingEvents, "finding_id", finding.number, number)
+
+
+def _existing(row: Row | None) -> Row:
+    """Return a row; raises ``NotCopiedError`` if it was deleted since the sync listed it."""
+    if row is None:
+        raise NotCopiedError("the row was deleted while the databases were compared")
+    return row
 
 
 def _contents(connection: Connection) -> dict[str, _Content]:
@@ -357,26 +364,23 @@ def _copy_newest(copier: Copier, table: type[Pins | GpuPeaks], changed_at: str) 
 
 @dataclass(frozen=True, slots=True)
 class _FindingState:
-    """A finding in a database: its number, the time of its newest change, and how many events it has."""
+    """A finding in a database: its number, the time of its newest change, and what identifies its events."""
 
     number: int
     changed_at: datetime
-    events: int
+    events: frozenset[tuple[EventKind, datetime, str]]
 
 
 def _findings(connection: Connection) -> dict[str, _FindingState]:
     """Return the state of each finding by its ``uid``, oldest first."""
-    events = (
-        select(FindingEvents.finding_id, func.max(FindingEvents.done_at).label("newest"), func.count().label("events"))
-        .group_by(FindingEvents.finding_id)
-        .subquery()
-    )
-    query = (
-        select(Findings.id, Findings.uid, Findings.set_at, events.c.newest, events.c.events)
-        .outerjoin(events, events.c.finding_id == Findings.id)
-        .order_by(Findings.id)
-    )
+    events: dict[int, set[tuple[EventKind, datetime, str]]] = defaultdict(set)
+    query = select(FindingEvents.finding_id, FindingEvents.kind, FindingEvents.done_at, FindingEvents.text)
+    for number, kind, at, text in connection.execute(query):
+        events[number].add((kind, at, text))
+    findings = connection.execute(select(Findings.id, Findings.uid, Findings.set_at).order_by(Findings.id))
     return {
-        row.uid: _FindingState(row.id, max(row.set_at, row.newest or _BEGINNING), row.events or 0)
-        for row in connection.execute(query)
+        row.uid: _FindingState(
+            row.id, max([row.set_at, *(at for _, at, _ in events[row.id])]), frozenset(events[row.id])
+        )
+        for row in findings
     }

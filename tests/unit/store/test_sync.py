@@ -4,6 +4,7 @@ import itertools
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy import select
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.model import Case, FindingState, Verdict
 from perfsvc.service.sync import sync
-from perfsvc.store import Store
+from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction
 from perfsvc.store.schema.engine import transaction
@@ -76,6 +77,8 @@ def full(tmp_path):
     path = tmp_path / "full.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(DUMP.read_text())
+        connection.execute("UPDATE deliveries SET sent_at = tried_at")  # what was not sent is not copied
+        connection.commit()
     return path
 
 
@@ -158,22 +161,40 @@ def test_a_run_under_way_waits(place, new_database, new_story):
             assert target.runs.list() == []
 
 
-def test_a_deleted_run_and_a_pruned_night_do_not_come_back(full, place):
+def test_an_undelivered_message_is_copied_but_not_sent_again(full, place):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE deliveries SET sent_at = NULL")
+        connection.commit()
     copy(full, place)
     with Store.open(place) as store:
-        deleted = next(run.id for run in store.runs.list() if _delete(store, run.id))
-    synced = copy(full, place)
-    assert len(synced.of(SyncAction.REMOVED)) == 1
+        (night,) = store.nights.list()
+        assert store.messages.of_night(night.id)
+        assert store.messages.undelivered(night.id) == []
+
+
+def test_a_deleted_run_and_a_pruned_night_do_not_come_back(place, new_database, new_story):
+    source = new_database(False)
+    with Store.open(source) as store:
+        story = new_story(store)
+        for _ in range(2):
+            story.run()
+            _night(store)
+    copy(source, place)
     with Store.open(place) as store:
-        assert deleted not in [run.id for run in store.runs.list()]
+        assert store.retention.nights(datetime.now(UTC), dry_run=False) == [1]
+        store.exclusions.delete(1, reason="wrong", by="ann")
+    synced = copy(source, place)
+    assert (synced.parts, [run.number for run in synced.of(SyncAction.REMOVED)]) == ([], [1])
+    with Store.open(place) as store:
+        assert [run.id for run in store.runs.list()] == [2]
+        assert [night.id for night in store.nights.list()] == [2]
 
 
-def _delete(store, run):
-    try:
-        store.exclusions.delete(run, reason="wrong", by="ann")
-    except UsageError:
-        return False
-    return True
+def _night(store):
+    night = store.nights.begin(
+        host="h", started=datetime(2025, 1, 1, tzinfo=UTC), suite="k", command_line="", settings={}
+    )
+    store.nights.end(night, RunState.FINISHED, exit_code=0)
 
 
 def test_a_renamed_case_joins_the_history_of_its_former_name(place, new_database, new_story):
