@@ -15,7 +15,7 @@ from perfsvc.store.baselines.expected import measured_before_budget_ran_out, new
 from perfsvc.store.cases import judged
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
-from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
+from perfsvc.store.schema.engine import POSTGRESQL, Database
 from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins, Verdicts
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
@@ -216,15 +216,6 @@ class Retention:
                 remember_removed(connection, Nights, ids)
                 connection.execute(delete(Nights).where(Nights.id.in_(ids)))
         return nights
-
-    def vacuum(self) -> None:
-        """Give free space back to the file system. SQLite rewrites the whole file and locks it meanwhile."""
-        engine = self._database.engine
-        with translated(engine.url), engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            if connection.dialect.name == SQLITE:
-                connection.exec_driver_sql("COMMIT")  # our connections begin a transaction even in autocommit mode
-            connection.exec_driver_sql("VACUUM")
 
     @contextmanager
     def _attempt(self, *, dry_run: bool) -> Iterator[Connection]:
