@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfsvc.errors import UsageError
+from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.store import Store
 from perfsvc.store.keeping.backup import back_up, vacuum
 
@@ -109,3 +109,46 @@ def test_damage_is_named_on_both_databases(place, new_story):
     (problem,) = Store.check(place).problems
     assert "measurements.samples" in problem
     assert "costs the samples" in problem
+
+
+def test_damaged_samples_cost_only_themselves(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        run = story.run(story.tiled, story.naive)
+        story.execute("UPDATE measurements SET samples = :blob, place_medians = :blob WHERE id = 1", blob=b"\0")
+        levels = store.series.levels(run)
+        assert levels[story.series(story.tiled)].samples_s == ((2e-3,),)  # the stored median
+        assert len(levels[story.series(story.naive)].samples_s[0]) == 3
+        assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
+        assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
+        assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
+    assert f"a blob of samples of {story.tiled.id} is damaged" in caplog.text
+
+
+def test_a_damaged_point_costs_only_the_axes_of_its_case(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        story.run(story.tiled, story.naive)
+        story.execute("UPDATE cases SET point = '{broken' WHERE variant = 'naive'")
+        axes = store.measurements.columns()["axes"]
+        assert axes == [dict(story.tiled.point), {"damaged": "{broken"}]
+    assert "{broken" in caplog.text
+
+
+def test_damaged_packages_of_a_run_cost_only_themselves(full, caplog):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE runs SET packages = '{broken' WHERE id = 1")
+        connection.commit()
+    with Store.open(full) as store:
+        assert not store.runs.get(1).provenance.packages
+        assert len(store.runs.list()) > 1
+    assert "{broken" in caplog.text
+
+
+def test_an_unknown_word_is_an_error_with_a_cure(full):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE runs SET state = 'gone' WHERE id = 1")
+        connection.commit()
+    with Store.open(full) as store, pytest.raises(DatabaseError, match="gone") as error:
+        store.runs.list()
+    assert "db check" in error.value.cure
