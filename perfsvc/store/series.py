@@ -206,7 +206,7 @@ _Value = tuple[bytes | None, float | None]
 
 
 def _values(replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]) -> dict[str, list[_Value]]:
-    """Return the values of a case's replicas by metric; a time is a blob of samples, if there is one, and the median."""
+    """Return the values of a case's replicas by metric; a time is the blob of samples, if any, and the median."""
     values: dict[str, list[_Value]] = defaultdict(list)
     for row in replicas:
         if row.samples is not None or row.median_s is not None:  # the samples may have been pruned

@@ -9,9 +9,18 @@ import pytest
 
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.store import Store
+from perfsvc.store.cases import case_of
 from perfsvc.store.keeping.backup import back_up, vacuum
+from perfsvc.store.schema.engine import report_damaged
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    """Let each test report damage that an earlier test has reported."""
+    report_damaged.cache_clear()
+    case_of.cache_clear()
 
 
 @pytest.fixture
@@ -117,8 +126,8 @@ def test_damaged_samples_cost_only_themselves(place, new_story, caplog):
         run = story.run(story.tiled, story.naive)
         story.execute("UPDATE measurements SET samples = :blob, place_medians = :blob WHERE id = 1", blob=b"\0")
         levels = store.series.levels(run)
-        assert levels[story.series(story.tiled)].samples_s == ((2e-3,),)  # the stored median
-        assert len(levels[story.series(story.naive)].samples_s[0]) == 3
+        assert levels[story.series(story.tiled)].replicas == ((2e-3,),)  # the stored median
+        assert len(levels[story.series(story.naive)].replicas[0]) == 3
         assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
         assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
         assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
