@@ -23,7 +23,7 @@ from perfsvc.store.schema.tables import Measurements, Runs
 
 pytestmark = pytest.mark.slow  # processes that are killed
 
-RUNS, CASES, KILLS = 40, 100, 6
+RUNS, CASES, KILLS = 30, 100, 3
 MEASURED = {
     "replica": 0,
     "cache": "cold",
