@@ -39,6 +39,7 @@ def upgrade() -> None:
     op.create_table(
         "checks",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("checked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("suite", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
@@ -52,6 +53,7 @@ def upgrade() -> None:
         sa.Column("disassembler", sa.Text(), nullable=False),
         sa.Column("accepted", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_checks"),
+        sa.UniqueConstraint("uid", name="uq_checks_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_checks_git_commit", "checks", ["git_commit"], unique=False)
@@ -119,8 +121,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_lineages"),
     )
     op.create_table(
+        "removed_uids",
+        sa.Column("uid", sa.Text(), nullable=False),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("uid", name="pk_removed_uids"),
+    )
+    op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
@@ -148,6 +157,7 @@ def upgrade() -> None:
             ondelete="SET NULL",
         ),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sa.UniqueConstraint("uid", name="uq_runs_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_runs_full_environment_id", "runs", ["full_environment_id"], unique=False)
@@ -200,6 +210,7 @@ def upgrade() -> None:
     op.create_table(
         "findings",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
         sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
         sa.Column("first_run_id", sa.Integer(), nullable=True),
@@ -216,6 +227,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["last_run_id"], ["runs.id"], name="fk_findings_last_run_id_runs", ondelete="RESTRICT"),
         sa.PrimaryKeyConstraint("id", name="pk_findings"),
+        sa.UniqueConstraint("uid", name="uq_findings_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_findings_first_run_id", "findings", ["first_run_id"], unique=False)
@@ -223,6 +235,7 @@ def upgrade() -> None:
     op.create_table(
         "nights",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
@@ -240,6 +253,7 @@ def upgrade() -> None:
         sa.Column("exit_code", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_nights_run_id_runs", ondelete="SET NULL"),
         sa.PrimaryKeyConstraint("id", name="pk_nights"),
+        sa.UniqueConstraint("uid", name="uq_nights_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_nights_host", "nights", ["host"], unique=False)

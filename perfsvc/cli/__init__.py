@@ -44,7 +44,8 @@ COMMANDS = {
     "schedule": "Start nights automatically.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and print a cure for what is missing.",
-    "db": "Upgrade, check and prune the database.",
+    "db": "Upgrade, check, back up and prune the database.",
+    "sync": "Copy the runs of one database that another lacks.",
 }
 
 ARGUMENTS = "perfsvc.cli.arguments"

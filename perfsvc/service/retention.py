@@ -18,7 +18,6 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import FILES
 from perfsvc.service.revisions import BASELINE, resolve
 from perfsvc.store import Store
-from perfsvc.store import retention as stored
 from perfsvc.store.retention import Prunable, Removed, RemovedCode
 
 KEPT = "a run is under way, so binaries and reports are kept until the next time"
@@ -148,10 +147,7 @@ def _remove(
         removed_nights = store.retention.nights(before, dry_run=dry_run)
     samples = Removed()
     if before := _before(now, retention.samples):
-        samples = batch = store.retention.samples(before, keep, dry_run=dry_run)
-        while batch.count >= stored.MOST and not dry_run:  # one call prunes at most stored.MOST measurements
-            batch = store.retention.samples(before, keep, dry_run=dry_run)
-            samples += batch
+        samples = store.retention.samples(before, keep, dry_run=dry_run)
     code = store.retention.code(
         binaries=_before(now, retention.binaries),
         profiles=_before(now, retention.profiles),

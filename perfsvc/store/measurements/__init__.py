@@ -34,8 +34,8 @@ from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number, pack, unpack, unpack_array
-from perfsvc.store.schema.engine import Database, among, damaged, new_id
+from perfsvc.store.schema.column_types import number, pack, unpack_array
+from perfsvc.store.schema.engine import Database, among, new_id, report_damaged
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
@@ -93,8 +93,8 @@ class MeasurementStore:
                     row.status,
                     cache=row.cache,
                     reason=row.reason,
-                    samples_s=unpack(row.samples) if row.samples else (),
-                    places_s=unpack(row.place_medians) if row.place_medians else (),
+                    samples_s=_unpacked(row.samples, row.variant),
+                    places_s=_unpacked(row.place_medians, row.variant),
                     wall_s=row.wall_s,
                 )
                 for row in connection.execute(query)
@@ -149,9 +149,9 @@ class MeasurementStore:
         with self._database.reading() as connection:
             where = RowFilter([run], cases, devices).conditions(connection)
             return [
-                StoredSamples(case, uuid, cache, replica, _unpacked(blob, case))
+                StoredSamples(case, uuid, cache, replica, samples)
                 for case, uuid, replica, cache, blob in connection.execute(query.where(*where))
-                if blob is not None
+                if blob is not None and (samples := readable_samples(blob, case)) is not None
             ]
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
@@ -202,12 +202,19 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
-def _unpacked(blob: bytes, case: str) -> NDArray[np.float32]:
-    """Return a case's samples; raises ``DatabaseError`` if the blob is damaged."""
+def readable_samples(blob: bytes, case: str) -> NDArray[np.float32] | None:
+    """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
     try:
         return unpack_array(blob)
-    except (zlib.error, ValueError) as error:
-        raise damaged(f"a blob of samples of {case}") from error
+    except (zlib.error, ValueError, TypeError):
+        report_damaged(f"a blob of samples of {case}")
+        return None
+
+
+def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
+    """Return the samples of a case; none if there are none, or if the blob is damaged."""
+    samples = readable_samples(blob, case) if blob else None
+    return () if samples is None else tuple(samples.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """All columns of measurements, for analysts: what the tables hold, and what follows from it."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, select
 
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
-from perfsvc.store.cases import case_of, judged, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.cases import axes_of, case_of, judged, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.schema.judging_tables import Verdicts
@@ -178,7 +177,7 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
         l2_bytes: the size of the L2 cache of each row's device.
         peaks: the measured peaks of arithmetic and L2 caches.
     """
-    axes = {point: json.loads(point) for point in set(table["point"])}
+    axes = {point: axes_of(point) for point in set(table["point"])}
     texts = {point: case_of("", "", point, 1).point_text for point in axes}
     table["axes"] = [axes[point] for point in table["point"]]
     table["point"] = [texts[point] for point in table["point"]]
