@@ -12,10 +12,10 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
-from perfsvc.report import wording
+from perfsvc.report import peaks, wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import benchmarks, charts, compared, launch, spark, views
 from perfsvc.report.pages import site as paths
 from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import FindingView, PicturedCase, Site
@@ -25,7 +25,16 @@ from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "comparison.css",
+    "benchmark.css",
+    "site.js",
+    "chart.js",
+    "comparison.js",
+    "benchmark.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
 INDEX = "index.html"
@@ -40,6 +49,9 @@ OF_COMPARISONS: dict[str, Any] = {
     "wording": wording,
 }
 """What the template of a comparison calls."""
+
+OF_BENCHMARKS: dict[str, Any] = {"benchmarks": benchmarks, "charts": charts, "peaks": peaks, "spark": spark.spark}
+"""What the templates of benchmarks call."""
 
 
 def _shortened(value: Any) -> Any:
@@ -122,6 +134,7 @@ def pages(
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
+        | OF_BENCHMARKS
         | {
             "views": views_of_site,
             "site": site,
@@ -174,6 +187,12 @@ def pages(
                 on_site=True,
             ),
         )
+    rows: list[benchmarks.BenchmarkOnModel] = []
+    for name, times in views_of_site.times.items():
+        view_of_benchmark = benchmarks.benchmark_view(name, times, site)
+        yield paths.benchmark_page(name), page("benchmark", name, root="../", shown=view_of_benchmark)
+        rows += benchmarks.rows_of_list(view_of_benchmark)
+    yield "benchmarks.html", page("benchmark_list", "Benchmarks", rows=rows)
     yield "series.html", page("series_list", "Series")
     yield "findings.html", page("findings", "Findings")
     yield INDEX, page("tonight", "Tonight")

@@ -22,7 +22,7 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.rows import EnvironmentDifferences
+from perfsvc.report.rows import EnvironmentDifferences, Key, ResultRow
 from perfsvc.report.wording import Outcome, series_name
 
 LONGEST_NAME = 60
@@ -143,6 +143,8 @@ class Site:
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
         comparisons: each of the newest judged runs against its baseline, the newest first.
+        results: the results of the newest run of each case, by run, and by device, case and cache state, as reports
+            show them: with shares of measured peaks.
     """
 
     made: datetime
@@ -158,13 +160,23 @@ class Site:
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
     comparisons: tuple[ComparedSides, ...] = ()
+    results: Mapping[tuple[int, Key], ResultRow] = field(default_factory=dict)
 
 
 def series_page(series: Series) -> str:
     """Return the path of a series' page: a readable part, and a digest of everything that identifies the series."""
     identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.cache.value))
-    readable = re.sub(r"[^a-z0-9]+", "-", series_name(series).lower()).strip("-")[:LONGEST_NAME].rstrip("-")
-    return f"series/{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
+    return f"series/{_file_name(series_name(series), identity)}"
+
+
+def benchmark_page(name: str) -> str:
+    """Return the path of a benchmark's page: a readable part, and a digest of the whole name."""
+    return f"benchmarks/{_file_name(name, name)}"
+
+
+def _file_name(name: str, identity: str) -> str:
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+    return f"{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
 
 
 def finding_page(number: int) -> str:

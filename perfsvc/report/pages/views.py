@@ -31,6 +31,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report import wording
+from perfsvc.report.pages.benchmarks import times_by_benchmark
 from perfsvc.report.pages.site import (
     DevicePanel,
     FindingView,
@@ -117,6 +118,11 @@ class Views:
             series[view.series.case.id, view.series.metric].append(view)
             series[view.series.case.id, None].append(view)
         return series
+
+    @cached_property
+    def times(self) -> Mapping[str, Sequence[SeriesView]]:
+        """The times of each benchmark that has a page."""
+        return times_by_benchmark(self.site.series)
 
     def others(self, view: SeriesView) -> tuple[list[SeriesView], int]:
         """Return the other series of a case, series of the same metric first, and how many more the case has.

@@ -20,6 +20,7 @@ from perfsvc.report.pages.site import DevicePanel, FindingView, LevelRange, RunP
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.service.compare.side_by_side import against_baselines
+from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.environment import environment_differences, of_findings
@@ -93,11 +94,12 @@ def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOpt
     tonight = _tonight(rows, night)
     verdicts = store.verdicts.of_run(tonight.id) if tonight else []
     findings = store.findings.all()
+    series = _series(store, rows, verdicts, findings)
     return Site(
         made=now,
         runs={row.id: row for row in reversed(rows)},
         tonight=tonight,
-        series=_series(store, rows, verdicts, findings),
+        series=series,
         findings=_findings(store, findings, tonight, night),
         verdicts=tuple(verdicts),
         devices=_devices(store, tonight, [row.id for row in rows]),
@@ -107,6 +109,7 @@ def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOpt
         idle=night.id if night and night.run is None else None,
         environment=_environment(store, rows, tonight),
         comparisons=against_baselines(store, rows[:SAMPLED], threshold),
+        results=newest_results(store, series, {row.id for row in rows if row.provenance.dirty}),
     )
 
 
