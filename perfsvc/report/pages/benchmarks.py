@@ -371,9 +371,11 @@ def _bar(
 
 
 def _reasons(bad: Sequence[RunPoint], measured: int) -> str:
-    """Return why GPUs have no time, each reason once; it begins with how many GPUs, unless all of them have none."""
-    reasons = "; ".join(dict.fromkeys(f"{point.status.value}: {point.reason}".removesuffix(": ") for point in bad))
-    return f"{len(bad)} of {measured} GPUs {reasons}" if 0 < len(bad) < measured else reasons
+    """Return why GPUs have no time, each reason once; with their number and status if other GPUs have a time."""
+    if 0 < len(bad) < measured:
+        texts = dict.fromkeys(f"{point.status.value}: {point.reason}" for point in bad)
+        return f"{len(bad)} of {measured} GPUs {'; '.join(texts)}"
+    return "; ".join(dict.fromkeys(point.reason for point in bad))
 
 
 def _median(values: Iterable[float | None]) -> float | None:
@@ -487,6 +489,6 @@ def slowness_text(panel: PointPanel, bar: VariantBar) -> str:
     if bar.time_s is None:
         return ""
     if panel.timed[0] is bar:
-        return "fastest" if len(panel.timed) > 1 else "the only one"
+        return "fastest" if len(panel.bars) > 1 else "the only one"
     slowness = panel.slowness(bar)
     return "" if slowness is None else wording.speed(slowness)

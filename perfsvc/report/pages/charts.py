@@ -11,9 +11,9 @@ from perfsvc.report.pages.benchmarks import PointPanel, ScalingPanel, VariantBar
 from perfsvc.text import label
 
 WIDTH, HEIGHT = 460, 240
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 36
-LOW = 180
-"""The height of the chart of the fastest variants."""
+LEFT, RIGHT, TOP, BOTTOM = 62, 22, 12, 36
+LOW, LOW_BOTTOM = 160, 20
+"""The height of the chart of the fastest variants, and of the part below its axis."""
 BAR, THICK = 240, 16
 """The length of the longest bar, and the height of its row."""
 LONGEST = 8.0
@@ -26,6 +26,8 @@ MOST_LINES = 12
 """How many variants a chart draws: more lines cannot be told apart. The table has all."""
 MOST_TICKS = 6
 HUNDRED = 100
+EXACT = 1e5
+"""Values of an axis below this number are written with all digits."""
 MOST_DOTS = 60
 """How many runs get a mark of their own."""
 
@@ -38,11 +40,14 @@ class ChartScale:
         first: the coordinate of its smallest value.
         last: the coordinate of its largest value.
         from_zero: whether a linear axis begins at zero.
+        linear: whether it is linear in any case.
     """
 
-    def __init__(self, values: Sequence[float], first: float, last: float, *, from_zero: bool = False) -> None:
+    def __init__(
+        self, values: Sequence[float], first: float, last: float, *, from_zero: bool = False, linear: bool = False
+    ) -> None:
         low, high = min(values), max(values)
-        self.is_log = low > 0 and high >= LOGARITHMIC * low
+        self.is_log = not linear and low > 0 and high >= LOGARITHMIC * low
         if not self.is_log and from_zero and low >= 0:
             low = 0.0
         if low == high:
@@ -73,12 +78,12 @@ def _round_step(least: float) -> float:
 
 
 def short(value: float, unit: str = "") -> str:
-    """Return a value for an axis, with three digits at most: ``20 µs``, ``1.05 M``."""
+    """Return a value for an axis, with four digits at most: ``20 µs``, ``1.049 M``."""
     if not value:
         return "0"
     prefixes = units.SMALL if unit == "s" else units.LARGE
     power = min(max(3 * floor(log10(abs(value)) / 3 + 1e-9), min(prefixes)), max(prefixes))
-    return f"{value / 10.0**power:.3g} {prefixes[power]}{unit}".strip()
+    return f"{value / 10.0**power:.4g} {prefixes[power]}{unit}".strip()
 
 
 def _share(value: float, _: str) -> str:
@@ -158,7 +163,7 @@ def _scaling(
     if not known:
         return Markup("")
     x = ChartScale(panel.values, LEFT, WIDTH - RIGHT)
-    y = ChartScale(known, HEIGHT - BOTTOM, TOP, from_zero=True)
+    y = ChartScale(known, HEIGHT - BOTTOM, TOP, from_zero=True, linear=name == "% of peak")
     parts = [*_y_axis(y, unit, write, HEIGHT - BOTTOM), *_x_axis(x, panel)]
     for variant, numbers in lines.items():
         at = [(x(place), y(number)) for place, number in zip(panel.values, numbers, strict=True) if number is not None]
@@ -179,7 +184,7 @@ def _x_axis(x: ChartScale, panel: ScalingPanel) -> Iterator[Markup]:
     """Yield the values of the axis below the chart, as many as have room, and the axis's name."""
     free = -1e9
     for value in panel.values:
-        text = short(value)
+        text = f"{value:g}" if abs(value) < EXACT else short(value)
         half = 3.6 * len(text) + 3
         at = x(value)
         if at - half >= free:
@@ -211,8 +216,8 @@ def fastest(panel: PointPanel, variants: Sequence[str], findings: Mapping[int, S
     if len(times) < 2:  # noqa: PLR2004 - a line needs two points
         return Markup("")
     x = ChartScale([0, len(panel.history) - 1], LEFT, WIDTH - RIGHT)
-    y = ChartScale(_with_room([best.time_s or 0.0 for _, best in times]), LOW - BOTTOM, TOP + 10)
-    parts = list(_y_axis(y, "s", short, LOW - BOTTOM))
+    y = ChartScale(_with_room([best.time_s or 0.0 for _, best in times]), LOW - LOW_BOTTOM, TOP + 10)
+    parts = list(_y_axis(y, "s", short, LOW - LOW_BOTTOM))
     points = [(x(place), y(best.time_s or 0.0), best) for place, best in times]
     parts.append(_STEP.format(" ".join(f"{left:.1f},{top:.1f}" for left, top, _ in points)))
     before = None
@@ -222,13 +227,13 @@ def fastest(panel: PointPanel, variants: Sequence[str], findings: Mapping[int, S
             title = f"run {best.run}: {label(best.variant or '')} {units.seconds(best.time_s or 0.0)}"
             parts.append(_BEST.format(style % STYLES, _mark(style, left, top), title))
         if before is not None and best.variant != before:
-            parts.append(_GRID.format("change", left, TOP, left, LOW - BOTTOM))
+            parts.append(_GRID.format("change", left, TOP, left, LOW - LOW_BOTTOM))
         before = best.variant
     for place, best in enumerate(panel.history):
         if best.run in findings:
             parts.append(_FOUND.format(x(place) - 5, TOP - 8, "; ".join(findings[best.run])))
     for place, anchor in ((0, "start"), (len(panel.history) - 1, "end")):
-        parts.append(_TEXT.format(x(place), LOW - BOTTOM + 14, anchor, f"run {panel.history[place].run}"))
+        parts.append(_TEXT.format(x(place), LOW - LOW_BOTTOM + 14, anchor, f"run {panel.history[place].run}"))
     newest = points[-1][2]
     description = (
         f"the fastest time in {units.count(len(panel.history), 'run')}, now {units.seconds(newest.time_s or 0.0)} of "

@@ -39,6 +39,7 @@ from perfsvc.report.pages.site import (
     RunPoint,
     SeriesView,
     Site,
+    benchmark_page,
     series_page,
 )
 from perfsvc.report.pages.spark import spark
@@ -139,6 +140,10 @@ class Views:
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
         return series_page(series) if series in self.by_series else ""
+
+    def benchmark_link(self, series: Series) -> str:
+        """Return the path of the page of a series' benchmark; an empty text if the benchmark has none."""
+        return benchmark_page(series.case.benchmark) if series.case.benchmark in self.times else ""
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
