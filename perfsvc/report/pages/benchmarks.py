@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from math import inf, log
 from statistics import median
@@ -199,14 +199,21 @@ class BenchmarkView:
         name: the benchmark.
         choices: the points, in ascending order of the numeric axes.
         shown: the index of the choice that a page shows at first: the largest point.
-        variants: by name; the index of a variant is that of its colour.
+        variants: by name, also those that are no longer measured; the index of a variant is that of its mark.
     """
 
     name: str
     choices: tuple[PointChoice, ...]
     shown: int
     sections: tuple[ModelSection, ...]
-    variants: tuple[str, ...] = field(default=())
+    variants: tuple[str, ...] = ()
+
+    @property
+    def present(self) -> int:
+        """The number of variants that are still measured."""
+        return len(
+            {bar.variant for section in self.sections for panel in section.panels.values() for bar in panel.bars}
+        )
 
 
 def is_number(value: Value) -> TypeGuard[int | float]:
@@ -280,7 +287,7 @@ def benchmark_view(name: str, views: Sequence[SeriesView], site: Site) -> Benchm
         }
         devices = {series.device for panel in panels.values() for series in panel.series}
         sections.append(ModelSection(model, tuple(sorted(devices)), panels, tuple(_scalings(panels))))
-    variants = sorted({bar.variant for section in sections for panel in section.panels.values() for bar in panel.bars})
+    variants = sorted({view.series.case.variant for view in views})
     shown = max(range(len(choices)), key=lambda place: choices[place].size)
     return BenchmarkView(name, tuple(choices), shown, tuple(sections), tuple(variants))
 

@@ -223,7 +223,7 @@ def fastest(panel: PointPanel, variants: Sequence[str], findings: Mapping[int, S
     before = None
     for left, top, best in points:
         if best.variant != before or len(points) <= MOST_DOTS or best is points[-1][2]:
-            style = variants.index(best.variant) if best.variant in variants else len(variants)
+            style = variants.index(best.variant or "")
             title = f"run {best.run}: {label(best.variant or '')} {units.seconds(best.time_s or 0.0)}"
             parts.append(_BEST.format(style % STYLES, _mark(style, left, top), title))
         if before is not None and best.variant != before:
