@@ -467,11 +467,6 @@ def findings_at(
     return {run: by_run[run] for run in sorted(by_run)}
 
 
-def finding_words(found: Mapping[int, Sequence[tuple[Finding, MovedSeries]]]) -> dict[int, list[str]]:
-    """Return the findings of each run as words: ``finding 7``."""
-    return {run: [f"finding {finding.id}" for finding, _ in findings] for run, findings in found.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class BenchmarkOnModel:
     """A row of the list of benchmarks: the largest point of a benchmark that the GPUs of a model measured."""

@@ -6,6 +6,7 @@ from math import ceil, floor, log10
 from markupsafe import Markup
 
 from perfsvc import units
+from perfsvc.model import Finding, MovedSeries
 from perfsvc.report import peaks, wording
 from perfsvc.report.pages.benchmarks import PointPanel, ScalingPanel, VariantBar
 from perfsvc.text import label
@@ -204,13 +205,15 @@ def _y_axis(y: ChartScale, unit: str, write: Callable[[float, str], str], bottom
 # --- the fastest variants --------------------------------------------------------------------------------------------
 
 
-def fastest(panel: PointPanel, variants: Sequence[str], findings: Mapping[int, Sequence[str]]) -> Markup:
+def fastest(
+    panel: PointPanel, variants: Sequence[str], found: Mapping[int, Sequence[tuple[Finding, MovedSeries]]]
+) -> Markup:
     """Return the chart of the fastest time at each run; nothing if fewer than two runs have one.
 
     Args:
         panel: the variants at a point.
         variants: those of the page, which decide the marks.
-        findings: the words of the findings that begin at each run.
+        found: the findings that begin at each run, as ``findings_at`` returns them.
     """
     times = [(place, best) for place, best in enumerate(panel.history) if best.time_s is not None]
     if len(times) < 2:  # noqa: PLR2004 - a line needs two points
@@ -230,8 +233,9 @@ def fastest(panel: PointPanel, variants: Sequence[str], findings: Mapping[int, S
             parts.append(_GRID.format("change", left, TOP, left, LOW - LOW_BOTTOM))
         before = best.variant
     for place, best in enumerate(panel.history):
-        if best.run in findings:
-            parts.append(_FOUND.format(x(place) - 5, TOP - 8, "; ".join(findings[best.run])))
+        if best.run in found:
+            numbers = ", ".join(f"finding {finding.id}" for finding, _ in found[best.run])
+            parts.append(_FOUND.format(x(place) - 5, TOP - 8, numbers))
     for place, anchor in ((0, "start"), (len(panel.history) - 1, "end")):
         parts.append(_TEXT.format(x(place), LOW - LOW_BOTTOM + 14, anchor, f"run {panel.history[place].run}"))
     newest = points[-1][2]

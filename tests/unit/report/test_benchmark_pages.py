@@ -336,7 +336,7 @@ def test_a_bar_much_longer_than_the_fastest_ends_with_an_arrow():
 def test_the_chart_of_the_fastest_names_changes_and_findings_and_escapes_names():
     hostile = "<script>boom()</script>"
     panel = only_panel(page_of([view("a", {1: 1e-4, 2: 3e-4}), view(hostile, {1: 2e-4, 2: 2e-4})]))
-    drawn = str(charts.fastest(panel, ("a", hostile), {2: ["finding 7"]}))
+    drawn = str(charts.fastest(panel, ("a", hostile), {2: [(SimpleNamespace(id=7), None)]}))
     assert "1 change of the fastest variant" in drawn
     assert "<title>finding 7</title>" in drawn
     assert drawn.count('class="change"') == 1
