@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from statistics import median
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from perfsvc.model import (
@@ -19,16 +20,9 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.report.pages import charts
-from perfsvc.report.pages.benchmarks import (
-    RETIRED_AFTER,
-    benchmark_view,
-    findings_at,
-    newest_runs,
-    rows_of_list,
-    slowness_text,
-    times_by_benchmark,
-)
-from perfsvc.report.pages.site import RunPoint, SeriesView, Site, benchmark_page
+from perfsvc.report.pages.benchmarks import findings_at, rows_of_list, slowness_text
+from perfsvc.report.pages.fastest import RETIRED_AFTER, benchmark_view, newest_runs, times_by_benchmark
+from perfsvc.report.pages.site import RunPoint, RunPoints, SeriesView, benchmark_page
 from perfsvc.report.rows import ResultRow
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -39,20 +33,6 @@ def run_row(number, *, dirty=False, scope="all"):
     return RunRow(number, RunState.FINISHED, provenance, START, {Status.OK: 1}, 1, ())
 
 
-def site_of(views, runs, results=()):
-    return Site(
-        START,
-        {run.id: run for run in runs},
-        None,
-        tuple(views),
-        (),
-        (),
-        (),
-        {},
-        results={(run, row.key): row for run, row in results},
-    )
-
-
 def point(run, time, half=0.01, **given):
     """Return a run of a series: a time in seconds, or a status other than ok."""
     if isinstance(time, Status):
@@ -60,19 +40,32 @@ def point(run, time, half=0.01, **given):
     return RunPoint(run, 1, Status.OK, "", time, time * (1 - half), time * (1 + half), 3, **given)
 
 
+def columns(points):
+    """Return runs of a series as arrays."""
+    numbers = {
+        name: np.array([getattr(each, name) for each in points], np.float64) for name in ("level", "low", "high")
+    }
+    return RunPoints(
+        *(np.array([getattr(each, name) for each in points]) for name in ("run", "segment")),
+        **numbers,
+        replicas=np.array([each.replicas for each in points]),
+        bad={at: (each.status, each.reason) for at, each in enumerate(points) if each.status is not Status.OK},
+        excluded={at: each.excluded for at, each in enumerate(points) if each.excluded},
+    )
+
+
 def view(variant, times, *, n=1024, device="GPU-1", model="H100", cache=CacheState.COLD, version=1, half=0.01):
     """Return a series of the benchmark ``dot``; ``times`` has its time or its status in each run."""
     case = Case("dot", variant, (("n", n),) if n else (), version)
     points = tuple(time if isinstance(time, RunPoint) else point(run, time, half) for run, time in times.items())
-    return SeriesView(Series(case, device, model, cache=cache), points, ())
+    return SeriesView(Series(case, device, model, cache=cache), columns(points), ())
 
 
 def page_of(views, runs=None, results=()):
     last = max(known.run for each in views for known in each.points)
     runs = runs or [run_row(number) for number in range(1, last + 1)]
-    site = site_of(views, runs, results)
-    (name,) = times_by_benchmark(site.series)
-    return benchmark_view(name, times_by_benchmark(site.series)[name], site)
+    ((name, times),) = times_by_benchmark(views).items()
+    return benchmark_view(name, times, {run.id: run for run in runs}, {(run, row.key): row for run, row in results})
 
 
 def only_panel(page):
@@ -158,8 +151,9 @@ def test_uncommitted_changes_and_excluded_runs_decide_nothing_unless_there_is_no
     assert newest_runs(views, {2}) == {1: {"dot/a[n=1024]"}, 2: {"dot/b[n=1024]"}}
 
 
-def test_a_benchmark_with_excluded_runs_only_has_no_page():
-    assert times_by_benchmark([view("a", {1: point(1, 1e-4, excluded="shared GPU")})]) == {}
+def test_a_variant_with_excluded_runs_only_says_why_they_are_excluded():
+    bar = only_panel(page_of([view("a", {1: point(1, 1e-4, excluded="shared GPU")})])).bars[0]
+    assert (bar.time_s, bar.reason) == (1e-4, "excluded: shared GPU")
 
 
 def test_an_older_version_of_a_benchmark_is_left_out():
@@ -250,7 +244,7 @@ def test_each_numeric_axis_has_a_panel_for_each_point_of_the_others():
     views = [
         SeriesView(
             Series(Case("dot", "a", (("n", n), ("k", k), ("dtype", dtype), ("fixed", 3))), "GPU-1", "H100"),
-            (point(1, 1e-6 * n * k),),
+            columns([point(1, 1e-6 * n * k)]),
             (),
         )
         for n in (10, 200, 30)
