@@ -22,6 +22,7 @@ from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.code_tables import Checks, Explanations, Profiles
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import (
+    Bisections,
     Confirmations,
     Exclusions,
     FindingCases,
@@ -250,7 +251,8 @@ class Sync:
                     writing.execute(delete(FindingCases).where(FindingCases.finding_id == number))
             if stored is None or finding.changed_at > stored.changed_at:
                 copier.add_missing(FindingCases, "finding_id", finding.number, number)
-            copier.add_missing(FindingEvents, "finding_id", finding.number, number)
+            for table in (FindingEvents, Bisections):
+                copier.add_missing(table, "finding_id", finding.number, number)
 
 
 def _existing(row: Row | None) -> Row:

@@ -15,6 +15,7 @@ from perfsvc.store.schema.code_tables import (
     Profiles,
 )
 from perfsvc.store.schema.judging_tables import (
+    Bisections,
     ConfirmationRuns,
     Confirmations,
     Exclusions,
@@ -26,6 +27,7 @@ from perfsvc.store.schema.judging_tables import (
     Verdicts,
 )
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
+from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import (
     Artifacts,
     Base,
@@ -69,6 +71,7 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     Explanations: ("run_id", "case_id", "device_id", "explained_at"),
     Exclusions: ("run_id", "case_id", "excluded_at"),
     FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
+    Bisections: ("finding_id", "stored_at"),
     Messages: ("key",),
 }
 """The columns by which a row is recognized in another database, for tables whose primary key is only a number."""
@@ -84,7 +87,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
     Nights: {Stages: "night_id"},
     Messages: {Deliveries: "message_id"},
     Checks: {CheckedKernels: "check_id"},
-    Findings: {FindingCases: "finding_id", FindingEvents: "finding_id"},
+    Findings: {FindingCases: "finding_id", FindingEvents: "finding_id", Bisections: "finding_id"},
 }
 """The tables whose rows belong to a row of another table, with the column that refers to this row."""
 
@@ -99,6 +102,9 @@ BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, Lineages)
 
 LEFT_OUT: Final[dict[Table, str]] = {
     Expectations: "the nights of the source report what is missing; the target would report it again",
+    Tokens: "a token is for the server of one database",
+    ReceivedRuns: "a host sends its runs to the server of one database",
+    AuditEntries: "the log is about the server of one database",
     RemovedUids: "each database decides for itself what it removes",
 }
 """Tables that are not copied, with the reason."""
