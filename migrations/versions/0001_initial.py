@@ -607,7 +607,6 @@ def upgrade() -> None:
     op.create_index(
         "ix_measurements_case_id_device_id_run_id", "measurements", ["case_id", "device_id", "run_id"], unique=False
     )
-    op.create_index("ix_measurements_device_id", "measurements", ["device_id"], unique=False)
     op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
     op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
     op.create_table(
