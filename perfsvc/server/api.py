@@ -1,4 +1,4 @@
-"""The endpoints of the API that read: ``ENDPOINTS`` is the one list of them."""
+"""The endpoints of the API: ``ENDPOINTS`` is the one list of them."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -24,7 +24,8 @@ from perfsvc.report.export.files import records
 from perfsvc.report.export.objects import comparison_json, finding_json, plain, series_json
 from perfsvc.report.pages.site import LevelRange, RunPoint, SeriesView, series_page
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
-from perfsvc.server.endpoints import Answer, Call, Endpoint, NoParameters, Number, PagedParameters, Text, paged
+from perfsvc.server.changing import actions, receiving
+from perfsvc.server.endpoints import Answer, ApiCall, Endpoint, NoParameters, Number, PagedParameters, Text, paged
 from perfsvc.server.rows import of_columns, of_dataclass, page_of
 from perfsvc.service.compare.compare import compare, how_to_confirm
 from perfsvc.service.environment import of_findings, since_baseline
@@ -207,7 +208,7 @@ class ComparisonObject(Answer):
 # --- handlers --------------------------------------------------------------------------------------------------------
 
 
-def runs(call: Call[PagedParameters]) -> dict[str, Any]:
+def runs(call: ApiCall[PagedParameters]) -> dict[str, Any]:
     """Return the runs, newest first."""
     given = call.given
     rows = call.serving.store.runs.list(given.offset + given.limit + 1)[given.offset :]
@@ -215,24 +216,24 @@ def runs(call: Call[PagedParameters]) -> dict[str, Any]:
     return paged(page, given, more=len(rows) > given.limit)
 
 
-def run(call: Call[RunParameters]) -> dict[str, Any]:
+def run(call: ApiCall[RunParameters]) -> dict[str, Any]:
     """Return a run."""
     return records(row_frames.runs_frame([_run(call)]))[0]
 
 
-def results(call: Call[RunRowsParameters]) -> dict[str, Any]:
+def results(call: ApiCall[RunRowsParameters]) -> dict[str, Any]:
     """Return what a run measured."""
     measured = frames.summary(frames.frame(call.serving.store.measurements.columns([_run(call).id])))
     return paged(records(measured), call.given)
 
 
-def verdicts(call: Call[RunRowsParameters]) -> dict[str, Any]:
+def verdicts(call: ApiCall[RunRowsParameters]) -> dict[str, Any]:
     """Return the verdicts of a run."""
     judged = call.serving.store.verdicts.of_run(_run(call).id)
     return paged(records(row_frames.verdicts_frame(judged)), call.given)
 
 
-def all_series(call: Call[SeriesParameters]) -> dict[str, Any]:
+def all_series(call: ApiCall[SeriesParameters]) -> dict[str, Any]:
     """Return the series that the newest runs measured."""
     given = call.given
     words = given.text.lower().split()
@@ -248,7 +249,7 @@ def all_series(call: Call[SeriesParameters]) -> dict[str, Any]:
     return page | {"items": [_in_list(view) for view in page["items"]]}
 
 
-def series(call: Call[SeriesKeyParameters]) -> dict[str, Any]:
+def series(call: ApiCall[SeriesKeyParameters]) -> dict[str, Any]:
     """Return a series with its history."""
     view = find_series(call, call.given.key)
     runs = call.serving.pages.site().runs
@@ -260,7 +261,7 @@ def series(call: Call[SeriesKeyParameters]) -> dict[str, Any]:
     return series_json(view.series) | {"key": call.given.key, "history": history, "levels": view.levels}
 
 
-def findings(call: Call[FindingsParameters]) -> dict[str, Any]:
+def findings(call: ApiCall[FindingsParameters]) -> dict[str, Any]:
     """Return the findings, newest first."""
     given = call.given
     chosen = [
@@ -272,7 +273,7 @@ def findings(call: Call[FindingsParameters]) -> dict[str, Any]:
     return page | {"items": records(row_frames.findings_frame(page["items"]))}
 
 
-def finding(call: Call[FindingParameters]) -> dict[str, Any]:
+def finding(call: ApiCall[FindingParameters]) -> dict[str, Any]:
     """Return a finding."""
     store = call.serving.store
     known = store.findings.get(call.given.finding)
@@ -280,13 +281,13 @@ def finding(call: Call[FindingParameters]) -> dict[str, Any]:
     return finding_json(known, events, of_findings(store, [known]).get(known.id))
 
 
-def explanations(call: Call[FindingParameters]) -> dict[str, Any]:
+def explanations(call: ApiCall[FindingParameters]) -> dict[str, Any]:
     """Return the explanations of a finding, each once."""
     known = call.serving.store.findings.get(call.given.finding)
     return {"items": list(dict.fromkeys(moved.explanation for moved in known.shown if moved.explanation))}
 
 
-def comparison(call: Call[ComparisonParameters]) -> dict[str, Any]:
+def comparison(call: ApiCall[ComparisonParameters]) -> dict[str, Any]:
     """Judge a run against another run."""
     serving, given = call.serving, call.given
     compared = compare(
@@ -311,7 +312,7 @@ def comparison(call: Call[ComparisonParameters]) -> dict[str, Any]:
     return made | {"verdicts": shown, "next_offset": page["next_offset"]}
 
 
-def find_series(call: Call[Any], key: str) -> SeriesView:
+def find_series(call: ApiCall[Any], key: str) -> SeriesView:
     """Return a series by its key; raise ``NotMeasuredError`` if the newest runs did not measure it."""
     for view in call.serving.pages.site().series:
         if key_of(view) == key:
@@ -324,7 +325,7 @@ def key_of(view: SeriesView) -> str:
     return series_page(view.series).removeprefix("series/").removesuffix(".html")
 
 
-def _run(call: Call[RunParameters] | Call[RunRowsParameters]) -> RunRow:
+def _run(call: ApiCall[RunParameters] | ApiCall[RunRowsParameters]) -> RunRow:
     return call.serving.store.runs.get(call.given.run)
 
 
@@ -345,7 +346,7 @@ def _in_list(view: SeriesView) -> dict[str, Any]:
     }
 
 
-class Explanations(Answer):
+class ExplanationsAnswer(Answer):
     """The explanations of a finding."""
 
     items: list[EXPLANATION]  # type: ignore[valid-type]  # a model that was made at run time
@@ -364,7 +365,9 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint("series/{key}", "series", "A series and its history.", SeriesKeyParameters, SeriesHistoryObject, series),
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),
     Endpoint("findings/{finding}", "finding", "A finding.", FindingParameters, FINDING_OBJECT, finding),
-    Endpoint("explanations", "explanations", "Why cases are slower.", FindingParameters, Explanations, explanations),
+    Endpoint("explanations", "explanations", "Why it is slower.", FindingParameters, ExplanationsAnswer, explanations),
     Endpoint("compare", "compare", "Judge a run against another.", ComparisonParameters, ComparisonObject, comparison),
+    receiving.ENDPOINT,
+    actions.ENDPOINT,
 )
 """Every endpoint; the document and the routes are made from this list."""

@@ -18,7 +18,7 @@ from perfsvc.server.access import READ, require
 from perfsvc.server.serving import Serving, serving
 
 
-class Metrics:
+class ServerMetrics:
     """The metrics of one server, in a registry of its own."""
 
     def __init__(self, serving: Serving) -> None:

@@ -3,27 +3,46 @@
 import os
 import platform
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union,
+    update,
+)
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
 from perfsvc.store.cases import case_id, device_id, judged, of_cases, present_cases
 from perfsvc.store.rows import CaseKey
+from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, RemovedUids, Runs
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
 
 LONGEST_RUN = timedelta(days=7)
 """A run that is stored as running for longer has died, and its host has not begun a run since."""
+
+NOTHING_KNOWN: Mapping[int, RunRow] = MappingProxyType({})
+"""No run is known yet."""
 
 _COMPARABLE = (Runs.state.in_(ENDED), exists().where(Measurements.run_id == Runs.id), judged(Runs.id))
 
@@ -170,10 +189,14 @@ class RunStore:
         cases = present_cases(rows)
         return [(row.uuid, cases[row.case_id], row.cache) for row in rows]
 
-    def list(self, limit: int | None = None) -> list[RunRow]:
-        """Return all runs, or the newest ``limit``, newest first."""
+    def list(self, limit: int | None = None, known: Mapping[int, RunRow] = NOTHING_KNOWN) -> list[RunRow]:
+        """Return all runs, or the newest ``limit``, newest first.
+
+        The measurements of a run in ``known``, an earlier result of this method by number, are not counted again unless
+        the run has gone on since. Counting takes seconds for a year of many cases.
+        """
         with self._database.reading() as connection:
-            return _rows(connection, limit=limit)
+            return _rows(connection, limit=limit, known=known)
 
 
 def unknown(run: int) -> NotMeasuredError:
@@ -184,6 +207,12 @@ def unknown(run: int) -> NotMeasuredError:
 def unknown_night(number: int) -> NotMeasuredError:
     """Return the error for a night that does not exist."""
     return NotMeasuredError(f"there is no night {number}", cure="perfsvc nightly makes one")
+
+
+def remember_removed(connection: Connection, table: type[Runs | Nights], ids: Collection[int]) -> None:
+    """Store the ``uid`` of runs or nights that are about to be removed, so that no sync copies them here again."""
+    uids = select(table.uid, literal(datetime.now(UTC), Utc)).where(table.id.in_(ids))
+    connection.execute(insert(RemovedUids).from_select(["uid", "removed_at"], uids))
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:
@@ -280,17 +309,31 @@ def _sizes(connection: Connection, runs: Sequence[int]) -> Counter[int]:
 
 
 def _rows(
-    connection: Connection, *where: ColumnElement[bool], limit: int | None = None, offset: int = 0
+    connection: Connection,
+    *where: ColumnElement[bool],
+    limit: int | None = None,
+    offset: int = 0,
+    known: Mapping[int, RunRow] = NOTHING_KNOWN,
 ) -> list[RunRow]:
     """Return the runs that meet some conditions, newest first."""
     query = select(Runs).where(*where).order_by(Runs.id.desc()).limit(limit).offset(offset)
     rows = connection.execute(query).all()
     numbers = [row.id for row in rows]
-    contents = _contents(connection, numbers)
+    kept = {
+        row.id: known[row.id]
+        for row in rows
+        if row.id in known and row.finished_at and known[row.id].finished == row.finished_at
+    }
+    contents = _contents(connection, [number for number in numbers if number not in kept])
     excluded: dict[int, list[Exclusion]] = defaultdict(list)
     for exclusion in load_exclusions(connection, Exclusions.run_id.in_(numbers), Exclusions.included_at.is_(None)):
         excluded[exclusion.run].append(exclusion)
-    return [_run_row(row, *contents[row.id], tuple(excluded[row.id])) for row in rows]
+    return [
+        replace(kept[row.id], excluded=tuple(excluded[row.id]))
+        if row.id in kept
+        else _run_row(row, *contents[row.id], tuple(excluded[row.id]))
+        for row in rows
+    ]
 
 
 def _contents(connection: Connection, runs: Sequence[int]) -> dict[int, tuple[Counter[Status], set[int], set[str]]]:

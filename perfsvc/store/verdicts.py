@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import Select, delete, exists, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import (
@@ -19,12 +19,12 @@ from perfsvc.store.cases import (
     with_case,
     with_series,
 )
-from perfsvc.store.measurements import batch_summary
+from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number, pack, unpack
+from perfsvc.store.schema.column_types import number, pack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
-from perfsvc.store.schema.tables import Devices
+from perfsvc.store.schema.tables import Devices, Runs
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
@@ -71,14 +71,20 @@ class VerdictStore:
             if rows:
                 connection.execute(insert(Verdicts), rows)
 
-    def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then."""
+    def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
+        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then.
+
+        With ``cases``, only the verdicts on these cases are returned.
+        """
         query = (
             with_case(Verdicts)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
         with self._database.reading() as connection:
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Verdicts.case_id, ids))
             return [
                 Judgement(
                     series_of(row),
@@ -100,6 +106,15 @@ class VerdictStore:
                 )
                 for row in connection.execute(query)
             ]
+
+    def runs(self, runs: Collection[int]) -> set[int]:
+        """Return which of some runs have a verdict that is not excluded."""
+        query = select(Runs.id).where(
+            Runs.id.in_(runs),
+            exists().where(Verdicts.run_id == Runs.id, judged(Verdicts.run_id, Verdicts.case_id)),
+        )
+        with self._database.reading() as connection:
+            return set(connection.scalars(query))
 
     def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
@@ -263,6 +278,7 @@ def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any
 def _measurement(side_run: Any, series: Series) -> Measurement:
     """Return the measurement of a row of ``confirmation_runs``; the row's value is a metric or the result's error."""
     has_metric = side_run.value is not None and series.metric != MAX_ERROR
+    samples = None if side_run.samples is None else readable_samples(side_run.samples, series.case.id)
     return Measurement(
         series.case,
         series.device,
@@ -270,7 +286,7 @@ def _measurement(side_run: Any, series: Series) -> Measurement:
         side_run.status,
         series.cache,
         reason=side_run.reason,
-        samples_s=() if side_run.samples is None else unpack(side_run.samples),
+        samples_s=() if samples is None else tuple(samples.tolist()),
         max_error=None if has_metric else side_run.value,
         metrics={series.metric: side_run.value} if has_metric else {},
         wall_s=side_run.wall_s,

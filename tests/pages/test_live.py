@@ -1,12 +1,15 @@
 """Single pages from the store: they equal those of a built site, and follow the database."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from random import Random
 from types import SimpleNamespace
 
 import pytest
 
-from perfsvc.errors import NotMeasuredError, UsageError
+from perfsvc.errors import NotMeasuredError, PerfsvcError, UsageError
 from perfsvc.model import Verdict
 from perfsvc.service.dashboard import build as building
 from perfsvc.service.dashboard import live
@@ -77,3 +80,30 @@ def test_threads_share_the_pages(nights, names):
     with ThreadPoolExecutor(8) as threads:
         pages = list(threads.map(shown.page, paths))
     assert pages == [LivePages(nights.store).page(path) for path in paths]
+
+
+def test_what_can_happen_to_a_database_shows_on_the_pages_as_on_those_of_a_full_build(nights, tmp_path, names):
+    shown, random = LivePages(nights.store, last=14), Random(7)
+    renamed = replace(names.naive, variant="renamed", formerly=("naive",))
+    cases = [names.tiled, names.naive, names.hostile]
+    for step in range(20):
+        match (
+            random.choice(["night", "night", "exclude", "find", "rename", "dirty", "delete"]) if step > 3 else "night"
+        ):
+            case "night" | "dirty" as kind:
+                times = {case: random.choice([1e-4, 1.3e-4, "out of memory"]) for case in random.sample(cases, 2)}
+                run = nights.night(times, dirty=kind == "dirty", replicas=random.choice([1, 3]))
+                nights.judge(run, dict.fromkeys(times, Verdict.MISSING))
+            case "exclude":
+                nights.store.exclusions.exclude(run, None, reason="noise", by="ann")
+            case "find":
+                with suppress(ValueError):  # the series has a finding already
+                    nights.find(run, [case for case in times if not isinstance(times[case], str)] or [names.tiled])
+            case "rename":
+                cases[1] = renamed
+            case "delete":
+                with suppress(PerfsvcError):
+                    nights.store.exclusions.delete(run, reason="by mistake", by="ann")
+        for page in build(nights.store, tmp_path / "site", last=14):
+            path = page.relative_to(tmp_path / "site").as_posix()
+            assert shown.page(path) == page.read_text(), (step, path)

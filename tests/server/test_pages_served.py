@@ -17,6 +17,10 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def parsed(text):
+    return ET.fromstring(text)  # noqa: S314 - our own
+
+
 def series_page(web, text):
     (row,) = web.get(f"/api/v1/series?benchmark=transpose&text={text}").json()["items"]
     return row["key"]
@@ -122,7 +126,7 @@ def test_hostile_names_are_text_everywhere(local):
     (row,) = local.get("/api/v1/series?text=onerror").json()["items"]
     picture = local.get(f"/badges/series/{row['key']}.svg")
     assert "<script" not in picture.text
-    assert ET.fromstring(picture.text).find(f"{SVG}title").text.startswith("<img src=x onerror=boom()>")
+    assert parsed(picture.text).find(f"{SVG}title").text.startswith("<img src=x onerror=boom()>")
 
 
 # --- metrics ---------------------------------------------------------------------------------------------------------
@@ -164,7 +168,7 @@ def test_two_servers_count_their_own_requests(served):
 
 def test_the_feed_has_an_entry_for_each_finding_with_an_id_that_stays(served):
     web = served(public_url="https://perf.example.org/perf")
-    root = ET.fromstring(web.get("/feeds/findings.atom").text)
+    root = parsed(web.get("/feeds/findings.atom").text)
     assert root.tag == f"{ATOM}feed"
     assert [root.find(f"{ATOM}{name}").text for name in ("title", "id")] == [
         "perfsvc: findings",
@@ -184,12 +188,12 @@ def test_the_feed_follows_what_people_do(nights, names):
     nights.find(run, [names.tiled])
     web = client(nights.store)
     nights.store.findings.comment(1, "looking <b>", by="ann")
-    entry = next(ET.fromstring(web.get("/feeds/findings.atom").text).iter(f"{ATOM}entry"))
+    entry = next(parsed(web.get("/feeds/findings.atom").text).iter(f"{ATOM}entry"))
     assert "commented ann looking <b>" in entry.find(f"{ATOM}content").text
 
 
 def test_without_findings_the_feed_is_empty_and_valid(nights):
-    root = ET.fromstring(client(nights.store).get("/feeds/findings.atom").text)
+    root = parsed(client(nights.store).get("/feeds/findings.atom").text)
     assert root.find(f"{ATOM}updated").text == "1970-01-01T00:00:00Z"
     assert root.find(f"{ATOM}entry") is None
 
@@ -201,13 +205,13 @@ def test_the_badge_of_the_findings_counts_those_that_are_open(web, nights):
     badge = web.get("/badges/findings.svg")
     assert badge.headers["content-type"] == "image/svg+xml"
     assert badge.headers["cross-origin-resource-policy"] == "cross-origin"
-    assert ET.fromstring(badge.text).find(f"{SVG}title").text == "findings: 1 open"
+    assert parsed(badge.text).find(f"{SVG}title").text == "findings: 1 open"
     assert ">none open<" in client(nights.store).get("/badges/findings.svg").text
 
 
 def test_the_badge_of_a_series_has_its_newest_level_and_verdict(web):
     slower = web.get(f"/badges/series/{series_page(web, 'tiled')}.svg").text
-    assert ET.fromstring(slower).find(f"{SVG}title").text == "transpose/tiled[n=4096]: 120.3 µs, regression"
+    assert parsed(slower).find(f"{SVG}title").text == "transpose/tiled[n=4096]: 120.3 µs, regression"
     assert COLOURS["regression"] in slower
     assert GREEN in web.get(f"/badges/series/{series_page(web, 'naive')}.svg").text
     assert web.get("/badges/series/nothing.svg").status_code == 404
@@ -215,7 +219,7 @@ def test_the_badge_of_a_series_has_its_newest_level_and_verdict(web):
 
 @pytest.mark.parametrize("label", ["x", "ein langer Name " * 20, "\x1b[2J\u202e<b>&\"'", "汉字" * 10])
 def test_a_badge_is_valid_svg_as_wide_as_its_text(label):
-    root = ET.fromstring(badge(label, "ok", GREY))
+    root = parsed(badge(label, "ok", GREY))
     first, second = root.iter(f"{SVG}text")
     assert len(first.text) <= LONGEST + 2
     assert "\x1b" not in first.text

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,20 +13,39 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
-from perfsvc.report import wording
+from perfsvc.report import peaks, wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import benchmarks, charts, compared, fleet, launch, pairs, spark, views
 from perfsvc.report.pages import site as paths
+from perfsvc.report.pages.benchmarks import BenchmarkView
 from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.fastest import Results, benchmark_view, times_by_benchmark
+from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
+from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "finding.css",
+    "comparison.css",
+    "history.css",
+    "fleet.css",
+    "forms.css",
+    "benchmark.css",
+    "site.js",
+    "tabs.js",
+    "nights.js",
+    "chart.js",
+    "comparison.js",
+    "benchmark.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
 POLICY = (
@@ -38,8 +57,12 @@ POLICY = (
 adds rules by script."""
 
 INDEX = "index.html"
+FLEET = "fleet.html"
+BENCHMARKS = "benchmarks.html"
 
 LISTS = {
+    FLEET: ("fleet", "Fleet"),
+    BENCHMARKS: ("benchmark_list", "Benchmarks"),
     "series.html": ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
@@ -56,6 +79,9 @@ OF_COMPARISONS: dict[str, Any] = {
     "wording": wording,
 }
 """What the template of a comparison calls."""
+
+OF_BENCHMARKS: dict[str, Any] = {"benchmarks": benchmarks, "charts": charts, "peaks": peaks, "spark": spark.spark}
+"""What the templates of benchmarks call."""
 
 
 def _shortened(value: Any) -> Any:
@@ -134,10 +160,13 @@ def _environment() -> Environment:
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
+        | OF_BENCHMARKS
         | {
             "policy": POLICY,
+            "fleet": fleet,
             "paths": paths,
             "group_lines": group_lines,
+            "pairs": pairs,
             "commit": views.commit,
             "run_facts": views.run_facts,
             "newest_level": views.newest_level,
@@ -163,13 +192,41 @@ class SitePages:
         plotly: the path of plotly.js.
         explained: returns the explained cases of a finding, the worst first; called only when the page of the finding
             is rendered, because they hold much data.
+        details: returns what was measured, committed and changed around a finding; called likewise.
+        compared: returns the comparison of a run in ``site.compared`` with its baseline.
+        results: returns the results of the newest run of each series; called when the pages of benchmarks are rendered.
     """
 
-    def __init__(self, site: Site, plotly: str, explained: Callable[[FindingView], Sequence[PicturedCase]]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        plotly: str,
+        explained: Callable[[FindingView], Sequence[PicturedCase]],
+        details: Callable[[FindingView], FindingDetails],
+        compared: Callable[[int], ComparedSides],
+        *,
+        results: Callable[[Sequence[SeriesView]], Results],
+    ) -> None:
         self.site = site
+        self._compared = compared
         self._views = views.Views(site)
+        self._tabs = SeriesTabs(self._views)
         self._plotly = plotly
         self._explained = explained
+        self._details = details
+        self._results = results
+
+    def page(self, path: str) -> str | None:
+        """Return a page that is not that of a series; None if there is no such page."""
+        if path in LISTS:
+            return self.list(path)
+        for shown in self.site.findings:
+            if paths.finding_page(shown.finding.id) == path:
+                return self.finding(shown)
+        for run in self.site.compared:
+            if paths.comparison_page(run) == path:
+                return self.comparison(self._compared(run))
+        return None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to."""
@@ -177,8 +234,10 @@ class SitePages:
             yield paths.series_page(view.series), self.series(view)
         for shown in self.site.findings:
             yield paths.finding_page(shown.finding.id), self.finding(shown)
-        for sides in self.site.comparisons:
-            yield paths.comparison_page(sides.new.run), self.comparison(sides)
+        for run in self.site.compared:
+            yield paths.comparison_page(run), self.comparison(self._compared(run))
+        for benchmark in self._benchmarks:
+            yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
         for path in LISTS:
             yield path, self.list(path)
 
@@ -195,6 +254,7 @@ class SitePages:
             shown=shown,
             finding=shown.finding,
             explained=self._explained(shown),
+            details=self._details(shown),
         )
 
     def comparison(self, sides: ComparedSides) -> str:
@@ -202,11 +262,28 @@ class SitePages:
         links = self._views.links(sides.judgements, "../")
         return self._page("comparison", sides.heading, root="../", sides=sides, links=links, on_site=True)
 
+    def benchmark(self, views_of_benchmark: Sequence[SeriesView]) -> str:
+        """Return the page of a benchmark from the views of its series, at least a time among them."""
+        ((name, times),) = times_by_benchmark(views_of_benchmark).items()
+        return self._benchmark(benchmark_view(name, times, self.site.runs, self._results(times)))
+
+    def _benchmark(self, shown: BenchmarkView) -> str:
+        return self._page("benchmark", shown.name, root="../", shown=shown)
+
+    @cached_property
+    def _benchmarks(self) -> tuple[BenchmarkView, ...]:
+        results = self._results(self.site.series)
+        times = times_by_benchmark(self.site.series)
+        return tuple(benchmark_view(name, times[name], self.site.runs, results) for name in times)
+
     def list(self, path: str) -> str:
         """Return a page of ``LISTS``."""
-        return self._page(*LISTS[path])
+        values: dict[str, Any] = {}
+        if path == BENCHMARKS:
+            values["rows"] = [row for shown in self._benchmarks for row in benchmarks.rows_of_list(shown)]
+        return self._page(*LISTS[path], **values)
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
         template = _environment().get_template(f"{name}.html.j2")
-        site = {"views": self._views, "site": self.site, "plotly": self._plotly}
+        site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
         return visible(template.render(title=title, root=root, **site, **values))

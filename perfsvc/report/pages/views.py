@@ -38,6 +38,7 @@ from perfsvc.report.pages.site import (
     RunPoint,
     SeriesView,
     Site,
+    benchmark_page,
     series_page,
 )
 from perfsvc.report.pages.spark import spark
@@ -82,10 +83,11 @@ class LevelRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """A change of the environment: its letter in the chart, its first run, and what changed."""
+    """A change of the environment: its letter in the chart, its first run, the run before, and what changed."""
 
     letter: str
     run: int
+    before: int
     differences: tuple[str, ...]
 
 
@@ -96,11 +98,6 @@ class Views:
     site: Site
 
     @cached_property
-    def by_series(self) -> Mapping[Series, SeriesView]:
-        """The view of each series."""
-        return {view.series: view for view in self.site.series}
-
-    @cached_property
     def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
         """The findings that hold each series, newest first, each with its record of how the series moved."""
         findings: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
@@ -109,38 +106,35 @@ class Views:
                 findings[moved.series].append((view.finding, moved))
         return findings
 
-    @cached_property
-    def series_of_case(self) -> Mapping[tuple[str, str | None], Sequence[SeriesView]]:
-        """The series of each case, by the case's id and the metric; all series of the case under the metric None."""
-        series: dict[tuple[str, str | None], list[SeriesView]] = defaultdict(list)
-        for view in self.site.series:
-            series[view.series.case.id, view.series.metric].append(view)
-            series[view.series.case.id, None].append(view)
-        return series
-
     def others(self, view: SeriesView) -> tuple[list[SeriesView], int]:
         """Return the other series of a case, series of the same metric first, and how many more the case has.
 
         At most ``MOST_OTHERS`` are returned: a host variant may have thousands of metrics, each with a page of its own.
         """
-        case, metric = view.series.case.id, view.series.metric
-        of_case = self.series_of_case[case, None]
-        other_metrics = (other for other in of_case if other.series.metric != metric)
-        ordered = chain(self.series_of_case[case, metric], other_metrics)
+        metric = view.series.metric
+        of_case = self.site.series.of_case(view.series.case.id)
+        same_metric = (other for other in of_case if other.series.metric == metric)
+        ordered = chain(same_metric, (other for other in of_case if other.series.metric != metric))
         shown = list(islice((other for other in ordered if other is not view), MOST_OTHERS))
         return shown, len(of_case) - 1 - len(shown)
 
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        return series_page(series) if series in self.by_series else ""
+        return series_page(series) if self.site.series.known([series]) else ""
+
+    def benchmark_link(self, series: Series) -> str:
+        """Return the path of the page of a benchmark that has this time on it; an empty text for other series."""
+        return benchmark_page(series.case.benchmark) if series.metric == TIME and self.link(series) else ""
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        return {row.series: root + series_page(row.series) for row in judgements if row.series in self.by_series}
+        return {
+            series: root + series_page(series) for series in self.site.series.known(row.series for row in judgements)
+        }
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""
-        return any(sides.new.run == run.id for sides in self.site.comparisons)
+        return run.id in self.site.compared
 
     # --- tonight ---------------------------------------------------------------------------------------------------
 
@@ -181,9 +175,9 @@ class Views:
         return sorted(moved, key=rank)
 
     @property
-    def failed(self) -> list[tuple[SeriesView, RunPoint]]:
-        """The series without a correct result in tonight's run."""
-        return [(view, point) for view, point in self._tonight if point.status in BAD]
+    def failed(self) -> list[tuple[Series, RunPoint]]:
+        """The series that failed or were wrong in tonight's run."""
+        return [(series, point) for series, point in self._bad if point.status in BAD]
 
     @property
     def failed_stages(self) -> list[StageRow]:
@@ -193,14 +187,12 @@ class Views:
     @property
     def skipped(self) -> int:
         """The number of series that tonight's run skipped because their GPU cannot run them."""
-        return sum(point.status is Status.SKIPPED for _, point in self._tonight)
+        return sum(point.status is Status.SKIPPED for _, point in self._bad)
 
-    @property
-    def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
-        """The series that tonight's run measured, each with its point of that run; excluded points are ignored."""
-        run = self.site.tonight.id if self.site.tonight else None
-        newest = ((view, view.points[-1]) for view in self.site.series)
-        return ((view, point) for view, point in newest if point.run == run and not point.excluded)
+    @cached_property
+    def _bad(self) -> Sequence[tuple[Series, RunPoint]]:
+        """The series without a correct result in tonight's run."""
+        return self.site.series.bad(self.site.tonight.id) if self.site.tonight else ()
 
     @property
     def inconclusive(self) -> int:
@@ -234,7 +226,7 @@ class Views:
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
         """Return the sparkline of a series, with a vertical line at its first run from number ``since`` on."""
-        view = self.by_series.get(series)
+        view = self.site.series.get(series)
         if view is None:
             return Markup("")
         at = int(np.searchsorted(view.points.runs, since)) if since else len(view.points)
@@ -261,6 +253,7 @@ class Views:
             EnvironmentChange(
                 _letter(number),
                 int(view.points.runs[at + 1]),
+                int(view.points.runs[at]),
                 environments[int(segments[at])].changes_to(environments[int(segments[at + 1])]),
             )
             for number, at in enumerate(changed)
@@ -278,7 +271,8 @@ class Views:
         """Return the data of a series' charts as JSON values.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
-        Levels and samples are in ``unit``.
+        Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
+        would interpret markup in the name of a metric.
         """
         factor, unit = _scale(view)
         points = view.points
@@ -289,6 +283,7 @@ class Views:
         return {
             "metric": view.series.metric,
             "unit": unit,
+            "suffix": unit if view.series.metric in {TIME, ENERGY} else "",
             "runs": numbers,
             "started": [started for started, _, _ in runs],
             "commits": [text for _, text, _ in runs],
@@ -299,7 +294,7 @@ class Views:
             "high": _all_digits(points.high, factor),
             "texts": {at: text for at in events if (text := _event(points[at]))},
             "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
-            "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
+            "levels": [[index[level.first], index[level.last], rounded(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
                 [index[first], finding.id, moved.direction.value]
@@ -384,14 +379,14 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def _digits(number: float | None, factor: float) -> float | None:
+def rounded(number: float | None, factor: float) -> float | None:
     """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _all_digits(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
     """Return numbers times the factor, rounded to six digits; None for NaN."""
-    return [_digits(number, factor) for number in numbers.tolist()]
+    return [rounded(number, factor) for number in numbers.tolist()]
 
 
 def _column(times: NDArray[np.float32], factor: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,15 +12,19 @@ from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import DevicePanel, FindingView, Site
+from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
-from perfsvc.service.compare.side_by_side import against_baselines
+from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
+from perfsvc.service.dashboard.benchmark_results import newest_results
+from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series
+from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.store import (
-    DeviceConditions,
     NightRow,
     RunRow,
     RunState,
@@ -55,7 +60,15 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
     script = plotly()
     site = gather(store, last, datetime.now(UTC), threshold)
     files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
-    pages = {name: text.encode() for name, text in render.SitePages(site, PLOTLY, FindingPictures(store, site).cases)}
+    rendered = render.SitePages(
+        site,
+        PLOTLY,
+        FindingPictures(store, site).cases,
+        FindingDetailsReader(store, site).of,
+        lambda run: comparison(store, site, run, threshold),
+        results=lambda views: newest_results(store, site, views),
+    )
+    pages = {name: text.encode() for name, text in rendered}
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)
@@ -75,27 +88,61 @@ def plotly() -> bytes:
 
 def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
-    rows = [row for row in store.runs.list(last) if row.state is not RunState.RUNNING and row.counts]
+    site = outline(store, store.runs.list(last), now)
+    rows = list(site.runs.values())[::-1]
+    series = read_series(store, rows, site.tonight, [view.finding for view in site.findings])
+    details = gather_details(store, rows, series, site.environments, threshold)
+    return replace(
+        of_tonight(store, site),
+        series=SeriesViews(series),
+        details=details,
+        fleet=gather_fleet(store, rows, series, site.environments, details.environments),
+    )
+
+
+def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
+    """Return what every page needs, without series, and without what only the first page shows.
+
+    Args:
+        store: the database.
+        runs: the runs to show, newest first; runs that still run or measured nothing are left out.
+        now: when the pages are made.
+    """
+    rows = [row for row in runs if row.state is not RunState.RUNNING and row.counts]
     # The newest night counts even if it ended before its run began: its stages say why.
     night = next(iter(store.nights.list(1)), None)
     tonight = _tonight(rows, night)
-    verdicts = store.verdicts.of_run(tonight.id) if tonight else []
-    findings = store.findings.all()
     return Site(
         made=now,
         runs={row.id: row for row in reversed(rows)},
         tonight=tonight,
-        series=read_series(store, rows, verdicts, findings),
-        findings=_findings(store, findings, tonight, night),
-        verdicts=tuple(verdicts),
-        devices=_devices(store, tonight, [row.id for row in rows]),
+        series=SeriesViews(),
+        findings=_findings(store, store.findings.all(), tonight, night),
+        verdicts=(),
+        devices=(),
         environments=store.devices.environments(),
         stages=_stages(night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
-        environment=_environment(store, rows, tonight),
-        comparisons=against_baselines(store, rows[:SAMPLED], threshold),
+        compared=tuple(row.id for row in with_verdicts(store, rows[:SAMPLED])),
     )
+
+
+def of_tonight(store: Store, site: Site) -> Site:
+    """Return the site with what only the first page shows: verdicts, GPUs, changes of the environment."""
+    rows = list(site.runs.values())[::-1]
+    return replace(
+        site,
+        verdicts=tuple(store.verdicts.of_run(site.tonight.id) if site.tonight else ()),
+        devices=_devices(store, site.tonight, [row.id for row in rows]),
+        environment=_environment(store, rows, site.tonight),
+    )
+
+
+def comparison(store: Store, site: Site, run: int, threshold: judge.ThresholdOption) -> ComparedSides:
+    """Return the comparison of a run in ``site.compared`` with its baseline."""
+    rows = [site.runs[number] for number in site.compared]
+    return against_baseline(store, rows, site.compared.index(run), threshold)
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:
@@ -163,27 +210,11 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
             sm_clock_hz=conditions.sm_clock_hz,
             temperature_c=conditions.temperature_c,
             power_w=conditions.power_w,
-            troubles=tuple(_troubles(conditions)),
+            troubles=tuple(troubles(conditions)),
             peaks=tuple(peaks.get(conditions.device, {}).values()),
         )
         for conditions in store.devices.conditions(tonight.id)
     )
-
-
-def _troubles(conditions: DeviceConditions) -> list[str]:
-    """Return a text for each thing that was wrong with a device during the run."""
-    troubles = []
-    if conditions.slowdowns:
-        troubles.append(", ".join(conditions.slowdowns))
-    if conditions.rejected_batches:
-        troubles.append(f"{conditions.rejected_batches} batches rejected")
-    if conditions.ecc_errors:
-        troubles.append(f"{conditions.ecc_errors} errors of its memory")
-    if conditions.xids:
-        troubles.append(f"Xid {', '.join(conditions.xids)}")
-    if conditions.others:
-        troubles.append(f"shared with processes {', '.join(conditions.others)}")
-    return troubles
 
 
 def _stages(night: NightRow | None) -> tuple[StageRow, ...]:

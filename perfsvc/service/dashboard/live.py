@@ -1,18 +1,25 @@
 """The pages of the site, rendered one at a time from the store, for a server."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 
 from perfsvc import judge
-from perfsvc.report.pages.render import LISTS, SitePages
-from perfsvc.report.pages.site import Site, comparison_page, finding_page, series_page
-from perfsvc.service.compare.compare import compare, threshold_of_series
-from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side
-from perfsvc.service.dashboard.build import LAST, PLOTLY, gather
+from perfsvc.model import TIME
+from perfsvc.report.pages.render import FLEET, INDEX, SitePages
+from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
+from perfsvc.report.pages.views import OVER
+from perfsvc.service.compare.compare import compare
+from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+from perfsvc.service.dashboard.benchmark_results import newest_results
+from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
+from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.fleet import gather_fleet
 from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.dashboard.series_details import gather_details
+from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import since_baseline
 from perfsvc.store import Store
 
@@ -29,6 +36,7 @@ class _State:
 
     version: str
     pages: SitePages
+    series: StoredSeries
     kept: dict[str, str] = field(default_factory=dict)
 
 
@@ -99,36 +107,68 @@ class LivePages:
         version = self._store.database.state()
         with self._lock:
             if self._state is None or self._state.version != version:
-                site = gather(self._store, self._last, datetime.now(UTC), self._threshold)
-                pages = SitePages(site, self._plotly, FindingPictures(self._store, site).cases)
-                self._state = _State(version, pages)
+                known = self._state.pages.site.runs if self._state else {}
+                site = outline(self._store, self._store.runs.list(self._last, known), datetime.now(UTC))
+                series = StoredSeries(self._store, site)
+                self._state = _State(version, self._pages(replace(site, series=series)), series)
             return self._state
+
+    def _pages(self, site: Site) -> SitePages:
+        return SitePages(
+            site,
+            self._plotly,
+            FindingPictures(self._store, site).cases,
+            FindingDetailsReader(self._store, site).of,
+            lambda run: comparison(self._store, site, run, self._threshold),
+            results=lambda views: newest_results(self._store, site, views),
+        )
 
     def _render(self, state: _State, path: str) -> str | None:
         """Return a page that a built site has too; None if there is no such page."""
-        if path in LISTS:
-            return state.pages.list(path)
+        if path == INDEX:
+            to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
+            state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
+            return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
+        for run in state.pages.site.compared:
+            if path == comparison_page(run):
+                state.series.in_run(run)
+        for shown in state.pages.site.findings:
+            if path == finding_page(shown.finding.id):
+                state.series.read(moved.series for moved in shown.finding.moved)
+        if path == FLEET:
+            return self._fleet(state)
+        of_benchmark = state.series.of_benchmark_at(path)
+        if any(view.series.metric == TIME for view in of_benchmark):
+            return state.pages.benchmark(of_benchmark)
+        view = state.series.at(path)
+        return state.pages.page(path) if view is None else self._series(state, view)
+
+    def _series(self, state: _State, view: SeriesView) -> str:
+        """Return the page of a series; the details are read of its case alone."""
+        site, case = state.pages.site, view.series.case
+        rows = list(site.runs.values())[::-1]
+        of_case = state.series.of_case(case.id)
+        details = gather_details(self._store, rows, of_case, site.environments, self._threshold, cases={case})
+        return self._pages(replace(site, details=details)).series(view)
+
+    def _fleet(self, state: _State) -> str:
+        """Return the page of the fleet, which needs the newest histories of all series."""
         site = state.pages.site
-        for view in site.series:
-            if series_page(view.series) == path:
-                return state.pages.series(view)
-        for shown in site.findings:
-            if finding_page(shown.finding.id) == path:
-                return state.pages.finding(shown)
-        for sides in site.comparisons:
-            if comparison_page(sides.new.run) == path:
-                return state.pages.comparison(sides)
-        return None
+        full = self._store.devices.full_environments({int(view.points.runs[-1]) for view in state.series})
+        rows = list(site.runs.values())[::-1]
+        fleet = gather_fleet(self._store, rows, state.series, site.environments, full)
+        return self._pages(replace(site, fleet=fleet)).list(FLEET)
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""
         # The runs are numbers, so no revision is looked up in the folder.
         compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
-        of_series = threshold_of_series(self._store, self._threshold)
+        if new in state.pages.site.runs:
+            state.series.in_run(new)
         sides = side_by_side(
             compared,
-            {row.series: of_series(row.series) for row in compared.judgements},
+            thresholds_of(self._store, compared.judgements, self._threshold),
             environment=since_baseline(self._store, base, new, compared.judgements),
-            neighbours=neighbours_of(self._store.runs.list(None), new, base),
+            neighbours=neighbours_of(list(state.pages.site.runs.values())[::-1], new, base),
         )
         return state.pages.comparison(sides)

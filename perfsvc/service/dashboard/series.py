@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfsvc import judge
-from perfsvc.model import MAX_ERROR, Case, Finding, Judgement, Series
+from perfsvc.model import MAX_ERROR, TIME, Case, Finding, Judgement, Series
 from perfsvc.report.pages.site import LevelRange, RunPoints, SeriesView
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.store import RunRow, SeriesHistory, Store, VerdictEvent
@@ -22,7 +22,7 @@ Samples = Mapping[int, tuple[NDArray[np.float32], ...]]
 def read_series(
     store: Store,
     rows: Sequence[RunRow],
-    verdicts: Sequence[Judgement],
+    tonight: RunRow | None,
     findings: Sequence[Finding],
     cases: Collection[Case] | None = None,
 ) -> tuple[SeriesView, ...]:
@@ -31,7 +31,7 @@ def read_series(
     Args:
         store: the database.
         rows: the runs on the pages, newest first.
-        verdicts: the verdicts of tonight's run.
+        tonight: the run whose verdicts the pages show.
         findings: all findings.
         cases: the cases whose series are returned, by their present names; None for all.
     """
@@ -52,10 +52,15 @@ def read_series(
         histories,
         events,
         store.series.samples(runs[:SAMPLED], cases),
-        {judgement.series: judgement for judgement in verdicts},
+        {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
         dirty={row.id for row in rows if row.provenance.dirty},
         breaks=breaks,
     )
+
+
+def place(series: Series) -> tuple[str, str, str, bool, str]:
+    """Return the key by which series are ordered on the pages."""
+    return series.case.id, series.device_model, series.device, series.metric != TIME, series.metric
 
 
 def series_views(
@@ -78,16 +83,7 @@ def series_views(
         breaks: the runs in which a finding saw a series move, or return to its old level. No level extends across such
             a run, even if too few runs follow it to detect a change.
     """
-    ordered = sorted(
-        histories,
-        key=lambda series: (
-            series.case.id,
-            series.device_model,
-            series.device,
-            series.metric != "time",
-            series.metric,
-        ),
-    )
+    ordered = sorted(histories, key=place)
     points = [
         _points(histories[series], levels, {event.run: outcome(event) for event in events.get(series, ())})
         for series, levels in zip(ordered, _run_levels([histories[series] for series in ordered]), strict=True)
