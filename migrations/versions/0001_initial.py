@@ -39,6 +39,7 @@ def upgrade() -> None:
     op.create_table(
         "checks",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("checked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("suite", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
@@ -52,6 +53,7 @@ def upgrade() -> None:
         sa.Column("disassembler", sa.Text(), nullable=False),
         sa.Column("accepted", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_checks"),
+        sa.UniqueConstraint("uid", name="uq_checks_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_checks_git_commit", "checks", ["git_commit"], unique=False)
@@ -119,8 +121,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_lineages"),
     )
     op.create_table(
+        "removed_uids",
+        sa.Column("uid", sa.Text(), nullable=False),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("uid", name="pk_removed_uids"),
+    )
+    op.create_table(
         "runs",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
@@ -148,6 +157,7 @@ def upgrade() -> None:
             ondelete="SET NULL",
         ),
         sa.PrimaryKeyConstraint("id", name="pk_runs"),
+        sa.UniqueConstraint("uid", name="uq_runs_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_runs_full_environment_id", "runs", ["full_environment_id"], unique=False)
@@ -200,6 +210,7 @@ def upgrade() -> None:
     op.create_table(
         "findings",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("cause", sa.String(16), nullable=False),
         sa.Column("root_cause", sa.Text(), server_default="", nullable=False),
         sa.Column("first_run_id", sa.Integer(), nullable=True),
@@ -216,6 +227,7 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["last_run_id"], ["runs.id"], name="fk_findings_last_run_id_runs", ondelete="RESTRICT"),
         sa.PrimaryKeyConstraint("id", name="pk_findings"),
+        sa.UniqueConstraint("uid", name="uq_findings_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_findings_first_run_id", "findings", ["first_run_id"], unique=False)
@@ -223,6 +235,7 @@ def upgrade() -> None:
     op.create_table(
         "nights",
         sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("uid", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
@@ -240,6 +253,7 @@ def upgrade() -> None:
         sa.Column("exit_code", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_nights_run_id_runs", ondelete="SET NULL"),
         sa.PrimaryKeyConstraint("id", name="pk_nights"),
+        sa.UniqueConstraint("uid", name="uq_nights_uid"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_nights_host", "nights", ["host"], unique=False)
@@ -394,6 +408,18 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
+    op.create_table(
+        "bisections",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("finding_id", sa.Integer(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("stored_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["finding_id"], ["findings.id"], name="fk_bisections_finding_id_findings", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_bisections"),
+    )
+    op.create_index("ix_bisections_finding_id", "bisections", ["finding_id"], unique=False)
     op.create_table(
         "expectations",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -865,3 +891,48 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("profile_id", "number", name="pk_profile_rules"),
     )
+    op.create_table(
+        "tokens",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("scopes", sa.Text(), nullable=False),
+        sa.Column("sha256", sa.Text(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("made_by", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("used_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
+        sa.UniqueConstraint("name", name="uq_tokens_name"),
+        sa.UniqueConstraint("sha256", name="uq_tokens_sha256"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "received_runs",
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("token_id", sa.Integer(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_received_runs_run_id_runs", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["token_id"], ["tokens.id"], name="fk_received_runs_token_id_tokens", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("digest", name="pk_received_runs"),
+        sa.UniqueConstraint("token_id", "key", name="uq_received_runs_token_id_key"),
+    )
+    op.create_index("ix_received_runs_run_id", "received_runs", ["run_id"], unique=False)
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("who", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_audit"),
+    )
+    op.create_index("ix_audit_at", "audit", ["at"], unique=False)

@@ -32,6 +32,9 @@ COMMANDS = {
     "report": "Show measurements, or export them to a file.",
     "plot": "Draw the rate of each variant in a run.",
     "dashboard": "Write the pages to read in the morning.",
+    "serve": "Serve the pages and an API.",
+    "send": "Send runs to a server.",
+    "token": "Make, list and revoke the tokens of the server.",
     "findings": "List the findings, and accept, resolve or ignore them.",
     "expect": "List what each night should have, and forget what is gone on purpose.",
     "watchdog": "Report hosts whose night is overdue.",
@@ -41,7 +44,8 @@ COMMANDS = {
     "schedule": "Start nights automatically.",
     "devices": "List the devices of this machine.",
     "doctor": "Check the environment and print a cure for what is missing.",
-    "db": "Upgrade, check and prune the database.",
+    "db": "Upgrade, check, back up and prune the database.",
+    "sync": "Copy the runs of one database that another lacks.",
 }
 
 ARGUMENTS = "perfsvc.cli.arguments"

@@ -1,6 +1,7 @@
 """``perfsvc db``."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import click
 
@@ -13,7 +14,7 @@ UNCONFIRMED = timedelta(days=1)
 
 @click.group("db")
 def command() -> None:
-    """Upgrade, check and prune the database."""
+    """Upgrade, check, back up and prune the database."""
 
 
 @command.command("upgrade")
@@ -38,7 +39,7 @@ def upgrade(database: str, output_format: str) -> None:
 @options.database
 @options.formats
 def check(database: str, output_format: str) -> None:
-    """Check whether this perfsvc can use the database as it is."""
+    """Check whether this perfsvc can use the database as it is, and read each row of it."""
     from perfsvc.store import Store
 
     state = Store.check(database)
@@ -53,6 +54,41 @@ def check(database: str, output_format: str) -> None:
         raise SystemExit(DatabaseError.exit_code)
 
 
+@command.command("backup")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@options.database
+@options.formats
+def backup(file: Path, database: str, output_format: str) -> None:
+    """Copy a SQLite database into a new FILE, also while a night writes into the database."""
+    from perfsvc import units
+    from perfsvc.store import Store
+    from perfsvc.store.keeping.backup import back_up
+
+    with Store.open(database, create=False, read_only=True) as store:
+        size = back_up(store.database, file)
+        if output_format == "json":
+            output.show_json({"url": store.location, "file": str(file), "size_bytes": size})
+        else:
+            click.echo(f"{store.location} is copied to {file} ({units.size(size)})")
+
+
+@command.command("vacuum")
+@options.database
+@options.formats
+def vacuum(database: str, output_format: str) -> None:
+    """Return the space of removed data to the file system. A SQLite database is locked meanwhile."""
+    from perfsvc import units
+    from perfsvc.store import Store
+    from perfsvc.store.keeping.backup import vacuum as vacuum_database
+
+    with Store.open(database, create=False) as store:
+        before, after = vacuum_database(store.database)
+        if output_format == "json":
+            output.show_json({"url": store.location, "before_bytes": before, "after_bytes": after})
+        else:
+            click.echo(f"{store.location}: {units.size(before)} before, {units.size(after)} after")
+
+
 def _age(name: str, what: str) -> options.Decorator:
     """Return an option for how long data is kept."""
     default = "the value in perfsvc.toml, else for ever"
@@ -64,6 +100,7 @@ def _age(name: str, what: str) -> options.Decorator:
 @_age("binaries", "Keep binaries for this long after their last run.")
 @_age("profiles", "Keep Nsight Compute's reports for this long. Their metrics stay.")
 @_age("nights", "Keep nights and their files for this long. Their runs stay.")
+@_age("audit", "Keep the entries of the server's audit log for this long.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--force", is_flag=True, help="Trust this host's clock, and remove any share of the data at once.")
 @click.option("--vacuum", is_flag=True, help="Then return the space to the file system; this locks the database.")
@@ -74,6 +111,7 @@ def prune(
     binaries: float | None,
     profiles: float | None,
     nights: float | None,
+    audit: float | None,
     dry_run: bool,
     force: bool,
     vacuum: bool,
@@ -90,10 +128,11 @@ def prune(
     from perfsvc.service.retention import KEPT
     from perfsvc.service.retention import prune as prune_store
     from perfsvc.store import Store
+    from perfsvc.store.keeping.backup import vacuum as vacuum_database
 
     settings = configuration.current().loaded.settings
     now = datetime.now(UTC)
-    asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights}
+    asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights, "audit": audit}
     retention = settings.retention.model_copy(update={name: age for name, age in asked.items() if age is not None})
     with Store.open(database, create=False) as store:
         pruned = prune_store(
@@ -107,7 +146,7 @@ def prune(
             force=force,
         )
         if vacuum and not dry_run:
-            store.retention.vacuum()
+            vacuum_database(store.database)
     if output_format == "json":
         output.show_json(plain(pruned) | {"size_bytes": pruned.size_bytes, "dry_run": dry_run})
         return

@@ -5,6 +5,7 @@ order of measuring does not matter: a former name that is measured later, from a
 All functions are safe between processes.
 """
 
+import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
-from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
+from perfsvc.store.schema.engine import POSTGRESQL, among, new_id, report_damaged
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
     Base,
@@ -221,7 +222,20 @@ def _point_json(case: Case) -> str:
 @lru_cache(maxsize=1 << 15)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """Return the case of a row of ``cases``."""
-    return Case(benchmark, variant, tuple(json.loads(point).items()), version)
+    return Case(benchmark, variant, tuple(axes_of(point).items()), version)
+
+
+def axes_of(point: str) -> dict[str, Any]:
+    """Return the axes of a point as ``cases.point`` holds it; if it is damaged, report that, and return it as an axis.
+
+    So cases whose points are damaged stay different cases.
+    """
+    with contextlib.suppress(ValueError):
+        axes = json.loads(point)
+        if isinstance(axes, dict):
+            return axes
+    report_damaged(f"the point {point[:40]!r} of a case")
+    return {"damaged": point}
 
 
 def series_of(row: Any) -> Series:

@@ -11,7 +11,7 @@ from perfsvc.store.cases import of_cases, present_cases
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.excluded import Act
 from perfsvc.store.findings.read import ACTIVE
-from perfsvc.store.runs import load_exclusions, unknown
+from perfsvc.store.runs import load_exclusions, remember_removed, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.environments import remove_unused_full
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
@@ -134,6 +134,7 @@ class ExclusionStore:
                     cure=f"{first}perfsvc runs exclude {run} --reason … takes the run out of the finding",
                 )
             deleted = excluded.forget(connection, run)
+            remember_removed(connection, Runs, [run])
             connection.execute(delete(Runs).where(Runs.id == run))
             remove_unused_full(connection)
             row = {"run_id": run, "case_id": None, "reason": reason, "excluded_by": by, "deleted": True}

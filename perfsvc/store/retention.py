@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, delete, exists, func, or_, select, text, union_all, update
 
@@ -13,10 +13,10 @@ from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import judged
-from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes
+from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
-from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, translated
-from perfsvc.store.schema.judging_tables import FindingCases, Findings
+from perfsvc.store.schema.engine import POSTGRESQL, Database
+from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins, Verdicts
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -32,7 +32,8 @@ from perfsvc.store.schema.tables import (
 Item = TypeVar("Item")
 
 MOST = 20_000
-"""The measurements that lose their samples in one transaction; it is short, since a run may wait to store results."""
+"""The measurements whose samples one transaction reads; it is short, since a run may wait to store results."""
+_SIZE = func.length(Measurements.samples).label("size")
 IDS = 500
 """The number of ids in one statement."""
 CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
@@ -94,7 +95,7 @@ class Prunable:
 
 
 class Retention:
-    """Removes what is old; each method is one transaction. A ``dry_run`` only returns what would be removed."""
+    """Removes what is old; each method but ``samples`` is one transaction. A ``dry_run`` only returns what would go."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -128,33 +129,42 @@ class Retention:
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
 
-        Medians, intervals and errors stay. A call removes the samples of at most ``MOST`` measurements: call this
-        method until it removes nothing. A dry run counts all measurements at once.
+        Medians, intervals and errors stay. Each ``MOST`` measurements are a transaction of their own, so that a run
+        that stores results waits only for a short time.
 
         Args:
             before: the moment.
             keep: runs that keep everything. Data that the function ``needed`` finds stays too.
             dry_run: whether to change nothing.
         """
-        query = (
-            select(
-                Measurements.id, Measurements.run_id, Cases.lineage_id, func.length(Measurements.samples).label("size")
-            )
-            .join(Runs, Runs.id == Measurements.run_id)
-            .join(Cases, Cases.id == Measurements.case_id)
-            .where(Runs.started_at < before, Measurements.samples.is_not(None))
-            .order_by(Measurements.id)
-        )
-        with self._database.reading() if dry_run else self._database.writing() as connection:
-            still_needed = needed(connection, keep)
-            old = (row for row in connection.execute(query) if not still_needed.contains(row.run_id, row.lineage_id))
-            rows = list(islice(old, None if dry_run else MOST))
-            for ids in [] if dry_run else _chunks(row.id for row in rows):
-                connection.execute(
-                    update(Measurements).where(Measurements.id.in_(ids)).values(samples=None, place_medians=None)
+        removed, after, decided = Removed(), 0, None
+        still_needed = Needed()
+        while True:
+            with self._database.reading() if dry_run else self._database.writing() as connection:
+                if decided is None:
+                    old = set(connection.scalars(select(Runs.id).where(Runs.started_at < before)))
+                    lineages: dict[int, int] = dict(connection.execute(select(Cases.id, Cases.lineage_id)).all())
+                state = _what_decides(connection)
+                if state != decided:  # what is needed takes seconds to find, and seldom changes meanwhile
+                    still_needed, decided = needed(connection, keep), state
+                query = (
+                    select(Measurements.id, Measurements.run_id, Measurements.case_id, _SIZE)
+                    .where(Measurements.id > after, Measurements.samples.is_not(None))
+                    .order_by(Measurements.id)
+                    .limit(MOST)
                 )
-                connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(ids)))
-        return Removed(len(rows), sum(row.size for row in rows))
+                rows = connection.execute(query).all()
+                unneeded = [
+                    row
+                    for row in rows
+                    if row.run_id in old and not still_needed.contains(row.run_id, lineages[row.case_id])
+                ]
+                if not dry_run:
+                    _remove_samples(connection, [row.id for row in unneeded])
+            removed += Removed(len(unneeded), sum(row.size for row in unneeded))
+            if len(rows) < MOST:
+                return removed
+            after = rows[-1].id
 
     def code(
         self,
@@ -203,17 +213,9 @@ class Retention:
         with self._attempt(dry_run=dry_run) as connection:
             nights = list(connection.scalars(select(Nights.id).where(*old).order_by(Nights.id)))
             for ids in _chunks(nights):
+                remember_removed(connection, Nights, ids)
                 connection.execute(delete(Nights).where(Nights.id.in_(ids)))
         return nights
-
-    def vacuum(self) -> None:
-        """Give free space back to the file system. SQLite rewrites the whole file and locks it meanwhile."""
-        engine = self._database.engine
-        with translated(engine.url), engine.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT")
-            if connection.dialect.name == SQLITE:
-                connection.exec_driver_sql("COMMIT")  # our connections begin a transaction even in autocommit mode
-            connection.exec_driver_sql("VACUUM")
 
     @contextmanager
     def _attempt(self, *, dry_run: bool) -> Iterator[Connection]:
@@ -239,6 +241,34 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
         frozenset({*keep, *last, *_resumable(connection)}),
         frozenset(levels_to_keep(connection) | over_budget | _in_findings(connection)),
     )
+
+
+def _what_decides(connection: Connection) -> tuple[Any, ...]:
+    """Return a value that changes whenever the result of ``needed`` may change.
+
+    Runs, findings, pins and exclusions decide what is needed. A finding never changes without an event.
+    """
+    states = connection.execute(select(Runs.state, func.count()).group_by(Runs.state).order_by(Runs.state)).all()
+    counts = (
+        select(func.max(Runs.id)),
+        select(func.max(Nights.id)),
+        select(func.max(Verdicts.run_id)),
+        select(func.max(FindingEvents.id)),
+        select(func.max(Exclusions.id)),
+        select(func.count(Exclusions.included_at)),
+        select(func.max(Pins.set_at)),
+        select(func.count()).select_from(Pins),
+        select(func.count()).select_from(Cases).where(Cases.former),
+    )
+    return (tuple(states), *(connection.scalar(count) for count in counts))
+
+
+def _remove_samples(connection: Connection, measurements: Iterable[int]) -> None:
+    for ids in _chunks(measurements):
+        connection.execute(
+            update(Measurements).where(Measurements.id.in_(ids)).values(samples=None, place_medians=None)
+        )
+        connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(ids)))
 
 
 def _newest_confirmed(connection: Connection) -> datetime | None:

@@ -180,6 +180,30 @@ class SeriesInRun:
     excluded: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CaseQuantities:
+    """What one run measured of a case on a device besides its times and named metrics.
+
+    Attributes:
+        max_error: the largest error of a result of any replica; None if no result was checked.
+        moved_bytes: the bytes that a launch reads and writes; 0 if unknown, like ``flops`` and ``link_bytes``.
+        flops: the operations of a launch.
+        precision: of the operations; empty if unknown.
+        link_bytes: the bytes of a launch over the busiest link between two GPUs.
+        registers: the registers of a thread of the kernel that needs most; None if ``perfsvc check`` did not look at
+            the commit of the run with the same compiler and for the architecture of the device.
+        spilled_bytes: the bytes that all kernels move to the stack and back because registers ran out; None likewise.
+    """
+
+    max_error: float | None
+    moved_bytes: int
+    flops: int
+    precision: str
+    link_bytes: int
+    registers: int | None
+    spilled_bytes: int | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesHistory(Sequence[SeriesInRun]):
     """The history of a series as arrays, oldest run first; each item is the series in one run.

@@ -10,16 +10,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union,
+    update,
+)
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Exclusion, Provenance, RunRow, RunState, Status
 from perfsvc.store.cases import case_id, device_id, judged, of_cases, present_cases
 from perfsvc.store.rows import CaseKey
+from perfsvc.store.schema.column_types import Utc
 from perfsvc.store.schema.engine import Database, new_id
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.night_tables import Nights
-from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, RemovedUids, Runs
 
 ENDED = (RunState.FINISHED, RunState.INTERRUPTED, RunState.FAILED)
 """The states of runs that can be baselines: what a run measured before it was cut short is as good as any."""
@@ -193,6 +207,12 @@ def unknown(run: int) -> NotMeasuredError:
 def unknown_night(number: int) -> NotMeasuredError:
     """Return the error for a night that does not exist."""
     return NotMeasuredError(f"there is no night {number}", cure="perfsvc nightly makes one")
+
+
+def remember_removed(connection: Connection, table: type[Runs | Nights], ids: Collection[int]) -> None:
+    """Store the ``uid`` of runs or nights that are about to be removed, so that no sync copies them here again."""
+    uids = select(table.uid, literal(datetime.now(UTC), Utc)).where(table.id.in_(ids))
+    connection.execute(insert(RemovedUids).from_select(["uid", "removed_at"], uids))
 
 
 def newest_of_scopes(connection: Connection, count: int) -> set[int]:

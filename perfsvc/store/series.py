@@ -1,6 +1,5 @@
 """Series: their levels in a run, and their histories over runs."""
 
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -28,10 +27,10 @@ from perfsvc.store.cases import (
     reasons_of_exclusion,
 )
 from perfsvc.store.histories import histories
+from perfsvc.store.measurements import readable_samples
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
-from perfsvc.store.schema.column_types import unpack_array
-from perfsvc.store.schema.engine import Database, among, damaged
+from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
@@ -185,8 +184,9 @@ class SeriesStore:
             names = PresentNames(connection, ids)
             for row in connection.execute(query):
                 series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
-                replicas = samples[series].get(row.run_id, ())
-                samples[series][row.run_id] = (*replicas, _array_of(row.samples, series.case))
+                replica = readable_samples(row.samples, series.case.id)
+                if replica is not None:
+                    samples[series][row.run_id] = (*samples[series].get(row.run_id, ()), replica)
         return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
 
 
@@ -218,26 +218,25 @@ def levels_in(
         for metric, values in values_by_metric.items():
             series = Series(cases[case], device, worst.model, metric, cache)
             if wanted is None or series in wanted:
-                samples = tuple(
-                    _samples_of(value, series.case) if isinstance(value, bytes) else (value,) for value in values
-                )
+                samples = tuple(filter(None, (_samples_of(value, series.case) for value in values)))
                 levels[series] = Level(run, worst.status, "" if ok else worst.reason, samples)
     return levels
 
 
-def _values(
-    replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]
-) -> dict[str, list[bytes | float]]:
-    """Return the values of a case's replicas by metric; a time is a blob of samples or, without samples, the median."""
-    values: dict[str, list[bytes | float]] = defaultdict(list)
+_Value = tuple[bytes | None, float | None]
+"""A blob of samples and a single value, of which one may be missing."""
+
+
+def _values(replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]) -> dict[str, list[_Value]]:
+    """Return the values of a case's replicas by metric; a time is the blob of samples, if any, and the median."""
+    values: dict[str, list[_Value]] = defaultdict(list)
     for row in replicas:
-        time = row.median_s if row.samples is None else row.samples  # the samples may have been pruned
-        if time is not None:
-            values[TIME].append(time)
+        if row.samples is not None or row.median_s is not None:  # the samples may have been pruned
+            values[TIME].append((row.samples, row.median_s))
         if row.max_error is not None:
-            values[MAX_ERROR].append(row.max_error)
+            values[MAX_ERROR].append((None, row.max_error))
         for metric, value in named.get(row.id, ()):
-            values[metric].append(value)
+            values[metric].append((None, value))
     return values
 
 
@@ -256,17 +255,13 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
     return values
 
 
-def _samples_of(blob: bytes, case: Case) -> tuple[float, ...]:
-    """Return a case's samples; raises ``DatabaseError`` if the blob is damaged."""
-    return tuple(_array_of(blob, case).tolist())
-
-
-def _array_of(blob: bytes, case: Case) -> NDArray[np.float32]:
-    """Return a case's samples as an array; raises ``DatabaseError`` if the blob is damaged."""
-    try:
-        return unpack_array(blob)
-    except (zlib.error, ValueError) as error:
-        raise damaged(f"a blob of samples of {case.id}") from error
+def _samples_of(value: _Value, case: Case) -> tuple[float, ...]:
+    """Return a case's samples, or its value if it has none. If the samples are damaged, report that."""
+    blob, single = value
+    samples = None if blob is None else readable_samples(blob, case.id)
+    if samples is not None:
+        return tuple(samples.tolist())
+    return () if single is None else (single,)
 
 
 # --- histories -------------------------------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from perfsvc.store.cases import (
     with_case,
     with_series,
 )
-from perfsvc.store.measurements import batch_summary
+from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number, pack, unpack
+from perfsvc.store.schema.column_types import number, pack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.tables import Devices, Runs
@@ -278,6 +278,7 @@ def _confirmation(row: Any, baseline: Collection[Any], candidate: Collection[Any
 def _measurement(side_run: Any, series: Series) -> Measurement:
     """Return the measurement of a row of ``confirmation_runs``; the row's value is a metric or the result's error."""
     has_metric = side_run.value is not None and series.metric != MAX_ERROR
+    samples = None if side_run.samples is None else readable_samples(side_run.samples, series.case.id)
     return Measurement(
         series.case,
         series.device,
@@ -285,7 +286,7 @@ def _measurement(side_run: Any, series: Series) -> Measurement:
         side_run.status,
         series.cache,
         reason=side_run.reason,
-        samples_s=() if side_run.samples is None else unpack(side_run.samples),
+        samples_s=() if samples is None else tuple(samples.tolist()),
         max_error=None if has_metric else side_run.value,
         metrics={series.metric: side_run.value} if has_metric else {},
         wall_s=side_run.wall_s,

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,25 +13,56 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
-from perfsvc.report import wording
+from perfsvc.report import peaks, wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import benchmarks, charts, compared, fleet, launch, pairs, spark, views
 from perfsvc.report.pages import site as paths
+from perfsvc.report.pages.benchmarks import BenchmarkView
 from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.fastest import Results, benchmark_view, times_by_benchmark
+from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
+from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "finding.css",
+    "comparison.css",
+    "history.css",
+    "fleet.css",
+    "forms.css",
+    "benchmark.css",
+    "site.js",
+    "tabs.js",
+    "nights.js",
+    "chart.js",
+    "comparison.js",
+    "benchmark.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; "
+    "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'"
+)
+"""The content security policy of the site. The only inline style it allows is the empty one: plotly.js creates it and
+adds rules by script."""
+
 INDEX = "index.html"
+FLEET = "fleet.html"
+BENCHMARKS = "benchmarks.html"
 
 LISTS = {
+    FLEET: ("fleet", "Fleet"),
+    BENCHMARKS: ("benchmark_list", "Benchmarks"),
     "series.html": ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
@@ -48,6 +79,9 @@ OF_COMPARISONS: dict[str, Any] = {
     "wording": wording,
 }
 """What the template of a comparison calls."""
+
+OF_BENCHMARKS: dict[str, Any] = {"benchmarks": benchmarks, "charts": charts, "peaks": peaks, "spark": spark.spark}
+"""What the templates of benchmarks call."""
 
 
 def _shortened(value: Any) -> Any:
@@ -100,6 +134,11 @@ def comparison_page(sides: ComparedSides, made: datetime) -> str:
     return visible(rendered)
 
 
+def error_page(status: int, error: str, cure: str, root: str) -> str:
+    """Return the page of an error on a server; ``root`` is the relative address of the site's root."""
+    return visible(template("error.html.j2").render(status=status, error=error, cure=cure, root=root))
+
+
 def assets() -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each style and script."""
     for name in ASSETS:
@@ -121,9 +160,13 @@ def _environment() -> Environment:
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
+        | OF_BENCHMARKS
         | {
+            "policy": POLICY,
+            "fleet": fleet,
             "paths": paths,
             "group_lines": group_lines,
+            "pairs": pairs,
             "commit": views.commit,
             "run_facts": views.run_facts,
             "newest_level": views.newest_level,
@@ -149,7 +192,9 @@ class SitePages:
         plotly: the path of plotly.js.
         explained: returns the explained cases of a finding, the worst first; called only when the page of the finding
             is rendered, because they hold much data.
+        details: returns what was measured, committed and changed around a finding; called likewise.
         compared: returns the comparison of a run in ``site.compared`` with its baseline.
+        results: returns the results of the newest run of each series; called when the pages of benchmarks are rendered.
     """
 
     def __init__(
@@ -157,13 +202,19 @@ class SitePages:
         site: Site,
         plotly: str,
         explained: Callable[[FindingView], Sequence[PicturedCase]],
+        details: Callable[[FindingView], FindingDetails],
         compared: Callable[[int], ComparedSides],
+        *,
+        results: Callable[[Sequence[SeriesView]], Results],
     ) -> None:
         self.site = site
         self._compared = compared
         self._views = views.Views(site)
+        self._tabs = SeriesTabs(self._views)
         self._plotly = plotly
         self._explained = explained
+        self._details = details
+        self._results = results
 
     def page(self, path: str) -> str | None:
         """Return a page that is not that of a series; None if there is no such page."""
@@ -185,6 +236,8 @@ class SitePages:
             yield paths.finding_page(shown.finding.id), self.finding(shown)
         for run in self.site.compared:
             yield paths.comparison_page(run), self.comparison(self._compared(run))
+        for benchmark in self._benchmarks:
+            yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
         for path in LISTS:
             yield path, self.list(path)
 
@@ -201,6 +254,7 @@ class SitePages:
             shown=shown,
             finding=shown.finding,
             explained=self._explained(shown),
+            details=self._details(shown),
         )
 
     def comparison(self, sides: ComparedSides) -> str:
@@ -208,11 +262,28 @@ class SitePages:
         links = self._views.links(sides.judgements, "../")
         return self._page("comparison", sides.heading, root="../", sides=sides, links=links, on_site=True)
 
+    def benchmark(self, views_of_benchmark: Sequence[SeriesView]) -> str:
+        """Return the page of a benchmark from the views of its series, at least a time among them."""
+        ((name, times),) = times_by_benchmark(views_of_benchmark).items()
+        return self._benchmark(benchmark_view(name, times, self.site.runs, self._results(times)))
+
+    def _benchmark(self, shown: BenchmarkView) -> str:
+        return self._page("benchmark", shown.name, root="../", shown=shown)
+
+    @cached_property
+    def _benchmarks(self) -> tuple[BenchmarkView, ...]:
+        results = self._results(self.site.series)
+        times = times_by_benchmark(self.site.series)
+        return tuple(benchmark_view(name, times[name], self.site.runs, results) for name in times)
+
     def list(self, path: str) -> str:
         """Return a page of ``LISTS``."""
-        return self._page(*LISTS[path])
+        values: dict[str, Any] = {}
+        if path == BENCHMARKS:
+            values["rows"] = [row for shown in self._benchmarks for row in benchmarks.rows_of_list(shown)]
+        return self._page(*LISTS[path], **values)
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
         template = _environment().get_template(f"{name}.html.j2")
-        site = {"views": self._views, "site": self.site, "plotly": self._plotly}
+        site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
         return visible(template.render(title=title, root=root, **site, **values))

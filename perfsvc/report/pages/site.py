@@ -27,8 +27,13 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
+from perfsvc.report.pages.details import SeriesDetails
+from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
+
+BENCHMARK_PAGES = "benchmarks/"
+"""The folder of the pages of benchmarks."""
 
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
@@ -254,6 +259,8 @@ class Site:
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
         compared: the runs that have a page that compares them with their baseline, the newest first.
+                details: what the pages of series show besides the histories.
+        fleet: the hosts and their GPUs.
     """
 
     made: datetime
@@ -269,6 +276,8 @@ class Site:
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
     compared: tuple[int, ...] = ()
+    details: SeriesDetails = field(default_factory=SeriesDetails)
+    fleet: Fleet = field(default_factory=Fleet)
 
 
 def series_page(series: Series) -> str:
@@ -287,6 +296,11 @@ def readable_part(path: str) -> str | None:
 def slug(name: str) -> str:
     """Return a name as the path of a page has it: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+
+
+def benchmark_page(name: str) -> str:
+    """Return the path of a benchmark's page: a readable part, and a digest of the whole name."""
+    return f"{BENCHMARK_PAGES}{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:10]}.html"
 
 
 def finding_page(number: int) -> str:

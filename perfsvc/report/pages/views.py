@@ -38,6 +38,7 @@ from perfsvc.report.pages.site import (
     RunPoint,
     SeriesView,
     Site,
+    benchmark_page,
     series_page,
 )
 from perfsvc.report.pages.spark import spark
@@ -82,10 +83,11 @@ class LevelRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """A change of the environment: its letter in the chart, its first run, and what changed."""
+    """A change of the environment: its letter in the chart, its first run, the run before, and what changed."""
 
     letter: str
     run: int
+    before: int
     differences: tuple[str, ...]
 
 
@@ -119,6 +121,10 @@ class Views:
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
         return series_page(series) if self.site.series.known([series]) else ""
+
+    def benchmark_link(self, series: Series) -> str:
+        """Return the path of the page of a benchmark that has this time on it; an empty text for other series."""
+        return benchmark_page(series.case.benchmark) if series.metric == TIME and self.link(series) else ""
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
@@ -247,6 +253,7 @@ class Views:
             EnvironmentChange(
                 _letter(number),
                 int(view.points.runs[at + 1]),
+                int(view.points.runs[at]),
                 environments[int(segments[at])].changes_to(environments[int(segments[at + 1])]),
             )
             for number, at in enumerate(changed)
@@ -264,7 +271,8 @@ class Views:
         """Return the data of a series' charts as JSON values.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
-        Levels and samples are in ``unit``.
+        Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
+        would interpret markup in the name of a metric.
         """
         factor, unit = _scale(view)
         points = view.points
@@ -275,6 +283,7 @@ class Views:
         return {
             "metric": view.series.metric,
             "unit": unit,
+            "suffix": unit if view.series.metric in {TIME, ENERGY} else "",
             "runs": numbers,
             "started": [started for started, _, _ in runs],
             "commits": [text for _, text, _ in runs],
@@ -285,7 +294,7 @@ class Views:
             "high": _all_digits(points.high, factor),
             "texts": {at: text for at in events if (text := _event(points[at]))},
             "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
-            "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
+            "levels": [[index[level.first], index[level.last], rounded(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
                 [index[first], finding.id, moved.direction.value]
@@ -370,14 +379,14 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def _digits(number: float | None, factor: float) -> float | None:
+def rounded(number: float | None, factor: float) -> float | None:
     """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
 def _all_digits(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
     """Return numbers times the factor, rounded to six digits; None for NaN."""
-    return [_digits(number, factor) for number in numbers.tolist()]
+    return [rounded(number, factor) for number in numbers.tolist()]
 
 
 def _column(times: NDArray[np.float32], factor: float) -> list[float]:

@@ -16,12 +16,15 @@ from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
+from perfsvc.service.dashboard.benchmark_results import newest_results
+from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series
+from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.store import (
-    DeviceConditions,
     NightRow,
     RunRow,
     RunState,
@@ -54,11 +57,16 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
             perfsvc did not write.
         InfrastructureError: the folder cannot be written to.
     """
-    plotly = _plotly()
-    site = gather(store, last, datetime.now(UTC))
-    files = {PLOTLY: plotly, **{name: text.encode() for name, text in render.assets()}}
+    script = plotly()
+    site = gather(store, last, datetime.now(UTC), threshold)
+    files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
     rendered = render.SitePages(
-        site, PLOTLY, FindingPictures(store, site).cases, lambda run: comparison(store, site, run, threshold)
+        site,
+        PLOTLY,
+        FindingPictures(store, site).cases,
+        FindingDetailsReader(store, site).of,
+        lambda run: comparison(store, site, run, threshold),
+        results=lambda views: newest_results(store, site, views),
     )
     pages = {name: text.encode() for name, text in rendered}
     with writing(folder, [*files, *pages]) as opened:
@@ -67,7 +75,7 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
     return [folder / name for name in reversed(pages)]
 
 
-def _plotly() -> bytes:
+def plotly() -> bytes:
     """Return plotly.js from the package plotly, without importing the package."""
     package = find_spec("plotly")
     script = Path(package.origin or "").parent / "package_data" / "plotly.min.js" if package else None
@@ -78,11 +86,18 @@ def _plotly() -> bytes:
     return script.read_bytes()
 
 
-def gather(store: Store, last: int, now: datetime) -> Site:
+def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
     site = outline(store, store.runs.list(last), now)
-    series = read_series(store, list(site.runs.values())[::-1], site.tonight, [view.finding for view in site.findings])
-    return replace(of_tonight(store, site), series=SeriesViews(series))
+    rows = list(site.runs.values())[::-1]
+    series = read_series(store, rows, site.tonight, [view.finding for view in site.findings])
+    details = gather_details(store, rows, series, site.environments, threshold)
+    return replace(
+        of_tonight(store, site),
+        series=SeriesViews(series),
+        details=details,
+        fleet=gather_fleet(store, rows, series, site.environments, details.environments),
+    )
 
 
 def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
@@ -195,27 +210,11 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
             sm_clock_hz=conditions.sm_clock_hz,
             temperature_c=conditions.temperature_c,
             power_w=conditions.power_w,
-            troubles=tuple(_troubles(conditions)),
+            troubles=tuple(troubles(conditions)),
             peaks=tuple(peaks.get(conditions.device, {}).values()),
         )
         for conditions in store.devices.conditions(tonight.id)
     )
-
-
-def _troubles(conditions: DeviceConditions) -> list[str]:
-    """Return a text for each thing that was wrong with a device during the run."""
-    troubles = []
-    if conditions.slowdowns:
-        troubles.append(", ".join(conditions.slowdowns))
-    if conditions.rejected_batches:
-        troubles.append(f"{conditions.rejected_batches} batches rejected")
-    if conditions.ecc_errors:
-        troubles.append(f"{conditions.ecc_errors} errors of its memory")
-    if conditions.xids:
-        troubles.append(f"Xid {', '.join(conditions.xids)}")
-    if conditions.others:
-        troubles.append(f"shared with processes {', '.join(conditions.others)}")
-    return troubles
 
 
 def _stages(night: NightRow | None) -> tuple[StageRow, ...]:

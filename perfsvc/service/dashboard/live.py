@@ -7,13 +7,18 @@ from pathlib import Path
 from threading import Lock
 
 from perfsvc import judge
-from perfsvc.report.pages.render import INDEX, SitePages
-from perfsvc.report.pages.site import Site, comparison_page, finding_page
+from perfsvc.model import TIME
+from perfsvc.report.pages.render import FLEET, INDEX, SitePages
+from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
+from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.fleet import gather_fleet
 from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import since_baseline
 from perfsvc.store import Store
@@ -57,6 +62,10 @@ class LivePages:
         self._plotly = plotly
         self._state: _State | None = None
         self._lock = Lock()
+
+    def site(self) -> Site:
+        """Return what the pages show of the database as it is now."""
+        return self._now().pages.site
 
     def page(self, path: str) -> str | None:
         """Return a page; None if the site has no page at this path.
@@ -109,7 +118,9 @@ class LivePages:
             site,
             self._plotly,
             FindingPictures(self._store, site).cases,
+            FindingDetailsReader(self._store, site).of,
             lambda run: comparison(self._store, site, run, self._threshold),
+            results=lambda views: newest_results(self._store, site, views),
         )
 
     def _render(self, state: _State, path: str) -> str | None:
@@ -124,8 +135,29 @@ class LivePages:
         for shown in state.pages.site.findings:
             if path == finding_page(shown.finding.id):
                 state.series.read(moved.series for moved in shown.finding.moved)
+        if path == FLEET:
+            return self._fleet(state)
+        of_benchmark = state.series.of_benchmark_at(path)
+        if any(view.series.metric == TIME for view in of_benchmark):
+            return state.pages.benchmark(of_benchmark)
         view = state.series.at(path)
-        return state.pages.page(path) if view is None else state.pages.series(view)
+        return state.pages.page(path) if view is None else self._series(state, view)
+
+    def _series(self, state: _State, view: SeriesView) -> str:
+        """Return the page of a series; the details are read of its case alone."""
+        site, case = state.pages.site, view.series.case
+        rows = list(site.runs.values())[::-1]
+        of_case = state.series.of_case(case.id)
+        details = gather_details(self._store, rows, of_case, site.environments, self._threshold, cases={case})
+        return self._pages(replace(site, details=details)).series(view)
+
+    def _fleet(self, state: _State) -> str:
+        """Return the page of the fleet, which needs the newest histories of all series."""
+        site = state.pages.site
+        full = self._store.devices.full_environments({int(view.points.runs[-1]) for view in state.series})
+        rows = list(site.runs.values())[::-1]
+        fleet = gather_fleet(self._store, rows, state.series, site.environments, full)
+        return self._pages(replace(site, fleet=fleet)).list(FLEET)
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Slowdown
+from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Series, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -31,10 +31,11 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.measurements.columns import columns_of
 from perfsvc.store.measurements.filters import RowFilter
-from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry, StoredSamples
+from perfsvc.store.measurements.quantities import load_quantities
+from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
-from perfsvc.store.schema.column_types import number, pack, unpack, unpack_array
-from perfsvc.store.schema.engine import Database, among, damaged, new_id
+from perfsvc.store.schema.column_types import number, pack, unpack_array
+from perfsvc.store.schema.engine import Database, among, new_id, report_damaged
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
@@ -92,8 +93,8 @@ class MeasurementStore:
                     row.status,
                     cache=row.cache,
                     reason=row.reason,
-                    samples_s=unpack(row.samples) if row.samples else (),
-                    places_s=unpack(row.place_medians) if row.place_medians else (),
+                    samples_s=_unpacked(row.samples, row.variant),
+                    places_s=_unpacked(row.place_medians, row.variant),
                     wall_s=row.wall_s,
                 )
                 for row in connection.execute(query)
@@ -120,6 +121,17 @@ class MeasurementStore:
         with self._database.reading() as connection:
             return columns_of(connection, RowFilter(runs, cases, devices))
 
+    def quantities(
+        self, runs: Collection[int], cases: Collection[Case] | None = None
+    ) -> dict[Series, dict[int, CaseQuantities]]:
+        """Return the errors, the work and the static facts of cases in some runs, by the series of the time and by run.
+
+        A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
+        the series of these cases are returned.
+        """
+        with self._database.reading() as connection:
+            return load_quantities(connection, runs, cases)
+
     def samples(
         self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None
     ) -> list[StoredSamples]:
@@ -137,9 +149,9 @@ class MeasurementStore:
         with self._database.reading() as connection:
             where = RowFilter([run], cases, devices).conditions(connection)
             return [
-                StoredSamples(case, uuid, cache, replica, _unpacked(blob, case))
+                StoredSamples(case, uuid, cache, replica, samples)
                 for case, uuid, replica, cache, blob in connection.execute(query.where(*where))
-                if blob is not None
+                if blob is not None and (samples := readable_samples(blob, case)) is not None
             ]
 
     def batch_counts(self, run: int) -> dict[tuple[str, str, CacheState], dict[str, int]]:
@@ -190,12 +202,19 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
-def _unpacked(blob: bytes, case: str) -> NDArray[np.float32]:
-    """Return a case's samples; raises ``DatabaseError`` if the blob is damaged."""
+def readable_samples(blob: bytes, case: str) -> NDArray[np.float32] | None:
+    """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
     try:
         return unpack_array(blob)
-    except (zlib.error, ValueError) as error:
-        raise damaged(f"a blob of samples of {case}") from error
+    except (zlib.error, ValueError, TypeError):
+        report_damaged(f"a blob of samples of {case}")
+        return None
+
+
+def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
+    """Return the samples of a case; none if there are none, or if the blob is damaged."""
+    samples = readable_samples(blob, case) if blob else None
+    return () if samples is None else tuple(samples.tolist())
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.model import Cause, Limiter, Status, Verdict
-from perfsvc.store.schema.tables import Base, Free, Key
+from perfsvc.store.schema.tables import Base, Free, Key, Uid
 
 
 class Profiles(Base):
@@ -88,6 +88,7 @@ class Checks(Base):
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again
 
     id: Mapped[Key]
+    uid: Mapped[Uid]
     checked_at: Mapped[datetime]
     suite: Mapped[Free]
     scope: Mapped[Free] = mapped_column(index=True)

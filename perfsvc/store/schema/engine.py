@@ -1,11 +1,12 @@
 """Connecting to a database, its transactions, and the translation of SQLAlchemy's errors into ours."""
 
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -35,10 +36,13 @@ from perfsvc import units
 from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
-from perfsvc.text import url_without_password, without_password
+from perfsvc.text import url_without_password, visible, without_password
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
+
+OUT_OF_RANGE = "22003"
+"""PostgreSQL's code of the error about a number that does not fit its column."""
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _CURES = {
@@ -167,7 +171,7 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
         raise DatabaseError(f"the folder of {path} does not exist", cure=f"mkdir -p {path.parent}")
     try:
         if url.get_backend_name() == SQLITE:
-            engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S})
+            engine = create_engine(url, connect_args={"timeout": LOCK_WAIT_S}, json_deserializer=_json_or_empty)
             if path is not None:
                 event.listen(engine, "do_connect", partial(_open_as_permitted, path))
                 event.listen(engine, "connect", partial(_note_file, path.absolute()))
@@ -257,7 +261,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
 def translated(url: URL) -> Iterator[None]:
     """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure.
 
-    If a user typed a number that is too large for SQLite, the error becomes a ``UsageError``.
+    If a user typed a number that is too large for the database, the error becomes a ``UsageError``.
     """
     try:
         yield
@@ -267,15 +271,25 @@ def translated(url: URL) -> Iterator[None]:
             cure="perfsvc db check; if it finds nothing wrong, report this error as a fault of perfsvc",
         ) from error
     except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", "") == OUT_OF_RANGE:
+            raise _too_large() from error
         message = _in_one_line(error.orig)
         cure = next((cure for sign, cure in _CURES.items() if sign in message.lower()), "perfsvc db check")
         raise DatabaseError(f"{shown(url)}: {message}", cure=cure, again=_is_away(message)) from error
     except SQLAlchemyError as error:
         raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
+    except LookupError as error:
+        if "defined enum values" not in str(error):  # SQLAlchemy has no class of its own for this
+            raise
+        raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
-        raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
+        raise _too_large() from error
+
+
+def _too_large() -> UsageError:
+    return UsageError("a number is too large for the database", cure="give one of at most 9 digits")
 
 
 def damaged(what: str) -> DatabaseError:
@@ -283,6 +297,24 @@ def damaged(what: str) -> DatabaseError:
     return DatabaseError(
         f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
     )
+
+
+@lru_cache(maxsize=1000)
+def report_damaged(what: str) -> None:
+    """Report, once and in one line on standard error, that stored content cannot be read; the rest is shown without it.
+
+    ``what`` is visible text that names the content.
+    """
+    logging.getLogger("perfsvc").warning("%s is damaged in the database (perfsvc db check)", visible(what))
+
+
+def _json_or_empty(text: str) -> Any:
+    """Return the value of a JSON column; an empty object if it is damaged."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        report_damaged(f"the JSON {text[:40]!r}")
+        return {}
 
 
 def _is_away(message: str) -> bool:

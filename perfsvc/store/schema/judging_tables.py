@@ -16,7 +16,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.tables import Base, Big, Free, Key
+from perfsvc.store.schema.tables import Base, Big, Free, Key, Uid
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 """The verdicts that make the level of their run the baseline of later runs."""
@@ -156,6 +156,7 @@ class Findings(Base):
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the ids down: an id is never used again
 
     id: Mapped[Key]
+    uid: Mapped[Uid]
     cause: Mapped[Cause]
     root_cause: Mapped[Free] = mapped_column(server_default="")
     first_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
@@ -217,6 +218,17 @@ class FindingEvents(Base):
     done_by: Mapped[Free]
     done_at: Mapped[datetime]
     text: Mapped[Free]
+
+
+class Bisections(Base):
+    """The search for the commit that moved a case of a finding; ``answer`` is JSON: commits, comparisons, levels."""
+
+    __tablename__ = "bisections"
+
+    id: Mapped[Key]
+    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    answer: Mapped[Free]
+    stored_at: Mapped[datetime]
 
 
 class Expectations(Base):

@@ -7,7 +7,7 @@ from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.model import RunState, StageState
-from perfsvc.store.schema.tables import Base, Free, Key
+from perfsvc.store.schema.tables import Base, Free, Key, Uid
 
 
 class Nights(Base):
@@ -21,6 +21,7 @@ class Nights(Base):
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again
 
     id: Mapped[Key]
+    uid: Mapped[Uid]
     state: Mapped[RunState]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]

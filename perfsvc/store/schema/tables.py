@@ -6,6 +6,7 @@ Natural keys are interned: measurements refer to their case, device, environment
 
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import uuid4
 
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -29,6 +30,8 @@ from perfsvc.store.schema.column_types import FreeText, Utc, word
 Key = Annotated[int, mapped_column(primary_key=True)]
 Big = Annotated[int, mapped_column(BigInteger)]
 Free = Annotated[str, mapped_column(FreeText)]
+Uid = Annotated[str, mapped_column(FreeText, unique=True, default=lambda: uuid4().hex)]
+"""An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -71,6 +74,7 @@ class Runs(Base):
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: an id is never used again
 
     id: Mapped[Key]
+    uid: Mapped[Uid]
     state: Mapped[RunState]
     started_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
@@ -407,3 +411,12 @@ class OverBudgetCases(Base):
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
     cache: Mapped[CacheState] = mapped_column(primary_key=True)
+
+
+class RemovedUids(Base):
+    """The ``uid`` of a run or a night that was removed from this database; ``perfsvc sync`` does not copy it again."""
+
+    __tablename__ = "removed_uids"
+
+    uid: Mapped[Free] = mapped_column(primary_key=True)
+    removed_at: Mapped[datetime]

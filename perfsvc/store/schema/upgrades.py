@@ -4,8 +4,6 @@ Migrations run in one transaction on both databases, so that a failed upgrade ch
 a SQLite file is copied before it is upgraded.
 """
 
-import sqlite3
-import stat
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
@@ -20,8 +18,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
 from perfsvc.errors import DatabaseError
-from perfsvc.files import Folder
 from perfsvc.installation import data_folder, upgrade_command
+from perfsvc.store.keeping.backup import copy_file
+from perfsvc.store.keeping.damage import damaged_rows
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 from perfsvc.store.schema.tables import Base
@@ -60,7 +59,8 @@ def upgrade(engine: Engine) -> Upgrade:
     path = file_of(engine.url)
     backup = None
     if before and before != head() and path is not None:
-        backup = _copy(path, before)
+        backup = path.with_name(f"{path.name}.{before}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
+        copy_file(path, backup)
     _migrate(engine)
     _use_wal(engine)
     return Upgrade(before, head(), backup)
@@ -72,7 +72,10 @@ def check(engine: Engine) -> SchemaState:
         revision, empty = _revision(connection), _is_empty(connection)
         problems = _damage(connection)
         if revision == head():
-            problems += [f"the schema differs from revision {revision}: {change}" for change in drift(connection)]
+            changes = [f"the schema differs from revision {revision}: {change}" for change in drift(connection)]
+            if not changes and not problems:  # else reading the rows may fail
+                problems += map(str, damaged_rows(connection))
+            problems += changes
     if empty:
         problems.append("it is empty: perfsvc db upgrade makes its tables")
     else:
@@ -176,26 +179,6 @@ def _use_wal(engine: Engine) -> None:
         cursor = connection.cursor()
         if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             cursor.execute("PRAGMA journal_mode = WAL")
-
-
-def _copy(path: Path, revision: str) -> Path:
-    """Copy a SQLite file and return the copy's path; SQLite itself copies, which includes the write-ahead log."""
-    target = path.with_name(f"{path.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
-    try:
-        with Folder.open(path.parent) as folder:
-            folder.remove_abandoned()
-            with (
-                folder.writing(target.name, mode=stat.S_IMODE(path.stat().st_mode)) as file,
-                closing(sqlite3.connect(path)) as source,
-                closing(sqlite3.connect(file.name)) as copy,
-            ):
-                copy.execute("PRAGMA journal_mode = MEMORY")  # so that a killed process leaves no journal
-                source.backup(copy)
-    except (OSError, sqlite3.Error) as error:
-        raise DatabaseError(
-            f"{path} cannot be copied to {target}: {error}", cure="make its folder writable and free disk space"
-        ) from error
-    return target
 
 
 def _damage(connection: Connection) -> list[str]:

@@ -16,6 +16,18 @@ INSERT INTO "artifacts" VALUES('7c9b185f35cce03019b3c7cebdef327545fd0cfdeb1acdf7
 INSERT INTO "artifacts" VALUES('e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830','bench',10,X'789C5356484ACD4BCED02BA804001061035B');
 INSERT INTO "artifacts" VALUES('00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015','python',12,X'789C5356C848CD29482D2AD62BA804001964044E');
 INSERT INTO "artifacts" VALUES('845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917','report',6,X'789C2B4A2DC82F2A01000910029D');
+CREATE TABLE audit (
+	id INTEGER NOT NULL, 
+	at DATETIME NOT NULL, 
+	who TEXT NOT NULL, 
+	action TEXT NOT NULL, 
+	target TEXT NOT NULL, 
+	address TEXT NOT NULL, 
+	status INTEGER NOT NULL, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_audit PRIMARY KEY (id)
+);
+INSERT INTO "audit" VALUES(1,'2025-01-03 00:00:00.000000','box','send a run','run 1','127.0.0.1',201,'');
 CREATE TABLE batches (
 	measurement_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -60,6 +72,15 @@ INSERT INTO "binary_files" VALUES(1,'module','7c9b185f35cce03019b3c7cebdef327545
 INSERT INTO "binary_files" VALUES(1,'bench','e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830','e7ed2127b69cc06d8343a420a1339b54e047aaa383d543e2dace789599641830');
 INSERT INTO "binary_files" VALUES(1,'source','tiled.cu','2eb2a9493f81345cfced71a0c6fa0e3c59619f33eb765fd0929e34252fa56d3d');
 INSERT INTO "binary_files" VALUES(1,'python','00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015','00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015');
+CREATE TABLE bisections (
+	id INTEGER NOT NULL, 
+	finding_id INTEGER NOT NULL, 
+	answer TEXT NOT NULL, 
+	stored_at DATETIME NOT NULL, 
+	CONSTRAINT pk_bisections PRIMARY KEY (id), 
+	CONSTRAINT fk_bisections_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE
+);
+INSERT INTO "bisections" VALUES(1,1,'{"case":{"benchmark":"transpose","variant":"shared","point":[["n",64]],"version":1,"formerly":["tiled"]},"device":{"kind":"cuda","spec":"cuda:GPU-1","uuid":"GPU-1","model":"NVIDIA H100","target":"sm_90","compute_capability":"9.0","multiprocessors":132,"clock_hz":0.0,"memory_clock_hz":0.0,"memory_bytes":0,"l2_bytes":0,"shared_bytes_per_block":0,"registers_per_block":0,"warp_size":0,"driver":"","power_limit_w":0.0,"interconnect":"NVLink"},"cache":"cold","good":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"bad":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"threshold":0.125,"seed":7,"metric":"time","commits":2,"builds":3,"compiled":2,"codes":2,"verdict":"regression","reason":"the case is slower at this commit","boundary":1.5,"culprits":[{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]}],"proof":{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]},"changed":["binary"],"files":["kernels/tiled.cu"],"trials":[{"before":{"hash":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","subject":"fast","author":"Ann <ann@example.com>","date":"2025-01-01T00:00:00Z","parents":["000000000000000000000000000000"]},"after":{"hash":"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb","subject":"slow","author":"Ann <ann@example.com>","date":"2025-01-02T00:00:00Z","parents":["000000000000000000000000000000"]},"verdict":"regression","reason":"the case is slower","ratio":2.0,"low":1.5,"high":2.5,"looks":1,"baseline":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":0,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[0.5],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}],"candidate":[{"case":{"benchmark":"transpose","variant":"tiled","point":[["n",64]],"version":1,"formerly":[]},"device":"GPU-1","replica":1,"status":"ok","cache":"cold","reason":"","cure":"","samples_s":[1.0],"places_s":[],"max_error":null,"mean_error":null,"metrics":{},"stopped":"","batches":[],"warmup":0,"note":"","wall_s":0.0,"check_s":0.0,"sampling_s":0.0,"busy_s":0.0,"python":null,"files":{}}]}],"skipped":[{"commit":{"hash":"cccccccccccccccccccccccccccccc","subject":"broken","author":"Ann <ann@example.com>","date":"2025-01-03T00:00:00Z","parents":["000000000000000000000000000000"]},"reason":"it does not compile"}],"wall_s":7.0}','2026-11-26 16:11:24.449104');
 CREATE TABLE cases (
 	id INTEGER NOT NULL, 
 	lineage_id INTEGER NOT NULL, 
@@ -105,6 +126,7 @@ INSERT INTO "checked_kernels" VALUES(1,1,'sm_90','tiled','ok','',1,256,0,64,64,'
 INSERT INTO "checked_kernels" VALUES(1,2,'sm_90','','failed','does not compile',NULL,0,0,NULL,NULL,NULL,'','broken','does not compile',NULL,NULL,0);
 CREATE TABLE checks (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	uid TEXT NOT NULL, 
 	checked_at DATETIME NOT NULL, 
 	suite TEXT NOT NULL, 
 	scope TEXT NOT NULL, 
@@ -116,9 +138,10 @@ CREATE TABLE checks (
 	perfsvc_version TEXT NOT NULL, 
 	toolkit TEXT NOT NULL, 
 	disassembler TEXT NOT NULL, 
-	accepted TEXT NOT NULL
+	accepted TEXT NOT NULL, 
+	CONSTRAINT uq_checks_uid UNIQUE (uid)
 );
-INSERT INTO "checks" VALUES(1,'2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
+INSERT INTO "checks" VALUES(1,'b7e7bca05c404179acdefaa88f218da9','2025-01-01 00:00:00.000000','kernels','kernels','perfsvc run','abc',0,'','box','','nvcc 13.0.88','nvdisasm 13.5.37','');
 CREATE TABLE confirmation_runs (
 	confirmation_id INTEGER NOT NULL, 
 	number INTEGER NOT NULL, 
@@ -174,8 +197,8 @@ CREATE TABLE confirmations (
 	CONSTRAINT fk_confirmations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_confirmations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-26 12:42:36.032184');
-INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-26 12:42:36.043605');
+INSERT INTO "confirmations" VALUES(1,2,3,1,'time','cold',1,'regression',1.0,0.25,0.5,'regression','slower','kernel','the old one is faster','regression',2.0,1.5,2.5,1,1.0,0,0.125,7,20.0,4.0,'2026-11-26 16:11:23.938239');
+INSERT INTO "confirmations" VALUES(2,2,3,1,'energy_j','cold',1,'regression',1.0,0.25,0.5,'regression','slower','noise','',NULL,NULL,NULL,NULL,0,NULL,NULL,0.01,7,20.0,0.0,'2026-11-26 16:11:23.961619');
 CREATE TABLE deliveries (
 	message_id INTEGER NOT NULL, 
 	target TEXT NOT NULL, 
@@ -233,7 +256,7 @@ CREATE TABLE exclusions (
 	CONSTRAINT pk_exclusions PRIMARY KEY (id), 
 	CONSTRAINT fk_exclusions_case_id_cases FOREIGN KEY(case_id) REFERENCES cases (id) ON DELETE RESTRICT
 );
-INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-26 12:42:36.144787','bob','2026-11-26 12:42:36.202138',0);
+INSERT INTO "exclusions" VALUES(1,1,2,'the GPU was shared','ann','2026-11-26 16:11:24.451135','bob','2026-11-26 16:11:24.690608',0);
 CREATE TABLE expectations (
 	id INTEGER NOT NULL, 
 	kind VARCHAR(16) NOT NULL, 
@@ -273,7 +296,7 @@ CREATE TABLE explanations (
 	CONSTRAINT fk_explanations_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_explanations_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-26 12:42:36.087114');
+INSERT INTO "explanations" VALUES(1,2,1,3,1,1,2,'fewer warps','[{"kind":"lower occupancy","share":0.9,"detail":"32 → 16 warps","evidence":[{"metric":"achieved_occupancy","before":0.5,"after":null}],"rules":[{"name":"Occupancy","message":"few warps","speedup":0.5}],"follows":null,"counted":"instructions","before":[{"share":0.75,"instruction":"LDG.E R2, [R4.64]","instructions":2,"source":null,"text":"","changed":false}],"after":[{"share":1.0,"instruction":"LDG.E R2, [R4.64]","instructions":1,"source":{"file":"tile.cuh","line":31},"text":"t = a[i];","changed":true}]}]',2.0,'','2026-11-26 16:11:24.100723');
 CREATE TABLE facts (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -333,12 +356,13 @@ CREATE TABLE finding_events (
 	CONSTRAINT fk_finding_events_finding_id_findings FOREIGN KEY(finding_id) REFERENCES findings (id) ON DELETE CASCADE, 
 	CONSTRAINT fk_finding_events_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
 );
-INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-26 12:42:35.919023','the old one is faster');
-INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-26 12:42:35.986153','bob');
-INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-26 12:42:36.013236','wanted; until 2026-01-01');
+INSERT INTO "finding_events" VALUES(1,1,'raised',2,NULL,'','2026-11-26 16:11:23.598982','the old one is faster');
+INSERT INTO "finding_events" VALUES(2,1,'assigned',NULL,NULL,'ann','2026-11-26 16:11:23.795101','bob');
+INSERT INTO "finding_events" VALUES(3,1,'ignored',NULL,NULL,'ann','2026-11-26 16:11:23.884275','wanted; until 2026-01-01');
 INSERT INTO "finding_events" VALUES(4,2,'raised',NULL,1,'','2025-01-01 00:00:00.000000','last seen in night 1');
 CREATE TABLE findings (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	uid TEXT NOT NULL, 
 	cause VARCHAR(16) NOT NULL, 
 	root_cause TEXT DEFAULT '' NOT NULL, 
 	first_run_id INTEGER, 
@@ -351,10 +375,11 @@ CREATE TABLE findings (
 	owner TEXT DEFAULT '' NOT NULL, 
 	ignored_until DATETIME, 
 	CONSTRAINT fk_findings_first_run_id_runs FOREIGN KEY(first_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
-	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT
+	CONSTRAINT fk_findings_last_run_id_runs FOREIGN KEY(last_run_id) REFERENCES runs (id) ON DELETE RESTRICT, 
+	CONSTRAINT uq_findings_uid UNIQUE (uid)
 );
-INSERT INTO "findings" VALUES(1,'kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-26 12:42:36.013236','bob','2026-01-01 00:00:00.000000');
-INSERT INTO "findings" VALUES(2,'missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
+INSERT INTO "findings" VALUES(1,'8640054ec21f4b2e82095afdbbfa248c','kernel','abc..def',2,2,'the old one is faster','ignored','wanted','ann','2026-11-26 16:11:23.884275','bob','2026-01-01 00:00:00.000000');
+INSERT INTO "findings" VALUES(2,'dfb56f98ff514d7999d18546fe1352db','missing','GPU-2 (NVIDIA H100) on host box',NULL,NULL,'last seen in night 1','open','','','2025-01-01 00:00:00.000000','',NULL);
 CREATE TABLE full_environments (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -375,7 +400,7 @@ CREATE TABLE gpu_peaks (
 	CONSTRAINT pk_gpu_peaks PRIMARY KEY (device_id, driver, power_limit_w, name), 
 	CONSTRAINT fk_gpu_peaks_device_id_devices FOREIGN KEY(device_id) REFERENCES devices (id) ON DELETE RESTRICT
 );
-INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-26 12:42:35.903834');
+INSERT INTO "gpu_peaks" VALUES(1,'580.1',700.0,'tf32',400000000000000.0,1,'2026-11-26 16:11:23.537643');
 CREATE TABLE imports (
 	digest TEXT NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -391,8 +416,8 @@ CREATE TABLE lineages (
 	started_at DATETIME NOT NULL, 
 	CONSTRAINT pk_lineages PRIMARY KEY (id)
 );
-INSERT INTO "lineages" VALUES(1,'2026-11-26 12:42:35.804981');
-INSERT INTO "lineages" VALUES(2,'2026-11-26 12:42:35.834500');
+INSERT INTO "lineages" VALUES(1,'2026-11-26 16:11:23.102431');
+INSERT INTO "lineages" VALUES(2,'2026-11-26 16:11:23.219928');
 CREATE TABLE measurements (
 	id INTEGER NOT NULL, 
 	run_id INTEGER NOT NULL, 
@@ -443,10 +468,10 @@ CREATE TABLE measurements (
 	CONSTRAINT fk_measurements_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
 	CONSTRAINT uq_measurements_run_id_case_id_device_id_replica_cache UNIQUE (run_id, case_id, device_id, replica, cache)
 );
-INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,NULL,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 12:42:35.813650',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,NULL,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 12:42:35.831763',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 12:42:35.837755',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
-INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,X'789C636060B0676070B00700020200BF',0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-26 12:42:35.878689',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
+INSERT INTO "measurements" VALUES(1,1,1,1,1,1,NULL,0,'cold','ok','','',X'789C636060B0676068B00300028100FE',2,NULL,0.375,0.375,0.375,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 16:11:23.143767',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(2,1,1,1,1,1,1,1,'cold','ok','','',X'789C636060B003000042003F',1,NULL,0.125,0.125,0.125,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 16:11:23.207852',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(3,1,2,1,1,NULL,NULL,0,'cold','failed','does not compile','',NULL,0,NULL,NULL,NULL,NULL,NULL,NULL,1,2,3,'tf32',4,'',0.0,'2026-11-26 16:11:23.234941',0,'',0.0,0.0,0.0,NULL,NULL,NULL,'',0,NULL,'');
+INSERT INTO "measurements" VALUES(4,2,3,1,1,NULL,NULL,0,'cold','ok','','',X'789C636060B0070000430040',1,X'789C636060B0676070B00700020200BF',0.5,0.5,0.5,NULL,NULL,1,2,3,'tf32',4,'',4.0,'2026-11-26 16:11:23.431429',3,'the host fell behind once',0.25,3.5,3.25,1500000000.0,90.0,500.0,'power cap, thermal slowdown',1,2,'copy');
 CREATE TABLE messages (
 	id INTEGER NOT NULL, 
 	night_id INTEGER, 
@@ -470,6 +495,7 @@ CREATE TABLE metrics (
 INSERT INTO "metrics" VALUES(4,'overlap',0.75);
 CREATE TABLE nights (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	uid TEXT NOT NULL, 
 	state VARCHAR(16) NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	finished_at DATETIME, 
@@ -485,9 +511,10 @@ CREATE TABLE nights (
 	settings JSON NOT NULL, 
 	signatures TEXT NOT NULL, 
 	exit_code INTEGER, 
-	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL
+	CONSTRAINT fk_nights_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE SET NULL, 
+	CONSTRAINT uq_nights_uid UNIQUE (uid)
 );
-INSERT INTO "nights" VALUES(1,'interrupted','2025-01-01 00:00:00.000000','2026-11-26 12:42:36.111051','box',23139,'675555 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
+INSERT INTO "nights" VALUES(1,'748bfd569efc4ddeab251aafa14f8fde','interrupted','2025-01-01 00:00:00.000000','2026-11-26 16:11:24.195097','box',10084,'1927658 4026531836','kernels','def',1,'aa',2,'perfsvc nightly','{"replicas": 3}','154e1de319b9:10280fe610776a67e2589f164933effcaecdbf8a903548d8aabcdc15124e87f0',NULL);
 CREATE TABLE noise (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -540,7 +567,7 @@ CREATE TABLE pins (
 	CONSTRAINT fk_pins_lineage_id_lineages FOREIGN KEY(lineage_id) REFERENCES lineages (id) ON DELETE RESTRICT, 
 	CONSTRAINT fk_pins_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE RESTRICT
 );
-INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-26 12:42:36.064968','ann','release');
+INSERT INTO "pins" VALUES(1,1,'time','cold',1,'2026-11-26 16:11:24.023480','ann','release');
 CREATE TABLE profile_metrics (
 	profile_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -586,8 +613,8 @@ CREATE TABLE profiles (
 	CONSTRAINT fk_profiles_report_sha256_artifacts FOREIGN KEY(report_sha256) REFERENCES artifacts (sha256) ON DELETE RESTRICT, 
 	CONSTRAINT fk_profiles_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE
 );
-INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-26 12:42:36.071049');
-INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-26 12:42:36.084224');
+INSERT INTO "profiles" VALUES(1,1,1,1,1,'ncu','full','tiled',0,'','','','',X'789C158B3D0B80201884FF4ADC2CD2873834172D4DADD1244A8228E82B04E17FEF6D7AEE9EE3CE17C9B96209F3A005C83E9CB02F9B5CBB6314DD7928A9D50501936AA482F9858F857235E453E4AE95EC9B4049351BFBCFCE072688214DBDF91A7C64330DAD5D1F8FCE2300',X'789C8BAE56CA4BCC4D55B252CA484D4C51D2514A292D4A2CC9CCCF8B2F56B232D0333432ADD5812B29C9CC49C5540354120B00364B16BE','845e91831319e89c4d656bdb80c278ac09a7230d61e5dfd2e1b1fbb436ac8917',7.0,'2026-11-26 16:11:24.047473');
+INSERT INTO "profiles" VALUES(2,2,1,1,NULL,'ncu','full','',0,'','','no permission','ask',NULL,NULL,NULL,7.0,'2026-11-26 16:11:24.088527');
 CREATE TABLE python_codes (
 	id INTEGER NOT NULL, 
 	digest TEXT NOT NULL, 
@@ -597,8 +624,26 @@ CREATE TABLE python_codes (
 	CONSTRAINT uq_python_codes_digest UNIQUE (digest)
 );
 INSERT INTO "python_codes" VALUES(1,'07ed43b57a958dfefa38cc6b593c6fbaca094a774b072ea65653d699c12e15b0','{"packages":[{"name":"triton","version":"3.4.0","digest":"aa"}],"variables":[],"modules":[["helpers","00f10b6e18c8faf4f8737cdcc7f3203f010c465a8b8c9fb38d545276df6dc015"]],"kernels":[]}','154e1de319b9:fd3eb64f98f43c81437de850f3d82547d11a0c119ca0fbc08426e7abca237377');
+CREATE TABLE received_runs (
+	digest TEXT NOT NULL, 
+	run_id INTEGER NOT NULL, 
+	token_id INTEGER NOT NULL, 
+	"key" TEXT NOT NULL, 
+	received_at DATETIME NOT NULL, 
+	CONSTRAINT pk_received_runs PRIMARY KEY (digest), 
+	CONSTRAINT fk_received_runs_run_id_runs FOREIGN KEY(run_id) REFERENCES runs (id) ON DELETE CASCADE, 
+	CONSTRAINT fk_received_runs_token_id_tokens FOREIGN KEY(token_id) REFERENCES tokens (id) ON DELETE RESTRICT, 
+	CONSTRAINT uq_received_runs_token_id_key UNIQUE (token_id, "key")
+);
+INSERT INTO "received_runs" VALUES('cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd',1,1,'night 1','2025-01-03 00:00:00.000000');
+CREATE TABLE removed_uids (
+	uid TEXT NOT NULL, 
+	removed_at DATETIME NOT NULL, 
+	CONSTRAINT pk_removed_uids PRIMARY KEY (uid)
+);
 CREATE TABLE runs (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	uid TEXT NOT NULL, 
 	state VARCHAR(16) NOT NULL, 
 	started_at DATETIME NOT NULL, 
 	finished_at DATETIME, 
@@ -619,10 +664,11 @@ CREATE TABLE runs (
 	seed BIGINT NOT NULL, 
 	replicas INTEGER NOT NULL, 
 	full_environment_id INTEGER, 
-	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL
+	CONSTRAINT fk_runs_full_environment_id_full_environments FOREIGN KEY(full_environment_id) REFERENCES full_environments (id) ON DELETE SET NULL, 
+	CONSTRAINT uq_runs_uid UNIQUE (uid)
 );
-INSERT INTO "runs" VALUES(1,'finished','2025-01-01 00:00:00.000000','2026-11-26 12:42:35.839205','first night','kernels','kernels','perfsvc run','abc',0,'','box','',23139,'675555 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
-INSERT INTO "runs" VALUES(2,'interrupted','2025-01-02 00:00:00.000000','2026-11-26 12:42:35.912067','','kernels','kernels','perfsvc run','def',1,'','box','',23139,'675555 4026531836','','','{}',0,0,2);
+INSERT INTO "runs" VALUES(1,'fc2bb176641440adbdd0e874cb64e1e1','finished','2025-01-01 00:00:00.000000','2026-11-26 16:11:23.248632','first night','kernels','kernels','perfsvc run','abc',0,'','box','',10084,'1927658 4026531836','','','{"numpy": "2.4.6"}',0,0,1);
+INSERT INTO "runs" VALUES(2,'e50919f6b0d348edaed97b2862219ed6','interrupted','2025-01-02 00:00:00.000000','2026-11-26 16:11:23.573515','','kernels','kernels','perfsvc run','def',1,'','box','',10084,'1927658 4026531836','','','{}',0,0,2);
 CREATE TABLE stages (
 	night_id INTEGER NOT NULL, 
 	name TEXT NOT NULL, 
@@ -638,6 +684,21 @@ CREATE TABLE stages (
 );
 INSERT INTO "stages" VALUES(1,'doctor',2,'failed','2025-01-01 00:00:00.000000',0.5,'no driver','install one',5);
 INSERT INTO "stages" VALUES(1,'run',4,'running','2025-01-01 00:00:00.000000',NULL,'','',0);
+CREATE TABLE tokens (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	name TEXT NOT NULL, 
+	scopes TEXT NOT NULL, 
+	sha256 TEXT NOT NULL, 
+	made_at DATETIME NOT NULL, 
+	made_by TEXT NOT NULL, 
+	expires_at DATETIME, 
+	used_at DATETIME, 
+	revoked_at DATETIME, 
+	revoked_by TEXT NOT NULL, 
+	CONSTRAINT uq_tokens_name UNIQUE (name), 
+	CONSTRAINT uq_tokens_sha256 UNIQUE (sha256)
+);
+INSERT INTO "tokens" VALUES(1,'box','read,write','eb374dd4b49376eeef48e9029a756e55b6afdcf778b4d7bb7949b21230ee5221','2025-01-03 00:00:00.000000','ann',NULL,NULL,NULL,'');
 CREATE TABLE verdicts (
 	run_id INTEGER NOT NULL, 
 	case_id INTEGER NOT NULL, 
@@ -690,6 +751,7 @@ CREATE INDEX ix_checked_kernels_facts_id ON checked_kernels (facts_id);
 CREATE INDEX ix_confirmations_baseline_run_id ON confirmations (baseline_run_id);
 CREATE INDEX ix_confirmations_case_id_device_id_metric_cache_run_id ON confirmations (case_id, device_id, metric, cache, run_id);
 CREATE INDEX ix_confirmations_run_id ON confirmations (run_id);
+CREATE INDEX ix_bisections_finding_id ON bisections (finding_id);
 CREATE INDEX ix_expectations_finding_id ON expectations (finding_id);
 CREATE INDEX ix_expectations_run_id ON expectations (run_id);
 CREATE INDEX ix_finding_cases_baseline_run_id ON finding_cases (baseline_run_id);
@@ -720,9 +782,12 @@ CREATE INDEX ix_explanations_baseline_run_id ON explanations (baseline_run_id);
 CREATE INDEX ix_explanations_candidate_profile_id ON explanations (candidate_profile_id);
 CREATE INDEX ix_explanations_case_id_device_id_run_id ON explanations (case_id, device_id, run_id);
 CREATE INDEX ix_explanations_run_id ON explanations (run_id);
+CREATE INDEX ix_received_runs_run_id ON received_runs (run_id);
+CREATE INDEX ix_audit_at ON audit (at);
 DELETE FROM "sqlite_sequence";
 INSERT INTO "sqlite_sequence" VALUES('runs',2);
 INSERT INTO "sqlite_sequence" VALUES('nights',1);
 INSERT INTO "sqlite_sequence" VALUES('findings',2);
 INSERT INTO "sqlite_sequence" VALUES('checks',1);
+INSERT INTO "sqlite_sequence" VALUES('tokens',1);
 COMMIT;

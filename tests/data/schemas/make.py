@@ -18,6 +18,7 @@ from sqlalchemy import insert
 from perfsvc.model import (
     Absence,
     Batch,
+    Bisection,
     CacheState,
     Case,
     CaseExplanation,
@@ -25,6 +26,7 @@ from perfsvc.model import (
     ChangeKind,
     CheckedKernel,
     CheckVerdict,
+    Commit,
     Conditions,
     Confirmation,
     DeviceInfo,
@@ -57,18 +59,21 @@ from perfsvc.model import (
     ReplayRecord,
     RootCause,
     Series,
+    SkippedCommit,
     Slowdown,
     SourceLine,
     StaticFacts,
     Status,
     Suspect,
+    Trial,
     Verdict,
     Work,
     digest,
 )
-from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store import AuditEntry, CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries, Messages
+from perfsvc.store.schema.server_tables import ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py
@@ -174,8 +179,8 @@ def fill(store: Store) -> None:
     put_check(store, origin)
     put_night(store, night, started)
     put_absence(store, night, started)
-    store.exclusions.exclude(first, [NAIVE], reason="the GPU was shared", by="ann")
-    store.exclusions.include(first, [NAIVE], by="bob")
+    put_bisection(store, finding, suspect.series)
+    put_exclusion(store, first)
 
 
 WHY = Reason(
@@ -245,12 +250,68 @@ def put_night(store: Store, night: int, started: datetime) -> None:
         connection.execute(insert(Deliveries).values(delivery))
 
 
+def put_bisection(store: Store, finding: int, series: Series) -> None:
+    """Store that the commit ``bbb`` made a case of a finding slower, and that another commit was skipped."""
+    commits = [
+        Commit(name * 10, subject, "Ann <ann@example.com>", datetime(2025, 1, day, tzinfo=UTC), ("0" * 30,))
+        for day, (name, subject) in enumerate((("aaa", "fast"), ("bbb", "slow"), ("ccc", "broken")), 1)
+    ]
+    good, bad, skipped = commits
+    old = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25, 0.5, 0.5))
+    new = replace(old, replica=1, samples_s=(1.0,))
+    trial = Trial(good, bad, Verdict.REGRESSION, "the case is slower", 2.0, 1.5, 2.5, 1, (old,), (new,))
+    store.findings.put_bisection(
+        finding,
+        Bisection(
+            series.case,
+            GPU,
+            series.cache,
+            good,
+            bad,
+            threshold=0.125,
+            seed=7,
+            metric=series.metric,
+            commits=2,
+            builds=3,
+            compiled=2,
+            codes=2,
+            verdict=Verdict.REGRESSION,
+            reason="the case is slower at this commit",
+            boundary=1.5,
+            culprits=(bad,),
+            proof=trial,
+            changed=("binary",),
+            files=("kernels/tiled.cu",),
+            trials=(trial,),
+            skipped=(SkippedCommit(skipped, "it does not compile"),),
+            wall_s=7.0,
+        ),
+    )
+
+
+def put_exclusion(store: Store, run: int) -> None:
+    """Store that a case was excluded from a run, and included again."""
+    store.exclusions.exclude(run, [NAIVE], reason="the GPU was shared", by="ann")
+    store.exclusions.include(run, [NAIVE], by="bob")
+
+
 def put_absence(store: Store, night: int, started: datetime) -> None:
     """Store that the night misses a GPU."""
     gpu = Expected(ExpectedKind.GPU, "GPU-2", "box", night, started, "kernels", "auto", GPU.model)
     store.expectations.update([gpu], [], night=night, now=started)
     absence = Absence("GPU-2 (NVIDIA H100) on host box", "last seen in night 1", (gpu,))
     store.expectations.update([], [absence], night=night, now=started)
+
+
+def put_remote(store: Store, run: int, at: datetime) -> None:
+    """Store a token, that a run was received with it, and an entry of the audit log."""
+    secret = "a0" * 32
+    token = {"name": "box", "scopes": "read,write", "sha256": digest(secret.encode()), "made_at": at, "made_by": "ann"}
+    received = {"digest": "cd" * 32, "run_id": run, "token_id": 1, "key": "night 1", "received_at": at}
+    with transaction(store.database.engine, writes=True) as connection:
+        connection.execute(insert(Tokens).values(**token, revoked_by=""))
+        connection.execute(insert(ReceivedRuns).values(received))
+    store.audit.put(AuditEntry(at, "box", "send a run", "run 1", "127.0.0.1", 201))
 
 
 def put(
@@ -278,6 +339,7 @@ def main() -> None:
         os.environ["PERFSVC_KEYS"] = str(keys)
         with Store.open(path) as store:
             fill(store)
+            put_remote(store, 1, datetime(2025, 1, 3, tzinfo=UTC))
         dump = Path(__file__).parent / f"{Store.check(path).revision}.sql"
         with closing(sqlite3.connect(path)) as connection, dump.open("x") as file:
             file.writelines(f"{statement}\n" for statement in connection.iterdump())

@@ -14,6 +14,7 @@ from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
 from perfsvc.store import Store
+from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from perfsvc.store.schema.tables import Base
@@ -134,14 +135,14 @@ def test_a_copy_that_is_not_complete_is_one_file(tmp_path, monkeypatch):
     path, seen = tmp_path / "perfsvc.db", set()
     Store.open(path).close()
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
-    upgrades._copy(path, "0001")
+    copy_file(path, tmp_path / "copy.db")
     (partial_copy,) = seen
     assert re.fullmatch(r"\.perfsvc-new-[0-9a-f]{32}", partial_copy)
 
 
 def test_a_failed_copy_is_an_error(tmp_path):
     with pytest.raises(DatabaseError, match="cannot be copied to") as error:
-        upgrades._copy(tmp_path / "no" / "perfsvc.db", "0001")
+        copy_file(tmp_path / "no" / "perfsvc.db", tmp_path / "copy.db")
     assert "free disk space" in error.value.cure
 
 

@@ -1,0 +1,170 @@
+"""Copy what one database has and another lacks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsvc.errors import DatabaseError, UsageError
+from perfsvc.service.progress import Progress
+from perfsvc.store import Store
+from perfsvc.store.keeping.sync import RunToSync, Sync, SyncAction
+from perfsvc.store.schema.engine import file_of, resolve, shown
+from perfsvc.units import count
+
+COPIED = (SyncAction.NEW, SyncAction.CHANGED)
+"""The actions that write to the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What a sync copied; after a dry run, what it would copy.
+
+    Attributes:
+        source: the database that was read, without a password.
+        target: the database that was written, without a password.
+        numbers: the number in the source and the number in the target of each run that was copied; the second is None
+            after a dry run.
+        runs: each run of the source, and what was done with it.
+        nights: how many nights were copied or changed.
+        checks: how many static checks were copied.
+        findings: how many findings were copied or changed.
+        waiting: how many findings wait, because one of their runs is not in the target.
+        pins_and_peaks: how many pins and measured peaks of GPUs were copied or changed.
+        damaged: why runs could not be copied, by their number in the source.
+    """
+
+    source: str
+    target: str
+    numbers: tuple[tuple[int, int | None], ...]
+    runs: tuple[RunToSync, ...]
+    nights: int = 0
+    checks: int = 0
+    findings: int = 0
+    waiting: int = 0
+    pins_and_peaks: int = 0
+    damaged: tuple[tuple[int, str], ...] = ()
+
+    def of(self, action: SyncAction) -> list[RunToSync]:
+        """Return the runs with which something was done."""
+        return [run for run in self.runs if run.action is action]
+
+    @property
+    def parts(self) -> list[str]:
+        """A text for each kind of data that was copied: how many."""
+        copied = {number for number, _ in self.numbers}
+        new = [run for run in self.of(SyncAction.NEW) if run.number in copied]
+        changed = [run for run in self.of(SyncAction.CHANGED) if run.number in copied]
+        counted = (
+            (len(new), "run", ""),
+            (sum(run.measurements for run in new), "measurement", ""),
+            (len(changed), "changed run", ""),
+            (self.nights, "night", ""),
+            (self.checks, "check", ""),
+            (self.findings, "finding", ""),
+            (self.pins_and_peaks, "pin or peak", "pins or peaks"),
+        )
+        return [count(many, one, several) for many, one, several in counted if many]
+
+    @property
+    def mapping(self) -> list[str]:
+        """The new numbers of the runs; runs that follow each other in both databases share a text."""
+        texts: list[str] = []
+        for first, last in _ranges(self.numbers):
+            if first[1] is None or last[1] is None:
+                continue
+            same = first == last
+            texts.append(f"{first[0]} → {first[1]}" if same else f"{first[0]}-{last[0]} → {first[1]}-{last[1]}")
+        return texts
+
+
+def sync(source: str, target: str, progress: Progress, *, dry_run: bool = False) -> Synced:
+    """Copy the runs, nights, checks and findings of a database that another database lacks.
+
+    A second sync copies nothing. A killed sync is continued by the next one.
+
+    Args:
+        source: the path or URL of the database that is read.
+        target: the path or URL of the database that is written; its tables are made if it is empty.
+        progress: receives the runs that are copied.
+        dry_run: change nothing, and return which runs would be copied.
+
+    Raises:
+        DatabaseError: a database cannot be reached or used, or has another schema revision than this perfsvc.
+        UsageError: both names stand for the same database.
+    """
+    with Store.open(source, create=False, read_only=True) as reading:
+        if dry_run and _is_absent(target):
+            sync_ = Sync(reading.database, None)
+            return _planned(reading.location, shown(resolve(target)), sync_.plan())
+        with Store.open(target, create=not dry_run, read_only=dry_run) as writing:
+            if reading.identity == writing.identity:
+                raise UsageError(f"{reading.location} cannot be copied to itself", cure="name another target")
+            sync_ = Sync(reading.database, writing.database)
+            runs = sync_.plan()
+            if dry_run:
+                return _planned(reading.location, writing.location, runs)
+            numbers, damaged = _copy_runs(sync_, runs, progress)
+            nights = sync_.copy_nights()
+            checks = sync_.copy_checks()
+            pins_and_peaks = sync_.copy_pins_and_peaks()
+            findings, waiting = sync_.copy_findings()
+            return Synced(
+                reading.location,
+                writing.location,
+                numbers,
+                tuple(runs),
+                nights,
+                checks,
+                findings,
+                waiting,
+                pins_and_peaks,
+                damaged,
+            )
+
+
+def _copy_runs(
+    sync_: Sync, runs: Sequence[RunToSync], progress: Progress
+) -> tuple[tuple[tuple[int, int | None], ...], tuple[tuple[int, str], ...]]:
+    """Copy the runs that are new or changed; return their numbers, and the runs that are damaged with the reason."""
+    wanted = [run for run in runs if run.action in COPIED]
+    numbers: list[tuple[int, int | None]] = []
+    damaged: list[tuple[int, str]] = []
+    progress.begin("copying", len(wanted))
+    for run in wanted:
+        try:
+            number = sync_.copy_run(run)
+        except (LookupError, ValueError, TypeError) as error:  # a value that the source's column cannot hold
+            damaged.append((run.number, " ".join(str(error).split())))
+            continue
+        if number is not None:
+            numbers.append((run.number, number))
+        progress.step(f"run {run.number}")
+    return tuple(numbers), tuple(damaged)
+
+
+def _planned(source: str, target: str, runs: Sequence[RunToSync]) -> Synced:
+    numbers = tuple((run.number, None) for run in runs if run.action in COPIED)
+    return Synced(source, target, numbers, tuple(runs))
+
+
+def _is_absent(location: str) -> bool:
+    """Return True if a location names a SQLite file that does not exist or is empty."""
+    path = file_of(resolve(location))
+    if path is None:
+        return False
+    if path.exists() and path.is_dir():
+        raise DatabaseError(f"{path} is a folder", cure=f"name a file in it: {Path(path) / 'perfsvc.db'}")
+    return not path.exists() or path.stat().st_size == 0
+
+
+def _ranges(
+    numbers: Sequence[tuple[int, int | None]],
+) -> list[tuple[tuple[int, int | None], tuple[int, int | None]]]:
+    """Return the first and the last pair of each range of pairs that grow by one in both numbers."""
+    ranges: list[tuple[tuple[int, int | None], tuple[int, int | None]]] = []
+    for pair in sorted(numbers):
+        if ranges and pair[1] is not None and ranges[-1][1] == (pair[0] - 1, pair[1] - 1):
+            ranges[-1] = ranges[-1][0], pair
+        else:
+            ranges.append((pair, pair))
+    return ranges

@@ -1,0 +1,269 @@
+"""Copying rows from one database to another: the numbers by which rows refer to other rows are translated.
+
+A row is recognized in the other database by its identity (``tables.IDENTITY``), never by its number.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select
+
+from perfsvc.model import Case
+from perfsvc.store.cases import case_id
+from perfsvc.store.keeping.tables import IDENTITY, NOT_REFERRED, PARTS, SHARED, Table
+from perfsvc.store.schema.code_tables import Profiles
+from perfsvc.store.schema.engine import insert_new
+from perfsvc.store.schema.tables import Base, Cases, Lineages, Runs
+
+ROWS = 1_000
+"""The rows that are in memory at a time; the samples of a large run would fill it."""
+
+Numbers = defaultdict[Table, dict[Any, Any]]
+"""The number in the target of each row of the source that is known to be there, by table."""
+
+Row = dict[str, Any]
+StoredRow = RowMapping | Row
+_Key = tuple[tuple[Any, ...], int]
+
+
+class NotCopiedError(Exception):
+    """A row refers to a row that the target does not have, so that the row cannot be copied yet."""
+
+
+class Copier:
+    """Copies rows within one transaction of each database.
+
+    Args:
+        source: the transaction from which rows are read.
+        target: the transaction in which rows are stored.
+        numbers: the numbers found so far. They are only valid if ``target`` is committed.
+    """
+
+    def __init__(self, source: Connection, target: Connection, numbers: Numbers) -> None:
+        self.source = source
+        self.target = target
+        self._numbers = numbers
+
+    def number(self, table: Table, number: Any) -> Any:
+        """Return the number in the target of a row of the source; None if the target does not have the row.
+
+        Cases and rows that several runs share are copied if they are missing.
+        """
+        known = self._numbers[table]
+        if number in known:
+            return known[number]
+        if table in SHARED:
+            known[number] = self._shared(table, number)
+        elif table is Cases:
+            self._copy_names(number)
+        elif table is Profiles:
+            self._find_profiles(number)
+        elif table is Lineages:
+            return self._lineage(number)
+        return known.get(number)
+
+    def translated(self, table: Table, row: StoredRow) -> Row:
+        """Return a row of the source as the target stores it, without its own number.
+
+        A reference to a row that the target does not have becomes NULL, as if that row had been deleted there. Raises
+        ``NotCopiedError`` if the reference may not be NULL.
+        """
+        values: Row = {}
+        for name, referred, nullable in _references(table):
+            value = row[name]
+            if referred is not None and value is not None:
+                value = self.number(referred, value)
+                if value is None and not nullable:
+                    raise NotCopiedError(f"{table.__tablename__}.{name} refers to {row[name]!r}, which is not copied")
+            values[name] = value
+        for name in _unread(table):
+            values[name] = None
+        for name in _plain(table):
+            values[name] = row[name]
+        return values
+
+    def put(self, table: Table, row: StoredRow) -> int:
+        """Store a row of the source as a new row, and return its number in the target."""
+        result = self.target.execute(insert(table.__table__), self.translated(table, row))  # type: ignore[arg-type]
+        key = result.inserted_primary_key
+        assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
+        self._numbers[table][row["id"]] = int(key[0])
+        return int(key[0])
+
+    def put_all(self, table: Table, rows: Iterator[Row]) -> None:
+        """Store translated rows."""
+        while part := list(islice(rows, ROWS)):
+            self.target.execute(insert(table.__table__), part)  # type: ignore[arg-type]
+
+    def row(self, table: Table, number: int) -> Row | None:
+        """Return a row of the source by its number; None if there is none."""
+        found = self.source.execute(select(table).where(_column(table, "id") == number)).mappings().first()
+        return None if found is None else dict(found)
+
+    def rows(self, table: Table, *where: ColumnElement[bool]) -> Iterator[StoredRow]:
+        """Yield the rows of the source that meet some conditions, in the order of their primary key."""
+        yield from self._stream(select(table).where(*where).order_by(*table.__table__.primary_key))
+
+    def _stream(self, query: Select[Any]) -> Iterator[StoredRow]:
+        with self.source.execute(query, execution_options={"yield_per": ROWS}) as result:
+            yield from result.mappings()
+
+    def add_missing(self, table: Table, column: str, owner: int, owner_in_target: int) -> int:
+        """Copy the rows of an owner, such as a run, that the target does not have; return how many there were.
+
+        Args:
+            table: the table of the rows.
+            column: the column that refers to the owner.
+            owner: the number of the owner in the source.
+            owner_in_target: its number in the target.
+        """
+        identity = _identity(table)
+        stored = self._stored(table, column, owner_in_target)
+        seen: Counter[tuple[Any, ...]] = Counter()
+        new: dict[_Key, Any] = {}
+
+        def missing() -> Iterator[Row]:
+            for row in self.rows(table, _column(table, column) == owner):
+                values = self.translated(table, row)
+                own = tuple(values[name] for name in identity)
+                key = own, seen[own]  # two equal rows of the source are two rows of the target
+                seen[own] += 1
+                if key not in stored:
+                    new[key] = row["id"] if table in PARTS else None
+                    yield values
+
+        self.put_all(table, missing())
+        if new and table in PARTS:
+            stored = self._stored(table, column, owner_in_target)
+            self._add_parts(table, column, owner, {number: stored[key] for key, number in new.items()})
+        return len(new)
+
+    def _add_parts(self, table: Table, column: str, owner: int, numbers: Mapping[Any, Any]) -> None:
+        """Copy the parts of new rows; ``numbers`` has the number in the target of each new row."""
+        outer, self._numbers[table] = self._numbers[table], dict(numbers)
+        for part, refers in PARTS[table].items():
+            query = (
+                select(part)
+                .join(table, _column(table, "id") == _column(part, refers))
+                .where(_column(table, column) == owner)
+            )
+            rows = self._stream(query)
+            self.put_all(part, (self.translated(part, row) for row in rows if row[refers] in numbers))
+        self._numbers[table] = outer
+
+    def _stored(self, table: Table, column: str, owner: int) -> dict[_Key, Any]:
+        """Return the rows of an owner in the target: the number of each row by its identity."""
+        columns = [_column(table, name) for name in _identity(table)]
+        key = _column(table, "id") if "id" in table.__table__.columns else columns[0]
+        query = select(key, *columns).where(_column(table, column) == owner).order_by(*table.__table__.primary_key)
+        stored: dict[_Key, Any] = {}
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for number, *own in self.target.execute(query):
+            stored[tuple(own), seen[tuple(own)]] = number
+            seen[tuple(own)] += 1
+        return stored
+
+    # --- rows that are copied when a row refers to them --------------------------------------------------------------
+
+    def _shared(self, table: Table, number: Any) -> Any:
+        """Return the number in the target of a row that several runs share, after copying it if it is missing."""
+        (key,) = table.__table__.primary_key
+        row = self.source.execute(select(table).where(key == number)).mappings().first()
+        if row is None:
+            return None
+        identity = [_column(table, name) == row[name] for name in IDENTITY[table]]
+        query = select(key).where(*identity)
+        stored = self.target.scalar(query)
+        if stored is None:
+            insert_new(self.target, table, self.translated(table, row))
+            stored = self.target.execute(query).scalar_one()
+            for part, refers in PARTS.get(table, {}).items():
+                self._numbers[table][number] = stored
+                rows = self.rows(part, _column(part, refers) == number)
+                for part_row in rows:
+                    insert_new(self.target, part, self.translated(part, part_row))
+        return stored
+
+    def _copy_names(self, number: Any) -> None:
+        """Find or store a case with all names of its lineage, and note the number of each name."""
+        lineage = select(Cases.lineage_id).where(Cases.id == number).scalar_subquery()
+        names = self.source.execute(select(Cases).where(Cases.lineage_id == lineage).order_by(Cases.former)).all()
+        if not names:
+            return
+        present = names[0]
+        point = tuple(json.loads(present.point).items())
+        formerly = tuple(name.variant for name in names[1:])
+        case_id(self.target, Case(present.benchmark, present.variant, point, present.version, formerly=formerly))
+        query = select(Cases.variant, Cases.id).where(
+            Cases.benchmark == present.benchmark, Cases.point == present.point, Cases.version == present.version
+        )
+        stored = dict(self.target.execute(query).all())
+        self._numbers[Cases] |= {name.id: stored[name.variant] for name in names}
+
+    def _lineage(self, number: int) -> int | None:
+        """Return the lineage in the target of the cases of a lineage; it may change when another case is copied."""
+        case = self.source.scalar(select(Cases.id).where(Cases.lineage_id == number).order_by(Cases.former).limit(1))
+        if case is None:
+            return None
+        return self.target.scalar(select(Cases.lineage_id).where(Cases.id == self.number(Cases, case)))
+
+    def _find_profiles(self, number: int) -> None:
+        """Note the number of each profile of the run to which a profile belongs, if the target has the run."""
+        run = self.source.scalar(select(Profiles.run_id).where(Profiles.id == number))
+        run_in_target = self.number(Runs, run)
+        if run_in_target is None:
+            return
+        stored = self._stored(Profiles, "run_id", run_in_target)
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for row in self.rows(Profiles, Profiles.run_id == run):
+            values = self.translated(Profiles, row)
+            own = tuple(values[name] for name in IDENTITY[Profiles])
+            self._numbers[Profiles][row["id"]] = stored.get((own, seen[own]))
+            seen[own] += 1
+
+
+def _column(table: Table, name: str) -> Any:
+    return table.__table__.columns[name]
+
+
+@cache
+def _identity(table: Table) -> tuple[str, ...]:
+    return IDENTITY.get(table) or tuple(column.name for column in table.__table__.primary_key)
+
+
+@cache
+def _tables() -> dict[str, Table]:
+    return {mapper.local_table.name: mapper.class_ for mapper in Base.registry.mappers}  # type: ignore[attr-defined]
+
+
+@cache
+def _references(table: Table) -> Sequence[tuple[str, Table | None, bool]]:
+    """Return the columns of a table that refer to a row: the name, the table of the row, and whether it may be NULL."""
+    references: list[tuple[str, Table | None, bool]] = []
+    for column in table.__table__.columns:
+        soft = NOT_REFERRED.get((table, column.name))
+        referred = [_tables()[key.column.table.name] for key in column.foreign_keys]
+        if soft or referred:
+            references.append((column.name, soft or referred[0], bool(column.nullable)))
+    return references
+
+
+@cache
+def _unread(table: Table) -> Sequence[str]:
+    return [name for (of_table, name), referred in NOT_REFERRED.items() if of_table is table and referred is None]
+
+
+@cache
+def _plain(table: Table) -> Sequence[str]:
+    """Return the columns that are copied as they are."""
+    other = {name for name, *_ in _references(table)} | set(_unread(table))
+    numbered = table in IDENTITY  # then ``id`` is only a number in this database
+    return [
+        column.name
+        for column in table.__table__.columns
+        if column.name not in other and not (numbered and column.name == "id")
+    ]

@@ -1,0 +1,121 @@
+"""What a sync copies of each table, and by which columns it recognizes a row in another database.
+
+A test requires that each table is named here.
+"""
+
+from typing import Final
+
+from perfsvc.store.schema.code_tables import (
+    CheckedKernels,
+    Checks,
+    Explanations,
+    KernelFacts,
+    ProfileMetrics,
+    ProfileRules,
+    Profiles,
+)
+from perfsvc.store.schema.judging_tables import (
+    Bisections,
+    ConfirmationRuns,
+    Confirmations,
+    Exclusions,
+    Expectations,
+    FindingCases,
+    FindingEvents,
+    Findings,
+    Pins,
+    Verdicts,
+)
+from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
+from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
+from perfsvc.store.schema.tables import (
+    Artifacts,
+    Base,
+    Binaries,
+    BinaryFiles,
+    Cases,
+    Devices,
+    Environments,
+    FullEnvironments,
+    GpuPeaks,
+    Imports,
+    Lineages,
+    MeasurementBatches,
+    Measurements,
+    Metrics,
+    NoiseOfCases,
+    OverBudgetCases,
+    Peaks,
+    PythonCodes,
+    RemovedUids,
+    Runs,
+)
+
+Table = type[Base]
+
+IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
+    Runs: ("uid",),
+    Nights: ("uid",),
+    Checks: ("uid",),
+    Findings: ("uid",),
+    Devices: ("uuid",),
+    FullEnvironments: ("digest",),
+    Environments: ("driver", "toolkit", "power_limit_w", "places", "parts_digest"),
+    Artifacts: ("sha256",),
+    Binaries: ("digest",),
+    PythonCodes: ("digest",),
+    KernelFacts: ("digest",),
+    Measurements: ("run_id", "case_id", "device_id", "replica", "cache"),
+    Confirmations: ("run_id", "case_id", "device_id", "metric", "cache", "confirmed_at"),
+    Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
+    Explanations: ("run_id", "case_id", "device_id", "explained_at"),
+    Exclusions: ("run_id", "case_id", "excluded_at"),
+    FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
+    Bisections: ("finding_id", "stored_at"),
+    Messages: ("key",),
+}
+"""The columns by which a row is recognized in another database, for tables whose primary key is only a number."""
+
+SHARED: Final = frozenset({Devices, FullEnvironments, Environments, Artifacts, Binaries, PythonCodes, KernelFacts})
+"""Tables whose rows several runs share: a row is copied when the first row that refers to it is copied."""
+
+PARTS: Final[dict[Table, dict[Table, str]]] = {
+    Measurements: {MeasurementBatches: "measurement_id", Metrics: "measurement_id"},
+    Confirmations: {ConfirmationRuns: "confirmation_id"},
+    Profiles: {ProfileMetrics: "profile_id", ProfileRules: "profile_id"},
+    Binaries: {BinaryFiles: "binary_id"},
+    Nights: {Stages: "night_id"},
+    Messages: {Deliveries: "message_id"},
+    Checks: {CheckedKernels: "check_id"},
+    Findings: {FindingCases: "finding_id", FindingEvents: "finding_id", Bisections: "finding_id"},
+}
+"""The tables whose rows belong to a row of another table, with the column that refers to this row."""
+
+OF_RUN: Final = (Measurements, Imports, Confirmations, Profiles, Explanations, Exclusions)
+"""The rows of a run that never change once they are stored, in the order of copying."""
+
+OF_RUN_REPLACED: Final = (NoiseOfCases, Peaks, OverBudgetCases, Verdicts)
+"""The rows of a run that a later command on the same run replaces."""
+
+BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, Lineages)
+"""Tables that ``perfsvc.store.keeping`` copies with code of their own."""
+
+LEFT_OUT: Final[dict[Table, str]] = {
+    Expectations: "the nights of the source report what is missing; the target would report it again",
+    Tokens: "a token is for the server of one database",
+    ReceivedRuns: "a host sends its runs to the server of one database",
+    AuditEntries: "the log is about the server of one database",
+    RemovedUids: "each database decides for itself what it removes",
+}
+"""Tables that are not copied, with the reason."""
+
+NOT_REFERRED: Final = {
+    (Exclusions, "run_id"): Runs,
+    (FindingEvents, "night"): Nights,
+    (Messages, "event_id"): None,
+}
+"""Columns that hold the number of a row without a foreign key, with the table of this row.
+
+None means that the column stays empty: it says up to which event a watchdog has reported, and each database has a
+watchdog of its own.
+"""

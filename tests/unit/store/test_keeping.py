@@ -1,0 +1,163 @@
+"""Backing up a database, and finding the rows of it that cannot be read."""
+
+import sqlite3
+import zlib
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from perfsvc.errors import DatabaseError, UsageError
+from perfsvc.store import Store
+from perfsvc.store.cases import case_of
+from perfsvc.store.keeping.backup import back_up, vacuum
+from perfsvc.store.schema.engine import report_damaged
+
+DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
+
+
+@pytest.fixture(autouse=True)
+def anew():
+    """Let each test report damage that an earlier test has reported."""
+    report_damaged.cache_clear()
+    case_of.cache_clear()
+
+
+@pytest.fixture
+def full(tmp_path):
+    """Return the path of a SQLite database with rows in every table."""
+    path = tmp_path / "full.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(DUMP.read_text())
+    return path
+
+
+def test_a_backup_holds_what_is_committed_while_a_writer_is_open(tmp_path, full):
+    target = tmp_path / "backup.db"
+    with closing(sqlite3.connect(full, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("UPDATE runs SET label = 'committed' WHERE id = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE runs SET label = 'uncommitted' WHERE id = 1")
+        with Store.open(full, create=False, read_only=True) as store:
+            assert back_up(store.database, target) == target.stat().st_size
+    with Store.open(target) as store:
+        assert store.runs.get(1).provenance.label == "committed"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_backup_replaces_no_file(tmp_path, full):
+    target = tmp_path / "backup.db"
+    target.write_text("mine")
+    with Store.open(full) as store, pytest.raises(UsageError, match="exists already"):
+        back_up(store.database, target)
+    assert target.read_text() == "mine"
+
+
+def test_a_server_is_backed_up_by_other_programs(tmp_path, place, kind):
+    if kind == "sqlite":
+        pytest.skip("about servers")
+    with Store.open(place) as store, pytest.raises(UsageError, match="is not a file") as error:
+        back_up(store.database, tmp_path / "backup.db")
+    assert "pg_dump" in error.value.cure
+    assert "perfsvc sync" in error.value.cure
+
+
+def test_vacuum_returns_the_space_of_removed_rows(tmp_path, full):
+    with Store.open(full) as store:
+        with store.database.writing() as connection:
+            connection.exec_driver_sql("CREATE TABLE much AS SELECT randomblob(1000000) AS content")
+            connection.exec_driver_sql("DROP TABLE much")
+        before, after = vacuum(store.database)
+    assert before - after > 900_000
+    assert Store.check(full).ok
+
+
+def test_an_undamaged_database_has_no_damage(full):
+    assert Store.check(full).problems == ()
+
+
+DAMAGES = [
+    ("UPDATE measurements SET samples = x'00' WHERE id = 1", "measurements.samples of id 1"),
+    ("UPDATE measurements SET status = 'gone' WHERE id = 1", "measurements.status of id 1"),
+    ("UPDATE measurements SET median_s = 'fast' WHERE id = 1", "measurements.median_s of id 1"),
+    ("UPDATE runs SET packages = '{' WHERE id = 1", "runs.packages of id 1"),
+    ("UPDATE runs SET started_at = 'yesterday' WHERE id = 1", "runs.started_at of id 1"),
+    ("UPDATE runs SET label = x'ff' WHERE id = 1", "runs.label of id 1"),
+    ("UPDATE cases SET point = '[]' WHERE id = 1", "cases.point of id 1"),
+    ("UPDATE environments SET parts = '{' WHERE id = 1", "environments.parts of id 1"),
+    ("UPDATE binaries SET record = '{}' WHERE id = 1", "binaries.record of id 1"),
+    ("UPDATE explanations SET reasons = '[1]' WHERE id = 1", "explanations.reasons of id 1"),
+    ("UPDATE artifacts SET content = x'00'", "artifacts.content of sha256"),
+    ("UPDATE profiles SET instructions = x'00' WHERE id = 1", "profiles.instructions of id 1"),
+    ("PRAGMA foreign_keys = OFF; DELETE FROM devices", "refers to no devices"),
+]
+
+
+@pytest.mark.parametrize(("statement", "named"), DAMAGES)
+def test_a_damaged_row_is_named(full, statement, named):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.executescript(statement)
+    state = Store.check(full)
+    assert not state.ok
+    assert any(named in problem for problem in state.problems), state.problems
+
+
+def test_a_blob_that_differs_from_its_digest_is_named(full):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE artifacts SET content = ?", (zlib.compress(b"another"),))
+        connection.commit()
+    assert any("differs from its digest" in problem for problem in Store.check(full).problems)
+
+
+def test_damage_is_named_on_both_databases(place, new_story):
+    with Store.open(place) as store:
+        story = new_story(store)
+        story.run()
+        story.execute("UPDATE measurements SET samples = :blob", blob=b"\0")
+    (problem,) = Store.check(place).problems
+    assert "measurements.samples" in problem
+    assert "costs the samples" in problem
+
+
+def test_damaged_samples_cost_only_themselves(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        run = story.run(story.tiled, story.naive)
+        story.execute("UPDATE measurements SET samples = :blob, place_medians = :blob WHERE id = 1", blob=b"\0")
+        levels = store.series.levels(run)
+        assert levels[story.series(story.tiled)].replicas == ((2e-3,),)  # the stored median
+        assert len(levels[story.series(story.naive)].replicas[0]) == 3
+        assert [len(each.samples_s) for each in store.measurements.of_run(run)] == [0, 3]
+        assert [each.case for each in store.measurements.samples(run)] == [story.naive.id]
+        assert store.measurements.columns()["median_s"] == [2e-3, 2e-3]
+    assert f"a blob of samples of {story.tiled.id} is damaged" in caplog.text
+
+
+def test_a_damaged_point_costs_only_the_axes_of_its_case(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        story.run(story.tiled, story.naive)
+        story.execute("UPDATE cases SET point = '{broken' WHERE variant = 'naive'")
+        axes = store.measurements.columns()["axes"]
+        assert axes == [dict(story.tiled.point), {"damaged": "{broken"}]
+    assert "{broken" in caplog.text
+
+
+def test_damaged_packages_of_a_run_cost_only_themselves(full, caplog):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE runs SET packages = '{broken' WHERE id = 1")
+        connection.commit()
+    with Store.open(full) as store:
+        assert not store.runs.get(1).provenance.packages
+        assert len(store.runs.list()) > 1
+    assert "{broken" in caplog.text
+
+
+def test_an_unknown_word_is_an_error_with_a_cure(full):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE runs SET state = 'gone' WHERE id = 1")
+        connection.commit()
+    with Store.open(full) as store, pytest.raises(DatabaseError, match="gone") as error:
+        store.runs.list()
+    assert "db check" in error.value.cure
