@@ -33,6 +33,9 @@ def command(runs: tuple[str, ...], url: str, database: str, output_format: str) 
             outcome = sender.send(store, number)
             sent.append(outcome)
             if output_format != "json":
+                if outcome.there is None:
+                    click.echo(f"run {outcome.run} was deleted there, and is not stored again")
+                    continue
                 click.echo(f"run {outcome.run} is run {outcome.there} there" + ("" if outcome.new else ", as before"))
                 if outcome.later:
                     click.echo(

@@ -237,7 +237,7 @@ def test_a_gzip_stream_with_something_after_it_is_refused(send, receiver, body):
 
 def test_a_host_cannot_change_the_model_of_a_gpu_that_the_database_knows(send, receiver, body):
     send(body)
-    other = body.replace(b'"NVIDIA H100"', b'"NVIDIA A100"')
+    other = changed(body, "uid", "0" * 32, line=0).replace(b'"NVIDIA H100"', b'"NVIDIA A100"')
     answer = send(other)
     assert (answer.status_code, answer.json()["error"]) == (
         422,

@@ -34,8 +34,8 @@ LONGEST_KEY = 200
 class SentRunAnswer(Answer):
     """Which run was stored."""
 
-    run: int
-    """Its number in this database."""
+    run: int | None
+    """Its number in this database; null if it was deleted there."""
     new: bool
     """Whether it was stored now, and not before."""
     later_run: int | None
@@ -70,7 +70,7 @@ async def _post_run(request: Request, attempt: Attempt) -> Response:
             raise RefusedError(409, error.what, error.cure) from error
         except UsageError as error:
             raise RefusedError(422, error.what, error.cure) from error
-    attempt.target = f"run {received.run}"
+    attempt.target = f"run {received.run}" if received.run else "a run that was deleted"
     return answer({"run": received.run, "new": received.new, "later_run": received.later}, 201 if received.new else 200)
 
 

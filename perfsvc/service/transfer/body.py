@@ -38,6 +38,7 @@ AHEAD = timedelta(days=1)
 Line = TypeVar("Line", SentRun, SentMeasurement)
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_UID = re.compile(r"[0-9a-f]{32}")
 _run = TypeAdapter(SentRun)
 _measurement = TypeAdapter(SentMeasurement)
 
@@ -69,6 +70,8 @@ def read_run(file: BinaryIO, now: datetime) -> SentRun:
             cure="install the same version of perfsvc on both hosts",
         )
     _require_values(sent, "", now, 1)
+    if not _UID.fullmatch(sent.uid):
+        raise _wrong(1, "uid", "it is not 32 hexadecimal digits")
     if sent.state not in ENDED:
         raise _wrong(1, "state", "the run has not ended")
     if not 1 <= sent.measurements <= MOST_MEASUREMENTS:

@@ -11,6 +11,7 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.run.record import noises
 from perfsvc.service.transfer.body import read_measurements, read_run
 from perfsvc.store import Store
+from perfsvc.store.runs import ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +19,12 @@ class ReceivedRun:
     """What became of a sent run.
 
     Attributes:
-        run: its number in this database.
+        run: its number in this database; None if it was deleted here.
         new: False if it was stored before.
         later: a run of the same suite and selection that is stored already, and began later; None if there is none.
     """
 
-    run: int
+    run: int | None
     new: bool
     later: int | None
 
@@ -33,7 +34,8 @@ def receive(
 ) -> ReceivedRun:
     """Store a run that another host has sent, and judge it; store nothing if any of it is not valid.
 
-    A body that was stored before is not stored again. It is judged now if the server was stopped before it judged it.
+    A run that was stored before is not stored again, and a run that was deleted does not come back. A stored run is
+    judged now if the server was stopped before it judged the run.
 
     Args:
         store: the database.
@@ -64,8 +66,11 @@ def receive(
         number, is_new = received.run, received.new
     else:
         number, is_new = known, False
-    provenance = store.runs.get(number).provenance
-    if not store.verdicts.of_run(number):
+    if number is None:
+        return ReceivedRun(None, new=False, later=None)
+    run = store.runs.get(number)
+    provenance = run.provenance
+    if run.state in ENDED and not store.verdicts.of_run(number):
         store.verdicts.put(number, judge_run(store, number, threshold=threshold))
         update_findings(store, number, threshold=threshold)
     return ReceivedRun(number, is_new, store.imports.later(provenance.scope, provenance.started))

@@ -38,13 +38,13 @@ class SentOutcome:
 
     Attributes:
         run: its number here.
-        there: its number on the server.
+        there: its number on the server; None if it was deleted there.
         new: False if the server had it before.
         later: a run of the same suite that began later and was stored earlier on the server; None if there is none.
     """
 
     run: int
-    there: int
+    there: int | None
     new: bool
     later: int | None
 
@@ -121,7 +121,7 @@ class Sender:
         try:
             with self._opener.open(request, timeout=LIMIT_S) as answer:
                 content = json.loads(answer.read(MOST_BYTES))
-            if isinstance(content, dict) and isinstance(content.get("run"), int) and "new" in content:
+            if isinstance(content, dict) and isinstance(content.get("run", ""), int | None) and "new" in content:
                 return content
         except urllib.error.HTTPError as error:
             with error:

@@ -18,14 +18,14 @@ from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import POSTGRESQL, Database, insert_new, new_id
 from perfsvc.store.schema.environments import put_full
 from perfsvc.store.schema.server_tables import ReceivedRuns
-from perfsvc.store.schema.tables import Devices, GpuPeaks, OverBudgetCases, Peaks, Runs
+from perfsvc.store.schema.tables import Devices, GpuPeaks, OverBudgetCases, Peaks, RemovedUids, Runs
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Which run a host has sent: ``new`` is False if it was stored before."""
+    """Which run a host has sent: ``new`` is False if it was stored before, ``run`` is None if it was deleted since."""
 
-    run: int
+    run: int | None
     new: bool
 
 
@@ -53,7 +53,8 @@ class ReceivedStore:
     ) -> Received:
         """Store a run that another host has sent, in one transaction.
 
-        A body that was stored before is not stored again.
+        A run that was stored before is not stored again, whether a host sent it or ``perfsvc sync`` copied it. A run
+        that was deleted does not come back.
 
         Args:
             sent: the run.
@@ -74,6 +75,11 @@ class ReceivedStore:
             if stored is not None:
                 return Received(stored, new=False)
             _require_unused(connection, token, key)
+            if connection.scalar(select(RemovedUids.uid).where(RemovedUids.uid == sent.uid)) is not None:
+                return Received(None, new=False)
+            known = connection.scalar(select(Runs.id).where(Runs.uid == sent.uid))
+            if known is not None:
+                return Received(known, new=False)
             _put_devices(connection, sent.devices)
             run = self._put_run(connection, sent, measurements)
             put_noise(connection, run, noise)
@@ -84,7 +90,7 @@ class ReceivedStore:
 
     def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
         """Store a run with its measurements, its environment and the cases that were over budget."""
-        row = run_row(sent.provenance, sent.state) | {"finished_at": sent.finished}
+        row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
         number, known, replicas = new_id(connection, Runs, row), KnownIds(), 0
         for each in measurements:
             put_measurement(connection, number, _entry(each), self._keys, known)

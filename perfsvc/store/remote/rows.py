@@ -111,6 +111,7 @@ class SentRun:
 
     Attributes:
         perfsvc_run: the version of the format.
+        uid: identifies the run in every database.
         provenance: where the run comes from.
         devices: the devices of the run.
         environment: the full environment; None if the run recorded none.
@@ -121,6 +122,7 @@ class SentRun:
     """
 
     perfsvc_run: int
+    uid: str
     state: RunState
     finished: datetime
     provenance: Provenance

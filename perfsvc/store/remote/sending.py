@@ -32,6 +32,7 @@ from perfsvc.store.schema.tables import (
     MeasurementBatches,
     Measurements,
     Metrics,
+    Runs,
 )
 
 FORMAT = 1
@@ -63,6 +64,7 @@ class SendingStore:
         peaks = devices.peaks(number)
         return SentRun(
             FORMAT,
+            self._uid(number),
             row.state,
             row.finished or row.provenance.started,
             row.provenance,
@@ -86,6 +88,11 @@ class SendingStore:
             with self._database.reading() as connection:
                 part = _measurements(connection, number, ids[start : start + PART])
             yield from part
+
+    def _uid(self, run: int) -> str:
+        """Return the identity that a run has in every database."""
+        with self._database.reading() as connection:
+            return connection.execute(select(Runs.uid).where(Runs.id == run)).scalar_one()
 
     def _gpu_peaks(self, run: int) -> tuple[SentPeak, ...]:
         """Return the measured peaks of arithmetic and caches in the states that the devices of a run had."""

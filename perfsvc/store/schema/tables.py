@@ -415,7 +415,7 @@ class OverBudgetCases(Base):
 
 
 class RemovedUids(Base):
-    """The ``uid`` of a run or a night that was removed from this database; ``perfsvc sync`` does not copy it again."""
+    """The ``uid`` of a run or a night that was removed from this database: it is not copied or received again."""
 
     __tablename__ = "removed_uids"
 
