@@ -192,7 +192,7 @@ class Sync:
         changed = waiting = 0
         for uid, finding in source.items():
             in_target = stored.get(uid)
-            if in_target and finding.changed_at <= in_target.changed_at and finding.events <= in_target.events:
+            if in_target and in_target.has_all_of(finding):
                 continue
             try:
                 self._copy_finding(finding, in_target)
@@ -366,11 +366,24 @@ def _copy_newest(copier: Copier, table: type[Pins | GpuPeaks], changed_at: str) 
 
 @dataclass(frozen=True, slots=True)
 class _FindingState:
-    """A finding in a database: its number, the time of its newest change, and what identifies its events."""
+    """A finding in a database: its number, the time of its newest change, and what identifies its rows.
+
+    Attributes:
+        number: its number in this database.
+        changed_at: when its state or one of its events was stored; a bisection changes neither.
+        events: what identifies its events.
+        bisections: when its bisections were stored.
+    """
 
     number: int
     changed_at: datetime
     events: frozenset[tuple[EventKind, datetime, str]]
+    bisections: frozenset[datetime]
+
+    def has_all_of(self, other: "_FindingState") -> bool:
+        """Return whether another database's state of this finding has nothing new for this database."""
+        has_rows = other.events <= self.events and other.bisections <= self.bisections
+        return has_rows and other.changed_at <= self.changed_at
 
 
 def _findings(connection: Connection) -> dict[str, _FindingState]:
@@ -379,10 +392,16 @@ def _findings(connection: Connection) -> dict[str, _FindingState]:
     query = select(FindingEvents.finding_id, FindingEvents.kind, FindingEvents.done_at, FindingEvents.text)
     for number, kind, at, text in connection.execute(query):
         events[number].add((kind, at, text))
+    bisections: dict[int, set[datetime]] = defaultdict(set)
+    for number, at in connection.execute(select(Bisections.finding_id, Bisections.stored_at)):
+        bisections[number].add(at)
     findings = connection.execute(select(Findings.id, Findings.uid, Findings.set_at).order_by(Findings.id))
     return {
         row.uid: _FindingState(
-            row.id, max([row.set_at, *(at for _, at, _ in events[row.id])]), frozenset(events[row.id])
+            row.id,
+            max([row.set_at, *(at for _, at, _ in events[row.id])]),
+            frozenset(events[row.id]),
+            frozenset(bisections[row.id]),
         )
         for row in findings
     }

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, insert, select
 
 from perfsvc.errors import DatabaseError, UsageError
 from perfsvc.model import Case, FindingState, Verdict
@@ -17,6 +17,7 @@ from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction
 from perfsvc.store.schema.engine import transaction
+from perfsvc.store.schema.judging_tables import Bisections
 from perfsvc.store.schema.tables import Base
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
@@ -227,6 +228,21 @@ def test_the_newer_of_two_changed_findings_stays_with_the_events_of_both(full, p
     copy(full, place)
     with Store.open(place) as target:
         assert target.findings.get(theirs.id).state is ours.state
+
+
+def test_a_finding_whose_only_news_is_a_bisection_is_copied(full, place):
+    copy(full, place)
+    with Store.open(full) as source:
+        (ours,) = [finding for finding in source.findings.active() if finding.moved][:1]
+        had = source.findings.bisections(ours.id)
+        with source.database.writing() as connection:
+            row = {"finding_id": ours.id, "answer": "{}", "stored_at": datetime.now(UTC)}
+            connection.execute(insert(Bisections), row)
+    synced = copy(full, place)
+    with Store.open(place) as target, target.database.reading() as connection:
+        assert connection.scalar(select(func.count()).select_from(Bisections)) == len(had) + 1
+    assert synced.findings == 1
+    assert copy(full, place).findings == 0
 
 
 def test_a_pruned_measurement_stays_pruned(place, new_database, new_story):
