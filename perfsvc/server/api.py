@@ -251,11 +251,13 @@ def all_series(call: ApiCall[SeriesParameters]) -> dict[str, Any]:
 
 def series(call: ApiCall[SeriesKeyParameters]) -> dict[str, Any]:
     """Return a series with its history."""
-    view = find_series(call, call.given.key)
-    runs = call.serving.pages.site().runs
+    site = call.serving.pages.site()
+    view = site.series.at(page_of_key(call.given.key))
+    if view is None:
+        raise NotMeasuredError("the newest runs have no series of this key", cure="take a key from the list of series")
     history = []
     for point in view.points:
-        origin = runs[point.run].provenance
+        origin = site.runs[point.run].provenance
         facts = {"label": origin.label, "commit": origin.commit, "dirty": origin.dirty}
         history.append(plain(point) | {"started_at": plain(origin.started), **facts})
     return series_json(view.series) | {"key": call.given.key, "history": history, "levels": view.levels}
@@ -312,15 +314,12 @@ def comparison(call: ApiCall[ComparisonParameters]) -> dict[str, Any]:
     return made | {"verdicts": shown, "next_offset": page["next_offset"]}
 
 
-def find_series(call: ApiCall[Any], key: str) -> SeriesView:
-    """Return a series by its key; raise ``NotMeasuredError`` if the newest runs did not measure it."""
-    for view in call.serving.pages.site().series:
-        if key_of(view) == key:
-            return view
-    raise NotMeasuredError("the newest runs have no series of this key", cure="take a key from the list of series")
+def page_of_key(key: str) -> str:
+    """Return the path of the page of the series with a key."""
+    return f"series/{key}.html"
 
 
-def key_of(view: SeriesView) -> str:
+def _key_of(view: SeriesView) -> str:
     """Return the key of a series: the name of its page."""
     return series_page(view.series).removeprefix("series/").removesuffix(".html")
 
@@ -338,7 +337,7 @@ def _searched(view: SeriesView) -> str:
 def _in_list(view: SeriesView) -> dict[str, Any]:
     last = view.points[-1] if view.points else None
     return series_json(view.series) | {
-        "key": key_of(view),
+        "key": _key_of(view),
         "last_run": last and last.run,
         "level": last and last.level,
         "status": last and plain(last.status),

@@ -10,7 +10,7 @@ from perfsvc.model import FindingState, Verdict
 from perfsvc.report import wording
 from perfsvc.report.pages.site import SeriesView
 from perfsvc.server.access import READ, require
-from perfsvc.server.api import key_of
+from perfsvc.server.api import page_of_key
 from perfsvc.server.serving import serving
 from perfsvc.server.site import cached
 from perfsvc.text import shortened, visible, xml_text
@@ -42,11 +42,10 @@ def findings(request: Request) -> Response:
 def series(request: Request) -> Response:
     """Answer with the badge of a series: its newest level, and tonight's verdict if the series moved."""
     require(request, READ)
-    key = request.path_params["key"]
-    for view in serving(request).pages.site().series:
-        if key_of(view) == key:
-            return _shown(request, badge(view.series.case.id, *_newest(view)))
-    raise HTTPException(404)
+    view = serving(request).pages.site().series.at(page_of_key(request.path_params["key"]))
+    if view is None:
+        raise HTTPException(404)
+    return _shown(request, badge(view.series.case.id, *_newest(view)))
 
 
 def _shown(request: Request, svg: str) -> Response:

@@ -8,8 +8,10 @@ import pytest
 
 from perfsvc.report.export import schema
 from perfsvc.report.export.objects import finding_json, plain
+from perfsvc.report.pages.site import SeriesViews
 from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.endpoints import MOST_ROWS
+from perfsvc.service.dashboard import stored_series
 from perfsvc.store import Store
 from tests.server.conftest import client
 
@@ -87,6 +89,20 @@ def test_a_series_has_its_newest_level_and_its_history(web):
     assert series["history"][0]["started_at"] == "2026-03-01T02:00:00+00:00"
     assert web.get(f"/series/{row['key']}.html").status_code == 200
     assert {level["first"] for level in series["levels"]} <= set(range(1, 13))
+
+
+def test_one_series_is_found_without_reading_all_series(served, monkeypatch):
+    key, web, asked = key_of(served()), served(), []
+    reader = stored_series.read_series
+    monkeypatch.setattr(stored_series, "read_series", lambda *args: asked.append(args[-1]) or reader(*args))
+    answers = [web.get(path) for path in (f"/api/v1/series/{key}", f"/badges/series/{key}.svg")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [len(cases) for cases in asked] == [1]
+    views, page = web.app.state.serving.pages.site().series, f"series/{key}.html"
+    assert SeriesViews(views).at(page).series == views.at(page).series  # a built site finds the same series
+    assert [web.get(f"/badges/series/{wrong}.svg").status_code for wrong in ("gone", "%2e%2e", key.upper())] == [
+        404
+    ] * 3
 
 
 def test_findings_are_filtered_and_have_the_columns_of_exports(web):

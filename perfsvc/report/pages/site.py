@@ -181,6 +181,10 @@ class SeriesViews(Sequence[SeriesView]):
         """Return the views of all series of a case, by the id of the case."""
         return self._by_case.get(case, ())
 
+    def at(self, path: str) -> SeriesView | None:
+        """Return the view of the series whose page lies at a path; None if there is none."""
+        return next((view for view in self._views if series_page(view.series) == path), None)
+
     def known(self, series: Iterable[Series]) -> set[Series]:
         """Return which of some series the site has."""
         return {one for one in series if one in self._by_series}
