@@ -170,6 +170,14 @@ def test_a_bomb_of_ten_gigabytes_is_refused_before_it_is_unpacked(send, receiver
     assert refusals(receiver) == [("box", 413)]
 
 
+def with_times(body: bytes, time_s: float) -> bytes:
+    """Return the body with the same time for each sample of its first measurement."""
+    samples = lines(body)[1]["measurement"]["samples_s"]
+    body = changed(body, "measurement.samples_s", [time_s] * len(samples))
+    estimate = lines(body)[1]["estimate"] | dict.fromkeys(("median_s", "low_s", "high_s"), time_s)
+    return changed(body, "estimate", estimate)
+
+
 MALFORMED = {
     "no JSON": lambda body: b"{",
     "nothing": lambda body: b"",
@@ -189,6 +197,8 @@ MALFORMED = {
     "infinity": lambda body: changed(body, "measurement.samples_s", [float("inf")]),
     "a huge float": lambda body: changed(body, "measurement.samples_s.0", 1e300),
     "a negative time": lambda body: changed(body, "measurement.samples_s.0", -1e-6),
+    "times of zero": lambda body: with_times(body, 0.0),
+    "times that float32 rounds to zero": lambda body: with_times(body, 1e-46),
     "an estimate of other samples": lambda body: changed(body, "estimate.median_s", 1.0),
     "no estimate": lambda body: changed(body, "estimate", None),
     "an unknown device": lambda body: changed(body, "measurement.device", "GPU-77"),

@@ -29,8 +29,8 @@ LARGEST, LARGEST_SMALL = 2**63 - 1, 2**31 - 1
 """The largest integers of the columns of the database."""
 BIG = frozenset({"read_bytes", "written_bytes", "flops", "link_bytes", "memory_bytes", "l2_bytes", "seed", "point"})
 """The fields that may be larger than ``LARGEST_SMALL``."""
-LONGEST_S = 1e7
-"""Seconds: no launch takes four months."""
+SHORTEST_S, LONGEST_S = 1e-12, 1e7
+"""Seconds: no launch takes less than a picosecond, or four months. A time of zero has no ratio to another time."""
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 AHEAD = timedelta(days=1)
 """How far ahead of the server the clock of another host may be."""
@@ -229,13 +229,12 @@ def _require_numbers(sent: SentMeasurement, line: int) -> None:
     if measurement.python is not None or measurement.files:
         raise _wrong(line, "python", "the server takes no code of other hosts")
     _require_counts(measurement, line)
-    times = (
-        *measurement.samples_s,
-        *measurement.places_s,
-        *(s for batch in measurement.batches for s in batch.samples_s),
-    )
-    if any(not 0 <= time_s <= LONGEST_S for time_s in times):
-        raise _wrong(line, "samples_s", "a time is negative or too long")
+    judged = (*measurement.samples_s, *measurement.places_s)
+    of_batches = (time_s for batch in measurement.batches for time_s in batch.samples_s)  # also of rejected batches
+    if not all(SHORTEST_S <= time_s <= LONGEST_S for time_s in judged):
+        raise _wrong(line, "samples_s", "a time is zero, negative or too long")
+    if not all(0 <= time_s <= LONGEST_S for time_s in of_batches):
+        raise _wrong(line, "batches", "a time is negative or too long")
     if measurement.status is not Status.OK and measurement.samples_s:
         raise _wrong(line, "samples_s", f"a measurement that is {measurement.status} has no times")
     if bool(measurement.samples_s) != (estimate is not None):
