@@ -31,13 +31,13 @@ def command() -> None:
 @options.database
 @options.formats
 def create(name: str, scopes: tuple[str, ...], expires: float | None, database: str, output_format: str) -> None:
-    """Make a token for NAME, and print it: it cannot be shown again."""
+    """Make a token for NAME, and print it: it cannot be shown again. A missing database is made."""
     from perfsvc.report.export.objects import plain
     from perfsvc.service.findings.actions import user_name
     from perfsvc.store import Scope, Store
 
     ends = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
-    with Store.open(database, create=False) as store:
+    with Store.open(database) as store:  # a server that only collects runs begins with no database
         token, secret = store.tokens.make(name, [Scope(scope) for scope in scopes], by=user_name(), expires=ends)
     if output_format == "json":
         output.show_json(plain(token) | {"token": secret})
