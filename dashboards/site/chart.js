@@ -27,15 +27,18 @@ function draw(data) {
   const x = axisOf(data);
   const last = data.runs.length - 1;
   let chosen = last;
+  let shown = data; // the data of the chosen tab
 
+  const pair = makePair(data, () => shown, () => colorsOf(chart), narrow);
   const redraw = () => {
     const colors = colorsOf(chart);
-    Plotly.react(chart, historyTraces(data, x, colors, chosen), historyLayout(data, x, colors, narrow.matches), CONFIG);
+    Plotly.react(chart, historyTraces(shown, x, colors, chosen), historyLayout(shown, x, colors, narrow.matches), CONFIG);
     if (taken) drawSamples(taken, data, Number(pick.value), colors, narrow.matches);
+    pair.redraw();
   };
   const choose = (place) => {
     chosen = Math.max(0, Math.min(last, place));
-    summary.textContent = sentence(data, chosen);
+    summary.textContent = sentence(shown, chosen);
     if (pick && data.samples[chosen]) pick.value = String(chosen);
     redraw();
   };
@@ -50,9 +53,17 @@ function draw(data) {
     pick.addEventListener("change", () => choose(Number(pick.value)));
   }
   choose(last);
+  makeTabs(data, (tab) => {
+    shown = tab;
+    choose(chosen);
+  });
+  chart.on("plotly_relayout", (event) => {
+    const within = nightsWithin(x, event["xaxis.range[0]"], event["xaxis.range[1]"]);
+    if (within.length > 1) pair.compare(within[0], within[within.length - 1]);
+  });
   chart.on("plotly_click", (event) => choose(event.points[0].customdata));
-  chart.on("plotly_hover", (event) => { summary.textContent = sentence(data, event.points[0].customdata); });
-  chart.on("plotly_unhover", () => { summary.textContent = sentence(data, chosen); });
+  chart.on("plotly_hover", (event) => { summary.textContent = sentence(shown, event.points[0].customdata); });
+  chart.on("plotly_unhover", () => { summary.textContent = sentence(shown, chosen); });
   chart.addEventListener("keydown", (event) => {
     const to = { ArrowLeft: chosen - 1, ArrowRight: chosen + 1, Home: 0, End: last }[event.key];
     if (to === undefined) return;
@@ -73,15 +84,27 @@ function axisOf(data) {
   return ordered && days >= 2 ? { type: "date", values: data.started } : { type: "linear", values: data.runs };
 }
 
+// The nights in the part of the chart that a user has dragged over; none after a double click shows the whole chart.
+function nightsWithin(x, begin, end) {
+  if (begin === undefined || end === undefined) return [];
+  const position = (value) => (x.type === "date" ? Date.parse(`${String(value).replace(" ", "T")}Z`) : Number(value));
+  const [low, high] = [position(begin), position(end)];
+  return x.values.map(position).flatMap((value, place) => (low <= value && value <= high ? [place] : []));
+}
+
 function colorsOf(chart) {
   const style = getComputedStyle(chart);
   const color = (name) => style.getPropertyValue(`--${name}`).trim();
   return Object.fromEntries(["ink", "quiet", "line", "series", "level", "alarm", "good", "warn"].map((name) => [name, color(name)]));
 }
 
+function amount(data, value) {
+  return `${Number(value.toPrecision(4))} ${data.unit}`.trim();
+}
+
 // Describes a night in words, for the mouse pointer and for screen readers.
 function sentence(data, place) {
-  const number = (value) => `${Number(value.toPrecision(4))} ${data.unit}`;
+  const number = (value) => amount(data, value);
   const parts = [`run ${data.runs[place]}`, `${data.started[place].slice(0, 16)} UTC`];
   if (data.commits[place]) parts.push(data.commits[place]);
   if (data.level[place] !== null) parts.push(number(data.level[place]));
@@ -94,6 +117,7 @@ function sentence(data, place) {
 function historyTraces(data, x, colors, chosen) {
   const places = data.runs.map((_, place) => place);
   const hollow = new Set([...data.dirty, ...data.excluded]);
+  const crossed = new Set(data.excluded);
   const known = places.filter((place) => data.level[place] !== null);
   const seen = data.level.filter((value) => value !== null);
   const floor = seen.length ? Math.min(...seen) : 0;
@@ -110,7 +134,8 @@ function historyTraces(data, x, colors, chosen) {
         arrayminus: known.map((place) => level(place) - (data.low[place] ?? level(place))),
       },
       marker: {
-        size: dots, color: known.map((place) => (hollow.has(place) ? "rgba(0,0,0,0)" : colors.series)),
+        size: known.map((place) => (crossed.has(place) ? dots + 3 : dots)), symbol: known.map((place) => (crossed.has(place) ? "circle-x-open" : "circle")),
+        color: known.map((place) => (hollow.has(place) && !crossed.has(place) ? "rgba(0,0,0,0)" : colors.series)),
         line: { width: known.map((place) => (hollow.has(place) ? 1 : 0)), color: colors.series },
       },
     },
@@ -155,15 +180,12 @@ function historyLayout(data, x, colors, narrow) {
   const line = { color: colors.quiet, width: 1, dash: "dot" };
   return {
     ...baseLayout(colors, narrow),
-    xaxis: { type: x.type, showgrid: false, zeroline: false, linecolor: colors.line, showline: true, nticks: narrow ? 4 : 10, ...(x.type === "date" ? {} : { title: { text: "run" }, tickformat: "d", dtick: wholeStep(x.values, narrow ? 4 : 10) }) },
-    yaxis: { automargin: true, gridcolor: colors.line, zeroline: false, ticksuffix: ` ${units[data.metric] ? data.unit : ""}`, nticks: 6, fixedrange: narrow },
+    xaxis: { uirevision: "runs", type: x.type, showgrid: false, zeroline: false, linecolor: colors.line, showline: true, nticks: narrow ? 4 : 10, ...(x.type === "date" ? {} : { title: { text: "run" }, tickformat: "d", dtick: wholeStep(x.values, narrow ? 4 : 10) }) },
+    yaxis: { uirevision: data.key ?? "", rangemode: data.levels.length ? "normal" : "tozero", automargin: true, gridcolor: colors.line, zeroline: false, ticksuffix: data.suffix ? ` ${data.suffix}` : "", nticks: 6, fixedrange: narrow },
     shapes: data.switches.map(([place]) => ({ type: "line", xref: "x", yref: "paper", x0: x.values[place], x1: x.values[place], y0: 0, y1: 1, line })),
     annotations: data.switches.map(([place, letter]) => ({ x: x.values[place], y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false, text: letter, font: { color: colors.quiet } })),
   };
 }
-
-// The metrics whose units are ours: the name of any other is not for plotly.js to read.
-const units = { time: true, energy_j: true };
 
 function drawSamples(taken, data, place, colors, narrow) {
   const shades = [colors.series, colors.warn, colors.good];

@@ -409,6 +409,18 @@ def upgrade() -> None:
     )
     op.create_index("ix_confirmations_run_id", "confirmations", ["run_id"], unique=False)
     op.create_table(
+        "bisections",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("finding_id", sa.Integer(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("stored_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["finding_id"], ["findings.id"], name="fk_bisections_finding_id_findings", ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name="pk_bisections"),
+    )
+    op.create_index("ix_bisections_finding_id", "bisections", ["finding_id"], unique=False)
+    op.create_table(
         "expectations",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),

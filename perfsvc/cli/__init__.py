@@ -32,6 +32,7 @@ COMMANDS = {
     "report": "Show measurements, or export them to a file.",
     "plot": "Draw the rate of each variant in a run.",
     "dashboard": "Write the pages to read in the morning.",
+    "serve": "Serve the pages and an API.",
     "findings": "List the findings, and accept, resolve or ignore them.",
     "expect": "List what each night should have, and forget what is gone on purpose.",
     "watchdog": "Report hosts whose night is overdue.",

@@ -39,7 +39,15 @@ from perfsvc.cli import configuration, options, output
 @click.option(
     "--seed", type=click.IntRange(0), default=None, show_default="random", help="Decides which commit starts."
 )
+@click.option(
+    "--finding",
+    type=int,
+    default=None,
+    metavar="ID",
+    help="Store the answer with this finding, whose page then shows it.",
+)
 @options.suite
+@options.database
 @options.threshold
 @options.formats
 def command(
@@ -51,7 +59,9 @@ def command(
     metric: str,
     budget: float,
     seed: int | None,
+    finding: int | None,
     suite: Path,
+    database: str,
     threshold: float | None,
     output_format: str,
 ) -> None:
@@ -64,6 +74,7 @@ def command(
     from perfsvc.report.export.objects import bisection_json
     from perfsvc.report.tables.bisection import bisection_text
     from perfsvc.service.bisect.bisect import BisectRequest, bisect, exit_code
+    from perfsvc.service.bisect.of_finding import require_case, store_answer
 
     request = BisectRequest(
         case,
@@ -77,9 +88,13 @@ def command(
         threshold=configuration.thresholds(threshold),
         seed=seed,
     )
+    if finding is not None:
+        require_case(database, finding, request)
     options.announce_suite(suite)
     with output.progress() as progress:
         bisection = bisect(request, progress)
+    if finding is not None:
+        store_answer(database, finding, bisection)
     if output_format == "json":
         output.show_json(bisection_json(bisection))
     else:

@@ -29,6 +29,7 @@ _WRONG = {
     "string_type": "is not text between quotes",
     "is_instance_of": "is not text between quotes",
     "greater_than_equal": "is less than {ge}",
+    "less_than_equal": "is more than {le}",
     "literal_error": "is not {expected}",
     "too_short": "names nothing",
     "string_too_short": "names nothing",

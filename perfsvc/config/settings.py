@@ -3,6 +3,7 @@
 A ``ValueError`` of a type says what is wrong with a value and how to write it; the caller puts the key before it.
 """
 
+import ipaddress
 import math
 import re
 from collections.abc import Callable
@@ -143,6 +144,12 @@ def _page(url: str) -> str:
     if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc):
         raise ValueError(f"{without_password(url)!r} is no address of a page; write https://host/path/")
     return url
+
+
+def _header(name: str) -> str:
+    if name and not re.fullmatch(r"[A-Za-z0-9-]+", name):
+        raise ValueError(f"{name!r} is no name of a header; write X-Forwarded-User")
+    return name
 
 
 def _variable(name: str) -> str:
@@ -390,6 +397,36 @@ class DashboardSettings(SettingsTable):
     """The folder of the web pages."""
 
 
+class ServerSettings(SettingsTable):
+    """The web server, `perfsvc serve`."""
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """The address to listen at. 127.0.0.1: only this machine can read. 0.0.0.0: every machine that reaches this one."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8350
+    """The port to listen at; 0 for any free port."""
+    anonymous: bool | None = Field(default=None, examples=[True])
+    """Whether visitors whom the server does not know may read. By default only if the server listens at an address of
+    this machine alone, such as 127.0.0.1, and has no trusted_header."""
+    trusted_header: Annotated[str, AfterValidator(_header)] = Field(default="", examples=["X-Forwarded-User"])
+    """The header in which a proxy in front of the server puts the name of the visitor. Every request must come through
+    this proxy, and the proxy must remove the header from what visitors send."""
+    public_url: Page = Field(default="", examples=["https://perf.example.org/"])
+    """The address that people type, for the links in feeds and for the check of the header Host."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach the server."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def lets_anonymous_read(self) -> bool:
+        """Whether visitors whom the server does not know may read."""
+        return self.is_local and not self.trusted_header if self.anonymous is None else self.anonymous
+
+
 class RetentionSettings(SettingsTable):
     """How long to keep data that perfsvc no longer needs; by default for ever."""
 
@@ -435,6 +472,7 @@ class Settings(BaseSettings):
     expect: ExpectSettings = ExpectSettings()
     notify: NotifySettings = NotifySettings()
     dashboard: DashboardSettings = DashboardSettings()
+    server: ServerSettings = ServerSettings()
     retention: RetentionSettings = RetentionSettings()
 
     @classmethod

@@ -16,10 +16,18 @@ from perfsvc.judge.causes import (
 )
 from perfsvc.judge.changes.detect import detect_changes, detect_changes_together, earliest_start
 from perfsvc.judge.changes.detector import Alert
-from perfsvc.judge.changes.hindsight import HistoryLevel, split_into_levels
+from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
 from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of
 from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
+from perfsvc.judge.siblings import (
+    AGREEING_NIGHTS,
+    SIBLING_NIGHTS,
+    SIBLING_THRESHOLD,
+    RatioToSiblings,
+    is_slower_than_siblings,
+    ratio_to_siblings,
+)
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.verdicts import (
     ERROR_THRESHOLD,
@@ -34,14 +42,18 @@ from perfsvc.judge.verdicts import (
 )
 
 __all__ = [
+    "AGREEING_NIGHTS",
     "COMPARED",
     "ERROR_THRESHOLD",
     "LOOKS",
     "MOVES",
+    "SIBLING_NIGHTS",
+    "SIBLING_THRESHOLD",
     "Alert",
     "Comparison",
     "HistoryLevel",
     "MeanRatio",
+    "RatioToSiblings",
     "SameOnBothSides",
     "ThresholdOption",
     "ThresholdRule",
@@ -59,13 +71,16 @@ __all__ = [
     "exit_code",
     "is_beyond",
     "is_decided",
+    "is_slower_than_siblings",
     "level_of",
     "levels_of",
     "mean_ratio",
     "midpoint",
     "moved_together",
     "noise_of",
+    "ratio_to_siblings",
     "settled",
+    "split_all_into_levels",
     "split_into_levels",
     "threshold_of",
     "verdicts",

@@ -5,7 +5,7 @@ Times are in seconds, sizes in bytes, clocks in hertz, timestamps in UTC.
 
 import hashlib
 
-from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, Trial
+from perfsvc.model.bisections import Bisection, Commit, SkippedCommit, StoredBisection, Trial
 from perfsvc.model.cases import (
     Array,
     Buffer,
@@ -74,6 +74,7 @@ from perfsvc.model.peaks import (
     Rates,
     nearest_peak,
     peak_of,
+    peak_of_case,
     plausible,
 )
 from perfsvc.model.pictures import CodeLine, Excerpt, HotCode, LaunchPicture, Link, ValuePair
@@ -249,6 +250,7 @@ __all__ = [
     "StaticFacts",
     "Status",
     "Step",
+    "StoredBisection",
     "StructArg",
     "Suspect",
     "TensorMapArg",
@@ -266,6 +268,7 @@ __all__ = [
     "is_own_program",
     "nearest_peak",
     "peak_of",
+    "peak_of_case",
     "plausible",
     "scope_options",
 ]

@@ -130,3 +130,11 @@ class Bisection:
     def proven(self) -> bool:
         """True if there is one culprit, and measuring it against a good commit gave the verdict of the bad commit."""
         return len(self.culprits) == 1 and self.proof is not None and self.proof.verdict is self.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBisection:
+    """A bisection that was stored with a finding, and when. Of the samples of each process, only the median is left."""
+
+    bisection: Bisection
+    at: datetime

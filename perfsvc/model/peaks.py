@@ -40,6 +40,11 @@ LEAST_RATE = 1e-3
 MOST_RATE = 1e20
 """A stored rate outside of this range is not taken for a measured peak."""
 
+IN_L2, BEYOND_L2 = 0.5, 2.0
+"""The arrays of a warm case are in the L2 cache if they fill at most half of it: the caches of recent GPUs have two
+halves, and what both need is in both. Of arrays up to twice as large as the cache, an unknown part is in it, so their
+bandwidth has no peak."""
+
 Rates = Mapping[str, float]
 """The measured peaks of a GPU by name: bytes a second for ``memory``, ``l2`` and ``link``, else operations a second."""
 
@@ -108,3 +113,39 @@ def nearest_peak(
     )
     shares = [PeakShare(name, rate / peak) for name, rate, peak in limits if rate and peak]
     return max(shares, key=lambda near: near.share, default=None)
+
+
+def peak_of_case(
+    time_s: float | None,
+    moved_bytes: int,
+    flops: int,
+    precision: str,
+    rates: Rates,
+    *,
+    warm: bool,
+    l2_bytes: int,
+    link_bytes: int = 0,
+) -> PeakShare | None:
+    """Return the share of the measured peak that a case comes nearest to; None if the time or the peak is unknown.
+
+    Args:
+        time_s: the time of a launch in seconds; None if unknown.
+        moved_bytes: the bytes that a launch reads and writes; 0 if unknown, like ``flops`` and ``link_bytes``.
+        flops: the operations of a launch.
+        precision: of the operations, a key of ``PRECISIONS``; empty if unknown.
+        rates: the measured peaks of the GPU.
+        warm: whether the case finds its arrays in the L2 cache, as far as they fit in.
+        l2_bytes: the size of the L2 cache.
+        link_bytes: the bytes of a launch over the busiest link between two GPUs.
+    """
+    if not time_s:
+        return None
+    partly_in_l2 = warm and IN_L2 * l2_bytes < moved_bytes < BEYOND_L2 * l2_bytes
+    return nearest_peak(
+        None if partly_in_l2 else moved_bytes / time_s,
+        flops / time_s,
+        precision,
+        rates,
+        in_l2=warm and moved_bytes <= IN_L2 * l2_bytes,
+        bus_bytes_per_s=link_bytes / time_s,
+    )

@@ -6,6 +6,7 @@ git fails, because the caller would take an empty history for the real one.
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,22 +33,24 @@ IN_ENGLISH = {"LANGUAGE": "en"}
 
 _SEPARATOR = "\x01"  # not in any name, and no white space, which is stripped
 _LOG_FORMAT = _SEPARATOR.join(("%H", "%P", "%an <%ae>", "%at", "%s"))
+_COMMITS = re.compile(r"(?:([0-9a-f]{7,40})\.\.)?([0-9a-f]{7,40})")
+"""The part of a root cause that names commits."""
 _NO = 1
 """Git's exit code if the answer to a question is no; if it cannot answer, the code is higher."""
 _FATAL = "fatal: "
 _NO_REPOSITORY = "not a git repository"
 
 
-def git(folder: Path, *arguments: str) -> str | None:
-    """Return a git command's stripped output; None if it fails or git is missing."""
+def git(folder: Path, *arguments: str, limit_s: float = LIMIT_S) -> str | None:
+    """Return a git command's stripped output; None if it fails, takes longer than the limit, or git is missing."""
     try:
-        completed = run_git(folder, *arguments, limit_s=LIMIT_S)
+        completed = run_git(folder, *arguments, limit_s=limit_s)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return completed.stdout.strip() if completed.returncode == 0 else None
 
 
-def unreadable(folder: Path) -> str:
+def unreadable(folder: Path, limit_s: float = LIMIT_S) -> str:
     """Return why git cannot read the repository that holds a folder; empty if it can, or if there is no repository.
 
     Git refuses the repositories of other users ("dubious ownership"), for example to root's cron.
@@ -55,11 +58,11 @@ def unreadable(folder: Path) -> str:
     if _repository(folder) is None:
         return ""
     try:
-        completed = run_git(folder, "rev-parse", "--git-dir", limit_s=LIMIT_S)
+        completed = run_git(folder, "rev-parse", "--git-dir", limit_s=limit_s)
     except OSError as error:
         return f"git cannot be started: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return f"git did not answer within {LIMIT_S} s"
+        return f"git did not answer within {limit_s:g} s"
     if completed.returncode == 0:
         return ""
     failure = _failure(completed)
@@ -224,7 +227,19 @@ def ancestry(folder: Path, good: str, bad: str) -> tuple[Commit, ...]:
     return (*_log(folder, "--no-walk", oldest), *between)
 
 
-def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tuple[Commit, ...], int]:
+def commit_ranges(root_cause: str) -> Iterator[tuple[str, str]]:
+    """Yield the ranges of commits that a root cause names, in their order: the commit before them, and the last one.
+
+    The commit before is empty if the root cause names a single commit.
+    """
+    for named in map(_COMMITS.fullmatch, root_cause.split(", ")):
+        if named:
+            yield named[1] or "", named[2]
+
+
+def newest_commits(
+    folder: Path, after: str, last: str, most: int, *, limit_s: float = LIMIT_S
+) -> tuple[tuple[Commit, ...], int]:
     """Return the newest commits between ``after`` and ``last``, newest first, and how many there are in all.
 
     Returns no commits and 0 if git fails.
@@ -234,12 +249,14 @@ def newest_commits(folder: Path, after: str, last: str, most: int) -> tuple[tupl
         after: the hash of a commit that is left out with all its ancestors; empty to return only ``last``.
         last: the hash of the newest commit.
         most: the largest number of commits to return.
+        limit_s: the seconds for each of the two answers of git.
     """
     revisions = f"{after}..{last}" if after else last
     limit = most if after else 1
     form = f"--format={_LOG_FORMAT}"
-    printed = git(folder, "log", "--no-show-signature", "--no-color", form, f"--max-count={limit}", revisions, "--")
-    count = git(folder, "rev-list", "--count", revisions, "--") if after else "1"
+    options = ("--no-show-signature", "--no-color", form, f"--max-count={limit}")
+    printed = git(folder, "log", *options, revisions, "--", limit_s=limit_s)
+    count = git(folder, "rev-list", "--count", revisions, "--", limit_s=limit_s) if after and printed else "1"
     if not printed or not count:
         return (), 0
     return tuple(_commit(*line.split(_SEPARATOR, 4)) for line in printed.split("\n")), int(count)

@@ -8,7 +8,7 @@ All functions are safe between processes.
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -219,7 +219,7 @@ def _point_json(case: Case) -> str:
     return json.dumps(dict(case.point), separators=(",", ":"), ensure_ascii=False)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 15)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """Return the case of a row of ``cases``."""
     return Case(benchmark, variant, tuple(axes_of(point).items()), version)
@@ -331,10 +331,17 @@ def reason_of_exclusion(reasons: Mapping[tuple[int, int | None], str], run: int,
 
 
 class PresentNames:
-    """Makes series from database ids; it holds the present names of all lineages, and all devices."""
+    """Makes series from database ids; it holds the present names of lineages, and all devices.
 
-    def __init__(self, connection: Connection) -> None:
+    Args:
+        connection: a transaction.
+        ids: the ids of all names of the lineages that are needed; None for all lineages.
+    """
+
+    def __init__(self, connection: Connection, ids: Collection[int] | None = None) -> None:
         query = select(Cases.id, Cases.lineage_id, *CASE_COLUMNS).order_by(Cases.former.desc(), Cases.id)
+        if ids is not None:
+            query = query.where(among(connection, Cases.id, ids))
         self._cases: dict[int, Case] = {}
         self._present: dict[int, Case] = {}
         for row in connection.execute(query):  # present names come last, and replace former names

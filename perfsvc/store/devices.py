@@ -3,8 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
 from perfsvc.model import MEMORY, PEAK_NAMES, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status, plausible
 from perfsvc.store.cases import device_ids, judged, namesakes_of
@@ -177,13 +178,25 @@ class DeviceStore:
         memory = self.peaks(run).get(device)
         return self.gpu_peaks_of(run).get(device, {}) | ({MEMORY: memory.best_bytes_per_s} if memory else {})
 
+    def all_gpu_peaks(self) -> dict[GpuState, dict[str, float]]:
+        """Return the measured peaks of arithmetic and L2 caches of all GPUs, by the state of the GPU and by name."""
+        with self._database.reading() as connection:
+            return gpu_peaks(connection)
+
     def conditions(self, run: int) -> list[DeviceConditions]:
         """Return the conditions of each device during a run, in the order in which the devices were first stored."""
+        return self.conditions_of([run]).get(run, [])
+
+    def conditions_of(self, runs: Collection[int]) -> dict[int, list[DeviceConditions]]:
+        """Return the conditions of each device during some runs, by run; a run that measured nothing is absent.
+
+        The devices of a run are in the order in which they were first stored.
+        """
         bad = (Status.WRONG, Status.FAILED)
         summaries = (
             select(
-                Devices.uuid.label("device"),
-                Devices.model.label("device_model"),
+                Measurements.run_id,
+                Measurements.device_id,
                 func.count().filter(Measurements.status != Status.SKIPPED).label("measured"),
                 func.count().filter(Measurements.status.in_(bad)).label("failed"),
                 func.min(Measurements.sm_clock_hz).label("sm_clock_hz"),
@@ -191,35 +204,42 @@ class DeviceStore:
                 func.max(Measurements.power_w).label("power_w"),
                 func.sum(Measurements.rejected_batches).label("rejected_batches"),
             )
-            .join(Devices, Devices.id == Measurements.device_id)
-            .where(Measurements.run_id == run)
-            .group_by(Devices.id, Devices.uuid, Devices.model)
-            .order_by(Devices.id)
+            .where(Measurements.run_id.in_(runs))
+            .group_by(Measurements.run_id, Measurements.device_id)
+            .order_by(Measurements.run_id, Measurements.device_id)
         )
-        columns = Devices.uuid, MeasurementBatches.slowdowns, MeasurementBatches.xids, MeasurementBatches.others
+        batch = MeasurementBatches
+        columns = Measurements.run_id, Measurements.device_id, batch.slowdowns, batch.xids, batch.others
         faults = (
-            select(*columns, func.sum(MeasurementBatches.ecc_errors).label("ecc_errors"))
-            .join(Measurements, Measurements.id == MeasurementBatches.measurement_id)
-            .join(Devices, Devices.id == Measurements.device_id)
-            .where(Measurements.run_id == run)
+            select(*columns, func.sum(batch.ecc_errors).label("ecc_errors"))
+            .join(Measurements, Measurements.id == batch.measurement_id)
+            .where(Measurements.run_id.in_(runs))
+            .where(or_(batch.slowdowns != "", batch.xids != "", batch.others != "", batch.ecc_errors != 0))
             .group_by(*columns)
         )
         with self._database.reading() as connection:
+            devices = {row.id: row for row in connection.execute(select(Devices.id, Devices.uuid, Devices.model))}
             rows = connection.execute(summaries).mappings().all()
-            batches = connection.execute(faults).all()
-        conditions = []
+            batches: dict[tuple[int, int], list[Any]] = defaultdict(list)
+            for fault in connection.execute(faults):
+                batches[fault.run_id, fault.device_id].append(fault)
+        conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
         for row in rows:
-            of_device = [batch for batch in batches if batch.uuid == row["device"]]
-            conditions.append(
+            values = dict(row)
+            run, device = values.pop("run_id"), values.pop("device_id")
+            of_device = batches[run, device]
+            conditions[run].append(
                 DeviceConditions(
-                    **row,
+                    devices[device].uuid,
+                    devices[device].model,
+                    **values,
                     slowdowns=_items(batch.slowdowns for batch in of_device),
                     ecc_errors=sum(int(batch.ecc_errors) for batch in of_device),
                     xids=_items(batch.xids for batch in of_device),
                     others=_items(batch.others for batch in of_device),
                 )
             )
-        return conditions
+        return dict(conditions)
 
 
 def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:

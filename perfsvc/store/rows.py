@@ -1,10 +1,10 @@
 """What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -181,19 +181,81 @@ class SeriesInRun:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesHistory:
-    """The history of a series as arrays, oldest run first.
+class CaseQuantities:
+    """What one run measured of a case on a device besides its times and named metrics.
+
+    Attributes:
+        max_error: the largest error of a result of any replica; None if no result was checked.
+        moved_bytes: the bytes that a launch reads and writes; 0 if unknown, like ``flops`` and ``link_bytes``.
+        flops: the operations of a launch.
+        precision: of the operations; empty if unknown.
+        link_bytes: the bytes of a launch over the busiest link between two GPUs.
+        registers: the registers of a thread of the kernel that needs most; None if ``perfsvc check`` did not look at
+            the commit of the run with the same compiler and for the architecture of the device.
+        spilled_bytes: the bytes that all kernels move to the stack and back because registers ran out; None likewise.
+    """
+
+    max_error: float | None
+    moved_bytes: int
+    flops: int
+    precision: str
+    link_bytes: int
+    registers: int | None
+    spilled_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesHistory(Sequence[SeriesInRun]):
+    """The history of a series as arrays, oldest run first; each item is the series in one run.
 
     Attributes:
         runs: the numbers of the runs, shape (runs,).
         segments: the id of the environment of each run, shape (runs,).
         values: one value a replica (of the time: the medians in seconds), shape (runs, replicas); NaN after the last
             replica of a run that has fewer, and in the whole row if any replica of the run is not ok.
+        lows: the lower end of the interval of each run's first replica, shape (runs,); None except for times.
+        highs: the upper end of the same intervals.
+        bad: the status and the reason of the worst replica, by the index of each run in which a replica is not ok.
+        excluded: why a run is excluded from judging, by its index.
     """
 
-    runs: NDArray[np.intp]
-    segments: NDArray[np.intp]
+    runs: NDArray[np.int64]
+    segments: NDArray[np.int64]
     values: NDArray[np.float64]
+    lows: NDArray[np.float64] | None = None
+    highs: NDArray[np.float64] | None = None
+    bad: Mapping[int, tuple[Status, str]] = field(default_factory=dict)
+    excluded: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> SeriesInRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SeriesInRun]: ...
+
+    def __getitem__(self, index: int | slice) -> SeriesInRun | list[SeriesInRun]:
+        """Return the series in the run with this index."""
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        status, reason = self.bad.get(at, (Status.OK, ""))
+        values = self.values[at]
+        return SeriesInRun(
+            int(self.runs[at]),
+            int(self.segments[at]),
+            status,
+            reason,
+            tuple(values[~np.isnan(values)].tolist()),
+            self._end(self.lows, at),
+            self._end(self.highs, at),
+            self.excluded.get(at, ""),
+        )
+
+    def _end(self, ends: NDArray[np.float64] | None, at: int) -> float | None:
+        return None if ends is None or at in self.bad or np.isnan(ends[at]) else float(ends[at])
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Estimate, Level, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, Case, Estimate, Level, Series, Status
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -26,16 +26,14 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
+from perfsvc.store.histories import histories
 from perfsvc.store.measurements import readable_samples
-from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory, SeriesInRun
+from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
-
-_Ids = tuple[int, int, int, CacheState]
-"""A case in the database: lineage, own name, device, cache state."""
 
 
 class SeriesStore:
@@ -70,6 +68,11 @@ class SeriesStore:
                 names = {number for series in of_run for number in ids.get(series.case, ())}
                 levels |= levels_in(connection, run, among(connection, Measurements.case_id, names), wanted=of_run)
         return {series: levels[series] for series in runs if series in levels}
+
+    def stored_cases(self) -> list[Case]:
+        """Return every stored case, under each of its names."""
+        with self._database.reading() as connection:
+            return [case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).order_by(Cases.id))]
 
     def case_names(self) -> dict[str, Case]:
         """Return all names of all measured cases, former names too, each with the case under its present name.
@@ -125,16 +128,26 @@ class SeriesStore:
             for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
         ]
 
-    def histories(self, runs: Collection[int], *, errors: bool = False) -> dict[Series, list[SeriesInRun]]:
+    def histories(
+        self, runs: Collection[int], *, errors: bool = False, cases: Collection[Case] | None = None
+    ) -> dict[Series, SeriesHistory]:
         """Return the history over some runs of every series whose metric is judged, under the present names of cases.
 
         A history begins with the oldest run and lacks the runs that did not measure the series. In a run where a
         replica of a case is not ok, only the time is present, without values, with the status and the reason of the
         worst replica. The errors of results are left out unless ``errors`` is set: they hardly ever change, and there
         are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
+        With ``cases``, only the series of these cases are returned, by their present names.
         """
         with self._database.reading() as connection:
-            return _histories(connection, runs, errors=errors)
+            if cases is None:
+                return histories(connection, runs, errors=errors)
+            ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+            names = PresentNames(connection, ids)
+            of_cases = among(connection, Measurements.case_id, ids)
+            read = histories(connection, runs, of_cases, errors=errors, names=names)
+        wanted = set(cases)
+        return {series: history for series, history in read.items() if series.case in wanted}
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.
@@ -144,28 +157,36 @@ class SeriesStore:
         Excluded data is left out. A renamed case keeps its history. A history lacks runs that did not measure it.
         """
         with self._database.reading() as connection:
-            histories = _array_histories(connection, _runs_until(connection, run, last))
-        measured = {_key(series) for series, history in histories.items() if run in history.runs}
-        return {series: history for series, history in histories.items() if _key(series) in measured}
+            is_judged = judged(Measurements.run_id, Measurements.case_id)
+            read = histories(connection, _runs_until(connection, run, last), is_judged, errors=True)
+        measured = {_key(series) for series, history in read.items() if run in history.runs}
+        return {series: history for series, history in read.items() if _key(series) in measured}
 
-    def samples(self, runs: Collection[int]) -> dict[Series, dict[int, tuple[tuple[float, ...], ...]]]:
-        """Return the samples of each time series in some runs, in seconds: one tuple for each replica that is ok.
+    def samples(
+        self, runs: Collection[int], cases: Collection[Case] | None = None
+    ) -> dict[Series, dict[int, tuple[NDArray[np.float32], ...]]]:
+        """Return the samples of each time series in some runs, in seconds: one array for each replica that is ok.
 
-        Samples that are excluded from judging are left out.
+        Samples that are excluded from judging are left out. With ``cases``, only the series of these cases are
+        returned, by their present names.
         """
         query = _measured(runs, Measurements.samples).where(
             Measurements.samples.is_not(None),
             Measurements.status == Status.OK,
             judged(Measurements.run_id, Measurements.case_id),
         )
-        samples: dict[Series, dict[int, tuple[tuple[float, ...], ...]]] = defaultdict(dict)
+        samples: dict[Series, dict[int, tuple[NDArray[np.float32], ...]]] = defaultdict(dict)
         with self._database.reading() as connection:
-            names = PresentNames(connection)
+            ids = None
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Measurements.case_id, ids))
+            names = PresentNames(connection, ids)
             for row in connection.execute(query):
                 series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
-                if replica := _samples_of((row.samples, None), series.case):
+                if (replica := readable_samples(row.samples, series.case.id)) is not None:
                     samples[series][row.run_id] = (*samples[series].get(row.run_id, ()), replica)
-        return dict(samples)
+        return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
 
 
 # --- levels ----------------------------------------------------------------------------------------------------------
@@ -297,67 +318,6 @@ def _measured(runs: Collection[int], *columns: Any) -> Any:
     )
 
 
-def _histories(connection: Connection, runs: Collection[int], *, errors: bool) -> dict[Series, list[SeriesInRun]]:
-    """Return the history over some runs of every series whose metric is judged, oldest run first.
-
-    If a replica of a case is not ok in a run, only the time of this case is present, without values. The errors of
-    results are left out unless ``errors`` is set.
-    """
-    columns = (
-        Measurements.status,
-        Measurements.reason,
-        Measurements.id,
-        Measurements.median_s,
-        Measurements.low_s,
-        Measurements.high_s,
-        Measurements.max_error,
-        Measurements.environment_id,
-        Measurements.case_id,
-    )
-    named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
-    excluded = reasons_of_exclusion(connection, runs)
-    histories: dict[tuple[_Ids, str], list[SeriesInRun]] = defaultdict(list)
-    rows = connection.execute(_measured(runs, *columns)).yield_per(1000)
-    for run, of_run in groupby(rows, attrgetter("run_id")):
-        cases: dict[_Ids, list[Any]] = defaultdict(list)
-        for row in of_run:
-            cases[row.lineage_id, row.own_name, row.device_id, row.cache].append(row)
-        for ids, replicas in cases.items():
-            why = reason_of_exclusion(excluded, run, replicas[0].case_id)
-            for metric, measured in _metrics_in_run(run, replicas, named, errors=errors).items():
-                histories[ids, metric].append(replace(measured, excluded=why) if why else measured)
-    names = PresentNames(connection)
-    return {
-        names.series(lineage, own, device, metric, cache): history
-        for ((lineage, own, device, cache), metric), history in histories.items()
-    }
-
-
-def _metrics_in_run(
-    run: int, replicas: Sequence[Any], named: Mapping[int, Sequence[tuple[str, float]]], *, errors: bool
-) -> dict[str, SeriesInRun]:
-    """Return what the replicas of a case measured in a run, by metric.
-
-    If a replica is not ok, only the time is returned, without values.
-    """
-    first = replicas[0]
-    if any(row.status is not Status.OK for row in replicas):
-        worst = max(replicas, key=lambda row: row.status.severity)
-        return {TIME: SeriesInRun(run, first.environment_id, worst.status, worst.reason, ())}
-    measured: dict[str, SeriesInRun] = {}
-    if times := tuple(row.median_s for row in replicas if row.median_s is not None):
-        measured[TIME] = SeriesInRun(run, first.environment_id, Status.OK, "", times, first.low_s, first.high_s)
-    values: dict[str, list[float]] = defaultdict(list)
-    for row in replicas:
-        for metric, value in named.get(row.id, ()):
-            values[metric].append(value)
-        if errors and row.max_error is not None:
-            values[MAX_ERROR].append(row.max_error)
-    for metric, of_replicas in values.items():
-        measured[metric] = SeriesInRun(run, first.environment_id, Status.OK, "", tuple(of_replicas))
-    return measured
-
-
 def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
     """Return a run and earlier runs of its scope (suite and selection), at most ``last`` in all, oldest first.
 
@@ -381,59 +341,6 @@ def _runs_until(connection: Connection, run: int, last: int) -> list[int]:
 
 def _key(series: Series) -> CaseKey:
     return series.device, series.case, series.cache
-
-
-def _array_histories(connection: Connection, runs: Collection[int]) -> dict[Series, SeriesHistory]:
-    """Return the history over some runs of every series whose metric is judged, the errors of results included.
-
-    The values are the same as those of ``_histories``, but this function is faster: two hundred runs have many thousand
-    rows.
-    """
-    columns = (
-        Measurements.status,
-        Measurements.id,
-        Measurements.environment_id,
-        Measurements.median_s,
-        Measurements.max_error,
-    )
-    named = _named_values(connection, Measurements.run_id.in_(runs), Metrics.name.not_in(UNJUDGED))
-    values: dict[tuple[_Ids, str], dict[int, list[float]]] = defaultdict(dict)  # for each replica
-    environments: dict[tuple[_Ids, int], int] = {}
-    bad: set[tuple[_Ids, int]] = set()
-    rows = connection.execute(_measured(runs, *columns).where(judged(Measurements.run_id, Measurements.case_id)))
-    for run, lineage, own, device, cache, status, measurement, environment, time, error in rows:
-        ids = lineage, own, device, cache
-        environments.setdefault((ids, run), environment)
-        if status is not Status.OK:
-            bad.add((ids, run))
-            values[ids, TIME].setdefault(run, [])
-        if time is not None:
-            values[ids, TIME].setdefault(run, []).append(time)
-        for metric, value in named.get(measurement, ()):
-            values[ids, metric].setdefault(run, []).append(value)
-        if error is not None:
-            values[ids, MAX_ERROR].setdefault(run, []).append(error)
-    names = PresentNames(connection)
-    histories: dict[Series, SeriesHistory] = {}
-    for (ids, metric), by_run in values.items():
-        good = {run: replicas for run, replicas in by_run.items() if (ids, run) not in bad}
-        # A bad replica spoils its case: the time then has no values in this run, and other metrics lack the run.
-        kept: Mapping[int, list[float]] = {run: good.get(run, []) for run in by_run} if metric == TIME else good
-        if kept:
-            lineage, own, device, cache = ids
-            series = names.series(lineage, own, device, metric, cache)
-            histories[series] = _as_arrays(kept, [environments[ids, run] for run in kept])
-    return histories
-
-
-def _as_arrays(values: Mapping[int, Sequence[float]], environments: Sequence[int]) -> SeriesHistory:
-    """Return the values and the environment of each run as arrays; NaN after the last replica of a run."""
-    width = max(1, *map(len, values.values()))
-    return SeriesHistory(
-        np.array(list(values), np.intp),
-        np.array(environments, np.intp),
-        np.array([(*replicas, *[np.nan] * (width - len(replicas))) for replicas in values.values()], np.float64),
-    )
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class Store:
 
     def close(self) -> None:
         """Close all connections."""
-        self.database.engine.dispose()
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self

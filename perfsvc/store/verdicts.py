@@ -5,16 +5,26 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, insert, select
+from sqlalchemy import Select, delete, exists, insert, select
 
-from perfsvc.model import MAX_ERROR, TIME, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
-from perfsvc.store.cases import case_id, case_ids, device_id, device_ids, judged, series_of, with_case, with_series
+from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
+from perfsvc.store.cases import (
+    case_id,
+    case_ids,
+    device_id,
+    device_ids,
+    judged,
+    namesakes_of,
+    series_of,
+    with_case,
+    with_series,
+)
 from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, pack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
-from perfsvc.store.schema.tables import Devices
+from perfsvc.store.schema.tables import Devices, Runs
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
@@ -61,14 +71,20 @@ class VerdictStore:
             if rows:
                 connection.execute(insert(Verdicts), rows)
 
-    def of_run(self, run: int) -> list[Judgement]:
-        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then."""
+    def of_run(self, run: int, cases: Collection[Case] | None = None) -> list[Judgement]:
+        """Return the verdicts on a run's series, except excluded ones, under the names that their cases had then.
+
+        With ``cases``, only the verdicts on these cases are returned.
+        """
         query = (
             with_case(Verdicts)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
         with self._database.reading() as connection:
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Verdicts.case_id, ids))
             return [
                 Judgement(
                     series_of(row),
@@ -91,10 +107,20 @@ class VerdictStore:
                 for row in connection.execute(query)
             ]
 
-    def events(self, runs: Collection[int]) -> dict[Series, list[VerdictEvent]]:
+    def runs(self, runs: Collection[int]) -> set[int]:
+        """Return which of some runs have a verdict that is not excluded."""
+        query = select(Runs.id).where(
+            Runs.id.in_(runs),
+            exists().where(Verdicts.run_id == Runs.id, judged(Verdicts.run_id, Verdicts.case_id)),
+        )
+        with self._database.reading() as connection:
+            return set(connection.scalars(query))
+
+    def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 
-        Cases have their present names. Excluded runs and cases are left out.
+        Cases have their present names. Excluded runs and cases are left out. With ``cases``, only the verdicts on these
+        cases are returned.
         """
         query = (
             with_series(Verdicts, Verdicts.run_id)
@@ -104,9 +130,12 @@ class VerdictStore:
         )
         events: dict[Series, list[VerdictEvent]] = defaultdict(list)
         with self._database.reading() as connection:
+            if cases is not None:
+                ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+                query = query.where(among(connection, Verdicts.case_id, ids))
             for row in connection.execute(query):
                 events[series_of(row)].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
-        return dict(events)
+        return {series: found for series, found in events.items() if cases is None or series.case in cases}
 
 
 class ConfirmationStore:

@@ -85,6 +85,7 @@ OURS = {
     "environments": {"parts", "parts_digest"},
     "full_environments": {"digest", "parts"},
     "explanations": {"reasons"},
+    "bisections": {"answer"},
 }
 """Columns whose texts perfsvc makes of nothing that a stranger wrote, or of other columns."""
 OUR_METRICS = ("time", "energy_j")
@@ -190,6 +191,9 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
         for number, reasons in connection.execute("SELECT id, reasons FROM explanations").fetchall():
             hostile = json.dumps(change_strings(json.loads(reasons), change))
             connection.execute("UPDATE explanations SET reasons = ? WHERE id = ?", (hostile, number))
+        for number, answer in connection.execute("SELECT id, answer FROM bisections").fetchall():
+            hostile = json.dumps(change_strings(json.loads(answer), change))
+            connection.execute("UPDATE bisections SET answer = ? WHERE id = ?", (hostile, number))
         compressed = "SELECT id, instructions FROM profiles WHERE instructions IS NOT NULL"
         for number, instructions in connection.execute(compressed).fetchall():
             hostile = json.dumps(change_strings(json.loads(zlib.decompress(instructions)), change))
@@ -198,7 +202,7 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
         replace_parts(connection, change)
         changed += ["cases.name", "cases.point", "runs.packages", "nights.settings"]
         changed += ["environments.parts", "full_environments.parts"]
-        changed += ["explanations.reasons", "profiles.instructions"]
+        changed += ["explanations.reasons", "bisections.answer", "profiles.instructions"]
     return changed
 
 
@@ -207,7 +211,7 @@ def stored(text: str) -> str:
     return FreeText().process_bind_param(text, None)
 
 
-WORDS = {"kind", "follows"}
+WORDS = {"kind", "follows", "cache", "metric", "verdict", "status", "date"}
 """Keys of JSON whose value is a word of perfsvc."""
 
 

@@ -12,7 +12,7 @@ def measured(perfsvc):
 
 def test_the_command_builds_a_site_and_names_its_first_page(measured):
     ended = measured("dashboard", "build", measured.folder / "pages", code=0)
-    assert ended.out == f"{measured.folder / 'pages' / 'index.html'}: 7 pages\n"
+    assert ended.out == f"{measured.folder / 'pages' / 'index.html'}: 8 pages\n"
     assert "3</b> new" in (measured.folder / "pages" / "index.html").read_text()
 
 

@@ -149,4 +149,4 @@ def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
 )
 def test_a_number_that_no_database_holds_is_refused(perfsvc, database, command):
     ended = perfsvc(*(word.format(10**20) for word in command), code=2)
-    assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 18 digits\n")
+    assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 9 digits\n")

@@ -27,8 +27,13 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
     assert {name for name in files if name.startswith("assets/")} == {
         "assets/plotly.min.js",
         "assets/site.css",
+        "assets/finding.css",
         "assets/launch.css",
         "assets/comparison.css",
+        "assets/history.css",
+        "assets/fleet.css",
+        "assets/tabs.js",
+        "assets/nights.js",
         "assets/comparison.js",
         "assets/site.js",
         "assets/chart.js",
@@ -38,7 +43,7 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
 
 def test_an_empty_database_has_a_page_that_says_so(nights, tmp_path):
     pages = build(nights.store, tmp_path / "site")
-    assert [page.name for page in pages] == ["index.html", "findings.html", "series.html"]
+    assert [page.name for page in pages] == ["index.html", "findings.html", "series.html", "fleet.html"]
     assert "Nothing was measured yet" in pages[0].read_text()
 
 

@@ -108,8 +108,8 @@ def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
     site = gather(nights.store, 10, NOW)
     data = views.Views(site).data(site.series[0])
     assert json.dumps(data, allow_nan=False)
-    assert views._digits(math.inf, 1.0) is None
-    assert views._digits(math.nan, 1.0) is None
+    assert views.rounded(math.inf, 1.0) is None
+    assert views.rounded(math.nan, 1.0) is None
 
 
 def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights, names):

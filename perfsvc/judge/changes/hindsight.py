@@ -4,6 +4,8 @@ The detector cannot take this over. It judges each run by the past alone, needs 
 draws an edge that hindsight would not in 18 % of series with one step of three standard deviations (0 % here).
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from perfsvc.judge.changes.level import MIN_SCALE, center_and_scale
-from perfsvc.judge.changes.scores import Floats
+from perfsvc.judge.changes.scores import Floats, Ints
 
 CLIP = 3.5
 """Runs are clipped at this many standard deviations from the median of the runs around them."""
@@ -24,6 +26,9 @@ PRICE = 6.0
 
 MIN_RUNS = 2
 """The fewest runs of a level: one run is a spike."""
+
+AT_ONCE = 64
+"""How many series are divided together: the arrays of more would not fit into a cache of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,61 +60,102 @@ def split_into_levels(values: ArrayLike) -> list[HistoryLevel]:
         Schwarz' criterion, Stat. Probab. Lett. 6(3); the noise: J. von Neumann et al. (1941), The mean square
         successive difference, Ann. Math. Statist. 12(2).
     """
-    series = np.asarray(values, dtype=np.float64)
-    if series.ndim != 1:
-        raise ValueError(f"the values of one series have one axis, not {series.ndim}")
-    if np.isinf(series).any():
-        raise ValueError("a value is infinite: a run without a measurement is NaN")
-    runs = np.flatnonzero(~np.isnan(series))
-    if not runs.size:
-        return []
-    # Dividing by a power of two changes no digit, and below 1 no sum or square overflows.
-    _, exponent = np.frexp(np.abs(series[runs]).max())
-    measured = np.ldexp(series[runs], -exponent)
-    starts = _cheapest_division(_in_units(measured)) if runs.size >= 2 * MIN_RUNS else []
+    (levels,) = split_all_into_levels([values])
+    return levels
+
+
+def split_all_into_levels(histories: Iterable[ArrayLike]) -> list[list[HistoryLevel]]:
+    """Return the levels of each of many series, as ``split_into_levels`` does, in a tenth of the time.
+
+    Args:
+        histories: the values of each series, as ``split_into_levels`` takes them.
+
+    Raises:
+        ValueError: an infinite value, or more than one axis.
+    """
+    measured: list[tuple[Ints, Floats, int]] = []
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for index, values in enumerate(histories):
+        series = np.asarray(values, dtype=np.float64)
+        if series.ndim != 1:
+            raise ValueError(f"the values of one series have one axis, not {series.ndim}")
+        if np.isinf(series).any():
+            raise ValueError("a value is infinite: a run without a measurement is NaN")
+        runs = np.flatnonzero(~np.isnan(series))
+        # Dividing by a power of two changes no digit, and below 1 no sum or square overflows.
+        exponent = int(np.frexp(np.abs(series[runs]).max())[1]) if runs.size else 0
+        measured.append((runs, np.ldexp(series[runs], -exponent), exponent))
+        if runs.size >= 2 * MIN_RUNS:
+            by_size[runs.size].append(index)
+    starts: dict[int, list[int]] = {}
+    for indices in by_size.values():
+        for some in (indices[begin : begin + AT_ONCE] for begin in range(0, len(indices), AT_ONCE)):
+            units = _in_units(np.stack([measured[index][1] for index in some]))
+            starts |= zip(some, _cheapest_divisions(units), strict=True)
     return [
-        HistoryLevel(int(runs[begin]), int(runs[end - 1]), float(np.ldexp(np.median(measured[begin:end]), exponent)))
-        for begin, end in pairwise([0, *starts, runs.size])
+        [
+            HistoryLevel(int(runs[begin]), int(runs[end - 1]), float(np.ldexp(np.median(values[begin:end]), exponent)))
+            for begin, end in pairwise([0, *starts.get(index, ()), runs.size])
+        ]
+        if runs.size
+        else []
+        for index, (runs, values, exponent) in enumerate(measured)
     ]
 
 
 def _in_units(measured: Floats) -> Floats:
-    """Return the runs in standard deviations of their noise, with spikes clipped."""
-    center = float(np.median(measured))
-    differences = np.diff(measured)[None, :]
+    """Return the runs in standard deviations of the noise of their series, with spikes clipped.
+
+    Args:
+        measured: shape (series, runs).
+    """
+    center = np.median(measured, axis=1)
+    differences = np.diff(measured)
     _, noise = center_and_scale(differences, np.ones(differences.shape, bool))
     # The scale is never 0: so a constant series can be divided too, and a level of zeros differs from any other level.
-    scale = max(float(noise[0]) / np.sqrt(2), MIN_SCALE * abs(center), np.finfo(float).tiny)
+    scale = np.maximum(np.maximum(noise / np.sqrt(2), MIN_SCALE * np.abs(center)), np.finfo(float).tiny)
     with np.errstate(over="ignore"):
-        units = np.clip((measured - center) / scale, -1e6, 1e6)
+        units = np.clip((measured - center[:, None]) / scale[:, None], -1e6, 1e6)
     half = NEIGHBOURS // 2
-    around = np.lib.stride_tricks.sliding_window_view(np.pad(units, half, mode="reflect"), NEIGHBOURS)
-    medians = np.median(around, axis=1)
+    padded = np.pad(units, ((0, 0), (half, half)), mode="reflect")
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(padded, NEIGHBOURS, axis=1), axis=2)
     clipped: Floats = np.clip(units, medians - CLIP, medians + CLIP)
     return clipped
 
 
-def _cheapest_division(units: Floats) -> list[int]:
-    """Return the positions at which the second and later levels begin, in the division of least cost.
+def _cheapest_divisions(units: Floats) -> list[list[int]]:
+    """Return the positions at which the second and later levels of each series begin, in the division of least cost.
 
     The cost of a level is the sum of squares around its mean. Each further level costs ``PRICE`` times the logarithm of
     the number of runs.
+
+    Args:
+        units: shape (series, runs).
     """
-    count = units.size
+    series, count = units.shape
     price = PRICE * np.log(count)
-    sums, squares = (np.concatenate([[0.0], np.cumsum(terms)]) for terms in (units, units * units))
-    least = np.full(count + 1, np.inf)
+    # The series are the last axis: all runs before one run are then contiguous.
+    sums, squares = (
+        np.concatenate([np.zeros((1, series)), np.cumsum(terms, axis=0)]) for terms in (units.T, units.T * units.T)
+    )
+    least = np.full((count + 1, series), np.inf)
     least[0] = -price
-    begin_of_last = np.zeros(count + 1, np.intp)
+    begin_of_last = np.zeros((count + 1, series), np.intp)
     for end in range(MIN_RUNS, count + 1):
-        begins = np.arange(end - MIN_RUNS + 1)
-        around_mean = squares[end] - squares[begins] - (sums[end] - sums[begins]) ** 2 / (end - begins)
-        costs = least[begins] + around_mean + price
-        begin_of_last[end] = costs.argmin()
-        least[end] = costs[begin_of_last[end]]
+        ends = end - MIN_RUNS + 1
+        lengths = (end - np.arange(ends))[:, None]
+        around_mean = squares[end] - squares[:ends] - (sums[end] - sums[:ends]) ** 2 / lengths
+        costs = least[:ends] + around_mean + price
+        begin_of_last[end] = costs.argmin(axis=0)
+        least[end] = costs.min(axis=0)
+    return [_starts(begins) for begins in begin_of_last.T.tolist()]
+
+
+def _starts(begin_of_last: Sequence[int]) -> list[int]:
+    """Return where levels begin, from where the last level begins if the runs end at each position."""
     starts = []
-    start = int(begin_of_last[count])
+    start = begin_of_last[-1]
     while start:
         starts.append(start)
-        start = int(begin_of_last[start])
+        start = begin_of_last[start]
     return starts[::-1]

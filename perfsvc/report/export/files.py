@@ -84,10 +84,10 @@ def _texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
 
 
 def _json(table: pd.DataFrame) -> str:
-    return json_text(_records(table)) + "\n"
+    return json_text(records(table)) + "\n"
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a frame as JSON objects; empty cells become None."""
     return [
         {str(name): None if pd.isna(value) else plain(value) for name, value in row.items()}
@@ -98,7 +98,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _markdown(table: pd.DataFrame) -> str:
     """Return a frame as a Markdown table."""
     names = [str(name) for name in table.columns]
-    lines = [list(map(_cell, names)), ["---"] * len(names), *(map(_cell, row.values()) for row in _records(table))]
+    lines = [list(map(_cell, names)), ["---"] * len(names), *(map(_cell, row.values()) for row in records(table))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

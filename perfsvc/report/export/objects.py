@@ -100,7 +100,7 @@ def comparison_json(
         "new_run": plain(new),
         "counts": {word.value: number for word, number in wording.tally(judgements).items() if number},
         "verdicts": [plain(judgement) for judgement in judgements],
-        "over_budget": [_series(series) for series in over_budget],
+        "over_budget": [series_json(series) for series in over_budget],
         "confirm": list(commands),
         "environment": plain(environment),
     }
@@ -233,7 +233,7 @@ def _result(row: ResultRow | MetricRow) -> dict[str, Any]:
     }
 
 
-def _series(series: Series) -> dict[str, Any]:
+def series_json(series: Series) -> dict[str, Any]:
     """Return the fields that identify a series."""
     return {
         **_case(series.case),
@@ -247,7 +247,7 @@ def _series(series: Series) -> dict[str, Any]:
 def _judgement(judgement: Judgement) -> dict[str, Any]:
     """Return a judgement; the fields of its series replace ``series``, and ``sentence`` words the verdict."""
     return {
-        **_series(judgement.series),
+        **series_json(judgement.series),
         **{name: value for name, value in _fields(judgement).items() if name != "series"},
         "sentence": wording.verdict_sentence(judgement),
     }

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,20 +16,51 @@ from perfsvc.model import LaunchPicture
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, launch, views
+from perfsvc.report.pages import compared, fleet, launch, pairs, views
 from perfsvc.report.pages import site as paths
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.pages.site import FindingView, PicturedCase, Site
+from perfsvc.report.pages.finding import FindingDetails
+from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
+from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
 from perfsvc.text import LONGEST_PARAGRAPH, cut, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
 
-ASSETS = ("site.css", "launch.css", "comparison.css", "site.js", "chart.js", "comparison.js")
+ASSETS = (
+    "site.css",
+    "launch.css",
+    "finding.css",
+    "comparison.css",
+    "history.css",
+    "fleet.css",
+    "site.js",
+    "tabs.js",
+    "nights.js",
+    "chart.js",
+    "comparison.js",
+)
 """Styles and scripts of the site, beside plotly.js."""
 
+POLICY = (
+    "default-src 'none'; script-src 'self'; "
+    "style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'"
+)
+"""The content security policy of the site. The only inline style it allows is the empty one: plotly.js creates it and
+adds rules by script."""
+
 INDEX = "index.html"
+FLEET = "fleet.html"
+
+LISTS = {
+    FLEET: ("fleet", "Fleet"),
+    "series.html": ("series_list", "Series"),
+    "findings.html": ("findings", "Findings"),
+    INDEX: ("tonight", "Tonight"),
+}
+"""The template and the title of each page in the site's root, in the order in which they are written."""
 
 OF_LAUNCHES: dict[str, Any] = {"launch": launch, "profiles": profiles, "units": units}
 """What the template of the picture of two launches calls."""
@@ -92,24 +124,20 @@ def comparison_page(sides: ComparedSides, made: datetime) -> str:
     return visible(rendered)
 
 
+def error_page(status: int, error: str, cure: str, root: str) -> str:
+    """Return the page of an error on a server; ``root`` is the relative address of the site's root."""
+    return visible(template("error.html.j2").render(status=status, error=error, cure=cure, root=root))
+
+
 def assets() -> Iterator[tuple[str, str]]:
     """Yield the path and the text of each style and script."""
     for name in ASSETS:
         yield f"assets/{name}", (data_folder("dashboards") / "site" / name).read_text(encoding="utf-8")
 
 
-def pages(
-    site: Site, plotly: str, explained: Callable[[FindingView], Sequence[PicturedCase]]
-) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to.
-
-    Args:
-        site: what the pages show.
-        plotly: the path of plotly.js.
-        explained: returns the explained cases of a finding, the worst first; called only when its page is written,
-            because they hold much data.
-    """
-    views_of_site = views.Views(site)
+@cache
+def _environment() -> Environment:
+    """Return the environment of the site's templates, which compiles each template once in a process."""
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / "site"),
         autoescape=True,
@@ -123,11 +151,11 @@ def pages(
         OF_LAUNCHES
         | OF_COMPARISONS
         | {
-            "views": views_of_site,
-            "site": site,
-            "plotly": plotly,
+            "policy": POLICY,
+            "fleet": fleet,
             "paths": paths,
             "group_lines": group_lines,
+            "pairs": pairs,
             "commit": views.commit,
             "run_facts": views.run_facts,
             "newest_level": views.newest_level,
@@ -142,38 +170,86 @@ def pages(
         "wall_time": wording.wall_time,
         "name": wording.series_name,
     }
+    return environment
 
-    def page(name: str, title: str, *, root: str = "", **values: Any) -> str:
-        return visible(environment.get_template(f"{name}.html.j2").render(title=title, root=root, **values))
 
-    for view in site.series:
-        path = paths.series_page(view.series)
-        yield path, page("series", wording.series_name(view.series), root="../", view=view)
-    for shown in site.findings:
-        number = shown.finding.id
-        yield (
-            paths.finding_page(number),
-            page(
-                "finding",
-                f"Finding {number}",
-                root="../",
-                shown=shown,
-                finding=shown.finding,
-                explained=explained(shown),
-            ),
+class SitePages:
+    """Renders the pages of a site, each alone.
+
+    Args:
+        site: what the pages show.
+        plotly: the path of plotly.js.
+        explained: returns the explained cases of a finding, the worst first; called only when the page of the finding
+            is rendered, because they hold much data.
+        details: returns what was measured, committed and changed around a finding; called likewise.
+        compared: returns the comparison of a run in ``site.compared`` with its baseline.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        plotly: str,
+        explained: Callable[[FindingView], Sequence[PicturedCase]],
+        details: Callable[[FindingView], FindingDetails],
+        compared: Callable[[int], ComparedSides],
+    ) -> None:
+        self.site = site
+        self._compared = compared
+        self._views = views.Views(site)
+        self._tabs = SeriesTabs(self._views)
+        self._plotly = plotly
+        self._explained = explained
+        self._details = details
+
+    def page(self, path: str) -> str | None:
+        """Return a page that is not that of a series; None if there is no such page."""
+        if path in LISTS:
+            return self.list(path)
+        for shown in self.site.findings:
+            if paths.finding_page(shown.finding.id) == path:
+                return self.finding(shown)
+        for run in self.site.compared:
+            if paths.comparison_page(run) == path:
+                return self.comparison(self._compared(run))
+        return None
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to."""
+        for view in self.site.series:
+            yield paths.series_page(view.series), self.series(view)
+        for shown in self.site.findings:
+            yield paths.finding_page(shown.finding.id), self.finding(shown)
+        for run in self.site.compared:
+            yield paths.comparison_page(run), self.comparison(self._compared(run))
+        for path in LISTS:
+            yield path, self.list(path)
+
+    def series(self, view: SeriesView) -> str:
+        """Return the page of a series."""
+        return self._page("series", wording.series_name(view.series), root="../", view=view)
+
+    def finding(self, shown: FindingView) -> str:
+        """Return the page of a finding."""
+        return self._page(
+            "finding",
+            f"Finding {shown.finding.id}",
+            root="../",
+            shown=shown,
+            finding=shown.finding,
+            explained=self._explained(shown),
+            details=self._details(shown),
         )
-    for sides in site.comparisons:
-        yield (
-            paths.comparison_page(sides.new.run),
-            page(
-                "comparison",
-                sides.heading,
-                root="../",
-                sides=sides,
-                links=views_of_site.links(sides.judgements, "../"),
-                on_site=True,
-            ),
-        )
-    yield "series.html", page("series_list", "Series")
-    yield "findings.html", page("findings", "Findings")
-    yield INDEX, page("tonight", "Tonight")
+
+    def comparison(self, sides: ComparedSides) -> str:
+        """Return the page of a comparison."""
+        links = self._views.links(sides.judgements, "../")
+        return self._page("comparison", sides.heading, root="../", sides=sides, links=links, on_site=True)
+
+    def list(self, path: str) -> str:
+        """Return a page of ``LISTS``."""
+        return self._page(*LISTS[path])
+
+    def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
+        template = _environment().get_template(f"{name}.html.j2")
+        site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
+        return visible(template.render(title=title, root=root, **site, **values))

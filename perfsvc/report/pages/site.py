@@ -2,9 +2,15 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc.model import (
     CaseExplanation,
@@ -21,12 +27,15 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
-from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.details import SeriesDetails
+from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
+
+_SERIES_PAGE = re.compile(r"series/([a-z0-9-]*)-[0-9a-f]{10}\.html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,65 @@ class RunPoint:
     excluded: str = ""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RunPoints(Sequence[RunPoint]):
+    """A series in each of its runs as arrays, oldest first; each item is a ``RunPoint``.
+
+    Attributes:
+        runs: the numbers of the runs, shape (runs,).
+        segments: the id of the environment of each run, shape (runs,).
+        level: in seconds, or in the metric's own unit, shape (runs,); NaN without a level.
+        low: the low end of the interval, shape (runs,); NaN if unknown.
+        high: the high end of the interval, shape (runs,); NaN if unknown.
+        replicas: the number of replicas behind each level, shape (runs,).
+        bad: the status and the reason of each run whose status is not ok, by its index.
+        verdicts: the verdict of each run that the chart marks as an event, by its index.
+        excluded: why a run is excluded from judging, by its index.
+    """
+
+    runs: NDArray[np.int64]
+    segments: NDArray[np.int64]
+    level: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    replicas: NDArray[np.int64]
+    bad: Mapping[int, tuple[Status, str]] = field(default_factory=dict)
+    verdicts: Mapping[int, Outcome] = field(default_factory=dict)
+    excluded: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @overload
+    def __getitem__(self, index: int) -> RunPoint: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[RunPoint]: ...
+
+    def __getitem__(self, index: int | slice) -> RunPoint | list[RunPoint]:
+        """Return the series in the run with this index."""
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        status, reason = self.bad.get(at, (Status.OK, ""))
+        return RunPoint(
+            int(self.runs[at]),
+            int(self.segments[at]),
+            status,
+            reason,
+            _known(self.level[at]),
+            _known(self.low[at]),
+            _known(self.high[at]),
+            int(self.replicas[at]),
+            self.verdicts.get(at),
+            self.excluded.get(at, ""),
+        )
+
+
+def _known(value: np.float64) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
 @dataclass(frozen=True, slots=True)
 class LevelRange:
     """Consecutive runs on one level: the first run, the last run and their median."""
@@ -68,15 +136,60 @@ class SeriesView:
 
     Attributes:
         levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored.
-        samples: of the newest runs, a tuple a replica, in seconds; only for times.
+        samples: of the newest runs, an array a replica, in seconds; only for times.
         tonight: the verdict of tonight's run; None without one.
     """
 
     series: Series
-    points: tuple[RunPoint, ...]
+    points: RunPoints
     levels: tuple[LevelRange, ...]
-    samples: Mapping[int, tuple[tuple[float, ...], ...]] = field(default_factory=dict)
+    samples: Mapping[int, tuple[NDArray[np.float32], ...]] = field(default_factory=dict)
     tonight: Judgement | None = None
+
+
+class SeriesViews(Sequence[SeriesView]):
+    """The views of all series of a site, in order."""
+
+    def __init__(self, views: Iterable[SeriesView] = ()) -> None:
+        self._views = tuple(views)
+        self._by_series = {view.series: view for view in self._views}
+        self._by_case: dict[str, list[SeriesView]] = defaultdict(list)
+        for view in self._views:
+            self._by_case[view.series.case.id].append(view)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @overload
+    def __getitem__(self, index: int) -> SeriesView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SeriesView, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> SeriesView | tuple[SeriesView, ...]:
+        """Return the view with this index."""
+        return self._views[index]
+
+    def get(self, series: Series) -> SeriesView | None:
+        """Return the view of a series; None if no run on the site measured it."""
+        return self._by_series.get(series)
+
+    def of_case(self, case: str) -> Sequence[SeriesView]:
+        """Return the views of all series of a case, by the id of the case."""
+        return self._by_case.get(case, ())
+
+    def known(self, series: Iterable[Series]) -> set[Series]:
+        """Return which of some series the site has."""
+        return {one for one in series if one in self._by_series}
+
+    def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
+        """Return the series that a run measured without a correct result; excluded data is left out."""
+        bad = []
+        for view in self._views:
+            at = int(np.searchsorted(view.points.runs, run))
+            if at in view.points.bad and view.points.runs[at] == run and at not in view.points.excluded:
+                bad.append((view.series, view.points[at]))
+        return bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +255,15 @@ class Site:
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
-        comparisons: each of the newest judged runs against its baseline, the newest first.
+        compared: the runs that have a page that compares them with their baseline, the newest first.
+                details: what the pages of series show besides the histories.
+        fleet: the hosts and their GPUs.
     """
 
     made: datetime
     runs: Mapping[int, RunRow]
     tonight: RunRow | None
-    series: tuple[SeriesView, ...]
+    series: SeriesViews
     findings: tuple[FindingView, ...]
     verdicts: tuple[Judgement, ...]
     devices: tuple[DevicePanel, ...]
@@ -157,14 +272,27 @@ class Site:
     night: int | None = None
     idle: int | None = None
     environment: EnvironmentDifferences | None = None
-    comparisons: tuple[ComparedSides, ...] = ()
+    compared: tuple[int, ...] = ()
+    details: SeriesDetails = field(default_factory=SeriesDetails)
+    fleet: Fleet = field(default_factory=Fleet)
 
 
 def series_page(series: Series) -> str:
     """Return the path of a series' page: a readable part, and a digest of everything that identifies the series."""
     identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.cache.value))
-    readable = re.sub(r"[^a-z0-9]+", "-", series_name(series).lower()).strip("-")[:LONGEST_NAME].rstrip("-")
-    return f"series/{readable}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
+    return f"series/{slug(series_name(series))}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
+
+
+def readable_part(path: str) -> str | None:
+    """Return the readable part of the path of a series' page; None if no such page lies at the path."""
+    found = _SERIES_PAGE.fullmatch(path)
+    return found[1] if found else None
+
+
+@lru_cache(maxsize=1 << 15)
+def slug(name: str) -> str:
+    """Return a name as the path of a page has it: small letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].rstrip("-")
 
 
 def finding_page(number: int) -> str:

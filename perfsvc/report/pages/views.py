@@ -4,13 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, pairwise
-from math import isfinite
-from statistics import median
+from itertools import chain, islice
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from perfsvc import units
 from perfsvc.model import (
@@ -82,10 +82,11 @@ class LevelRow:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentChange:
-    """A change of the environment: its letter in the chart, its first run, and what changed."""
+    """A change of the environment: its letter in the chart, its first run, the run before, and what changed."""
 
     letter: str
     run: int
+    before: int
     differences: tuple[str, ...]
 
 
@@ -96,11 +97,6 @@ class Views:
     site: Site
 
     @cached_property
-    def by_series(self) -> Mapping[Series, SeriesView]:
-        """The view of each series."""
-        return {view.series: view for view in self.site.series}
-
-    @cached_property
     def findings_of(self) -> Mapping[Series, Sequence[tuple[Finding, MovedSeries]]]:
         """The findings that hold each series, newest first, each with its record of how the series moved."""
         findings: dict[Series, list[tuple[Finding, MovedSeries]]] = defaultdict(list)
@@ -109,38 +105,31 @@ class Views:
                 findings[moved.series].append((view.finding, moved))
         return findings
 
-    @cached_property
-    def series_of_case(self) -> Mapping[tuple[str, str | None], Sequence[SeriesView]]:
-        """The series of each case, by the case's id and the metric; all series of the case under the metric None."""
-        series: dict[tuple[str, str | None], list[SeriesView]] = defaultdict(list)
-        for view in self.site.series:
-            series[view.series.case.id, view.series.metric].append(view)
-            series[view.series.case.id, None].append(view)
-        return series
-
     def others(self, view: SeriesView) -> tuple[list[SeriesView], int]:
         """Return the other series of a case, series of the same metric first, and how many more the case has.
 
         At most ``MOST_OTHERS`` are returned: a host variant may have thousands of metrics, each with a page of its own.
         """
-        case, metric = view.series.case.id, view.series.metric
-        of_case = self.series_of_case[case, None]
-        other_metrics = (other for other in of_case if other.series.metric != metric)
-        ordered = chain(self.series_of_case[case, metric], other_metrics)
+        metric = view.series.metric
+        of_case = self.site.series.of_case(view.series.case.id)
+        same_metric = (other for other in of_case if other.series.metric == metric)
+        ordered = chain(same_metric, (other for other in of_case if other.series.metric != metric))
         shown = list(islice((other for other in ordered if other is not view), MOST_OTHERS))
         return shown, len(of_case) - 1 - len(shown)
 
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        return series_page(series) if series in self.by_series else ""
+        return series_page(series) if self.site.series.known([series]) else ""
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        return {row.series: root + series_page(row.series) for row in judgements if row.series in self.by_series}
+        return {
+            series: root + series_page(series) for series in self.site.series.known(row.series for row in judgements)
+        }
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""
-        return any(sides.new.run == run.id for sides in self.site.comparisons)
+        return run.id in self.site.compared
 
     # --- tonight ---------------------------------------------------------------------------------------------------
 
@@ -181,9 +170,9 @@ class Views:
         return sorted(moved, key=rank)
 
     @property
-    def failed(self) -> list[tuple[SeriesView, RunPoint]]:
-        """The series without a correct result in tonight's run."""
-        return [(view, point) for view, point in self._tonight if point.status in BAD]
+    def failed(self) -> list[tuple[Series, RunPoint]]:
+        """The series that failed or were wrong in tonight's run."""
+        return [(series, point) for series, point in self._bad if point.status in BAD]
 
     @property
     def failed_stages(self) -> list[StageRow]:
@@ -193,14 +182,12 @@ class Views:
     @property
     def skipped(self) -> int:
         """The number of series that tonight's run skipped because their GPU cannot run them."""
-        return sum(point.status is Status.SKIPPED for _, point in self._tonight)
+        return sum(point.status is Status.SKIPPED for _, point in self._bad)
 
-    @property
-    def _tonight(self) -> Iterable[tuple[SeriesView, RunPoint]]:
-        """The series that tonight's run measured, each with its point of that run; excluded points are ignored."""
-        run = self.site.tonight.id if self.site.tonight else None
-        newest = ((view, view.points[-1]) for view in self.site.series)
-        return ((view, point) for view, point in newest if point.run == run and not point.excluded)
+    @cached_property
+    def _bad(self) -> Sequence[tuple[Series, RunPoint]]:
+        """The series without a correct result in tonight's run."""
+        return self.site.series.bad(self.site.tonight.id) if self.site.tonight else ()
 
     @property
     def inconclusive(self) -> int:
@@ -234,12 +221,15 @@ class Views:
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
         """Return the sparkline of a series, with a vertical line at its first run from number ``since`` on."""
-        view = self.by_series.get(series)
+        view = self.site.series.get(series)
         if view is None:
             return Markup("")
-        rule = next((index for index, point in enumerate(view.points) if since and point.run >= since), None)
+        at = int(np.searchsorted(view.points.runs, since)) if since else len(view.points)
+        rule = at if at < len(view.points) else None
         label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
-        return spark([None if point.excluded else point.level for point in view.points], rule, label=label)
+        shown = view.points.level.copy()
+        shown[list(view.points.excluded)] = np.nan
+        return spark([None if isnan(level) else level for level in shown.tolist()], rule, label=label)
 
     def levels(self, view: SeriesView) -> list[LevelRow]:
         """Return the levels of a series as rows of a table, newest first; an empty list without a correct result."""
@@ -252,37 +242,54 @@ class Views:
 
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""
-        changes = [(old, new) for old, new in pairwise(view.points) if old.segment != new.segment]
-        environments = self.site.environments
+        environments, segments = self.site.environments, view.points.segments
+        changed = np.flatnonzero(segments[1:] != segments[:-1]).tolist()
         return [
-            EnvironmentChange(_letter(index), new.run, environments[old.segment].changes_to(environments[new.segment]))
-            for index, (old, new) in enumerate(changes)
+            EnvironmentChange(
+                _letter(number),
+                int(view.points.runs[at + 1]),
+                int(view.points.runs[at]),
+                environments[int(segments[at])].changes_to(environments[int(segments[at + 1])]),
+            )
+            for number, at in enumerate(changed)
         ]
+
+    @cached_property
+    def _run_texts(self) -> Mapping[int, tuple[str, str, bool]]:
+        """The start and the commit of each run as text, and whether it had uncommitted changes."""
+        return {
+            run.id: (f"{run.provenance.started:%Y-%m-%d %H:%M:%S}", commit(run), run.provenance.dirty)
+            for run in self.site.runs.values()
+        }
 
     def data(self, view: SeriesView) -> dict[str, Any]:
         """Return the data of a series' charts as JSON values.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
-        Levels and samples are in ``unit``.
+        Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
+        would interpret markup in the name of a metric.
         """
         factor, unit = _scale(view)
-        index = {point.run: at for at, point in enumerate(view.points)}
-        runs = [self.site.runs[point.run] for point in view.points]
-        texts = {at: text for at, point in enumerate(view.points) if (text := _event(point))}
+        points = view.points
+        numbers = points.runs.tolist()
+        index = {run: at for at, run in enumerate(numbers)}
+        runs = [self._run_texts[run] for run in numbers]
+        events = sorted({*points.bad, *points.verdicts, *points.excluded})
         return {
             "metric": view.series.metric,
             "unit": unit,
-            "runs": [run.id for run in runs],
-            "started": [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in runs],
-            "commits": [commit(run) for run in runs],
-            "dirty": [at for at, run in enumerate(runs) if run.provenance.dirty],
-            "excluded": [at for at, point in enumerate(view.points) if point.excluded],
-            "level": [_digits(point.level, factor) for point in view.points],
-            "low": [_digits(point.low, factor) for point in view.points],
-            "high": [_digits(point.high, factor) for point in view.points],
-            "texts": texts,
-            "failed": [at for at, point in enumerate(view.points) if point.status in BAD],
-            "levels": [[index[level.first], index[level.last], _digits(level.level, factor)] for level in view.levels],
+            "suffix": unit if view.series.metric in {TIME, ENERGY} else "",
+            "runs": numbers,
+            "started": [started for started, _, _ in runs],
+            "commits": [text for _, text, _ in runs],
+            "dirty": [at for at, (_, _, dirty) in enumerate(runs) if dirty],
+            "excluded": sorted(points.excluded),
+            "level": _all_digits(points.level, factor),
+            "low": _all_digits(points.low, factor),
+            "high": _all_digits(points.high, factor),
+            "texts": {at: text for at in events if (text := _event(points[at]))},
+            "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
+            "levels": [[index[level.first], index[level.last], rounded(level.level, factor)] for level in view.levels],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
                 [index[first], finding.id, moved.direction.value]
@@ -302,7 +309,7 @@ def change(ratio: float | None) -> str:
     return wording.or_dash(ratio, units.percent)
 
 
-def thinned(times: Sequence[float]) -> Sequence[float]:
+def thinned(times: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return at most ``MOST_SAMPLES`` of the times, evenly spaced."""
     step = -(-len(times) // MOST_SAMPLES)
     return times[:: step or 1]
@@ -338,7 +345,7 @@ def newest_level(view: SeriesView) -> str:
 
 def has_failed(view: SeriesView) -> bool:
     """Return True if the series failed or gave a wrong result in any run."""
-    return any(point.status in BAD for point in view.points)
+    return any(status in BAD for status, _ in view.points.bad.values())
 
 
 def _event(point: RunPoint) -> str:
@@ -358,23 +365,28 @@ def _scale(view: SeriesView) -> tuple[float, str]:
 
     The unit has the largest prefix (ms, µs, ns) with which the median level is at least 1.
     """
-    levels = [abs(point.level) for point in view.points if point.level]
+    levels = np.abs(view.points.level[~np.isnan(view.points.level) & (view.points.level != 0)])
     unit = {TIME: "s", ENERGY: "J"}.get(view.series.metric)
-    if unit is None or not levels:
+    if unit is None or not levels.size:
         return 1.0, unit or view.series.metric
-    usual = median(levels)
+    usual = float(np.median(levels))
     power = next((power for power in sorted(units.SMALL, reverse=True) if usual >= 10.0**power), min(units.SMALL))
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def _digits(number: float | None, factor: float) -> float | None:
+def rounded(number: float | None, factor: float) -> float | None:
     """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
     return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
 
 
-def _column(times: Sequence[float], factor: float) -> list[float]:
+def _all_digits(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
+    """Return numbers times the factor, rounded to six digits; None for NaN."""
+    return [rounded(number, factor) for number in numbers.tolist()]
+
+
+def _column(times: NDArray[np.float32], factor: float) -> list[float]:
     """Return the times multiplied by the factor, rounded to the six leading digits of the longest time."""
-    scaled = np.asarray(times) * factor
+    scaled = times.astype(np.float64) * factor
     decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
     column: list[float] = np.round(scaled, decimals).tolist()
     return column

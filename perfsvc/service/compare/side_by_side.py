@@ -66,33 +66,36 @@ def neighbours_of(runs: Sequence[RunRow], run: int, base: int | None) -> tuple[i
     return next((number for number in later if number < run), None), min((n for n in later if n > run), default=None)
 
 
-def against_baselines(
-    store: Store, runs: Sequence[RunRow], threshold: judge.ThresholdOption
-) -> tuple[ComparedSides, ...]:
-    """Return the stored verdicts of some runs as comparisons with their baselines; a run without verdicts has none.
+def with_verdicts(store: Store, runs: Sequence[RunRow]) -> tuple[RunRow, ...]:
+    """Return the runs that have verdicts and are not excluded."""
+    judged = store.verdicts.runs([row.id for row in runs])
+    return tuple(row for row in runs if row.id in judged and not row.why_excluded)
+
+
+def against_baseline(
+    store: Store, runs: Sequence[RunRow], place: int, threshold: judge.ThresholdOption
+) -> ComparedSides:
+    """Return the stored verdicts of a run as a comparison with its baselines.
 
     Args:
         store: the database.
-        runs: the runs, the newest first. Each comparison names the compared runs before and after it.
+        runs: runs with verdicts, the newest first. The comparison names those before and after the run.
+        place: the index of the run.
         threshold: the thresholds of the settings.
     """
-    verdicts = {row.id: tuple(store.verdicts.of_run(row.id)) for row in runs}
-    shown = [row for row in runs if verdicts[row.id] and not row.why_excluded]
-    numbers = [None, *(row.id for row in shown), None]
-    sides = []
-    for place, row in enumerate(shown):
-        provenance, judgements = row.provenance, verdicts[row.id]
-        new = ComparedRun(str(row.id), row.id, provenance.label, provenance.commit, provenance.dirty)
-        comparison = RunComparison(None, new, judgements)
-        sides.append(
-            side_by_side(
-                comparison,
-                thresholds_of(store, judgements, threshold),
-                environment=since_baseline(store, None, row.id, judgements),
-                neighbours=(numbers[place + 2], numbers[place]),
-            )
-        )
-    return tuple(sides)
+    row = runs[place]
+    judgements = tuple(store.verdicts.of_run(row.id))
+    provenance = row.provenance
+    new = ComparedRun(str(row.id), row.id, provenance.label, provenance.commit, provenance.dirty)
+    return side_by_side(
+        RunComparison(None, new, judgements),
+        thresholds_of(store, judgements, threshold),
+        environment=since_baseline(store, None, row.id, judgements),
+        neighbours=(
+            runs[place + 1].id if place + 1 < len(runs) else None,
+            runs[place - 1].id if place else None,
+        ),
+    )
 
 
 def _summaries(judgements: Sequence[Judgement], thresholds: Mapping[Series, float]) -> list[BenchmarkSummary]:

@@ -1,6 +1,5 @@
 """What a message adds to a finding: the commits behind it, and the recent levels of its worst series."""
 
-import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import isfinite
@@ -10,7 +9,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Commit, Finding, Series
-from perfsvc.service.git import newest_commits
+from perfsvc.service.git import commit_ranges, newest_commits
 from perfsvc.store import NightRow, SeriesInRun, Store
 
 COMMITS = 5
@@ -18,9 +17,6 @@ COMMITS = 5
 
 NIGHTS = 20
 """The most nights whose levels are drawn."""
-
-_COMMITS = re.compile(r"(?:([0-9a-f]{7,40})\.\.)?([0-9a-f]{7,40})")
-"""A root cause that names commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +58,9 @@ class Backgrounds:
         """Return the newest commits of a root cause, at most ``COMMITS``, and how many there are in all."""
         commits: list[Commit] = []
         count = 0
-        for named in map(_COMMITS.fullmatch, reversed(root_cause.split(", "))):
-            if named:
-                newest, of_range = newest_commits(Path(self._night.suite), named[1] or "", named[2], COMMITS)
-                commits, count = [*commits, *newest], count + of_range
+        for after, last in reversed(list(commit_ranges(root_cause))):
+            newest, of_range = newest_commits(Path(self._night.suite), after, last, COMMITS)
+            commits, count = [*commits, *newest], count + of_range
         return tuple(commits[:COMMITS]), count
 
     def _levels(self, series: Series) -> tuple[float | None, ...]:

@@ -1,7 +1,7 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
 ``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does,
-``excluded`` applies that a person keeps a run out of judging.
+``excluded`` applies that a person keeps a run out of judging, ``bisections`` keeps the searches for their commits.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,8 +11,17 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from perfsvc.model import Finding, FindingEvent, FindingState, FindingUpdates, RootCause, Series
-from perfsvc.store.findings import actions, read, update
+from perfsvc.model import (
+    Bisection,
+    Finding,
+    FindingEvent,
+    FindingState,
+    FindingUpdates,
+    RootCause,
+    Series,
+    StoredBisection,
+)
+from perfsvc.store.findings import actions, bisections, read, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.findings.update import Recovered
@@ -157,6 +166,21 @@ class FindingStore:
         """
         with self._changing() as connection:
             return actions.comment(connection, number, text, Action(by, series))
+
+    def put_bisection(self, number: int, bisection: Bisection) -> None:
+        """Store a bisection with a finding, for people to read. Of the samples of each process, the median is stored.
+
+        Raises:
+            NotMeasuredError: the finding does not exist.
+        """
+        with self._changing() as connection:
+            read.get(connection, number)
+            bisections.put(connection, number, bisection)
+
+    def bisections(self, number: int) -> list[StoredBisection]:
+        """Return the bisections of a finding, the newest first; none if it does not exist."""
+        with self._database.reading() as connection:
+            return bisections.load(connection, number)
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:

@@ -15,6 +15,7 @@ from perfsvc.store.schema.code_tables import (
     Profiles,
 )
 from perfsvc.store.schema.judging_tables import (
+    Bisections,
     ConfirmationRuns,
     Confirmations,
     Exclusions,
@@ -68,6 +69,7 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
     Explanations: ("run_id", "case_id", "device_id", "explained_at"),
     Exclusions: ("run_id", "case_id", "excluded_at"),
+    Bisections: ("finding_id", "stored_at"),
     FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
     Messages: ("key",),
 }
@@ -84,7 +86,7 @@ PARTS: Final[dict[Table, dict[Table, str]]] = {
     Nights: {Stages: "night_id"},
     Messages: {Deliveries: "message_id"},
     Checks: {CheckedKernels: "check_id"},
-    Findings: {FindingCases: "finding_id", FindingEvents: "finding_id"},
+    Findings: {FindingCases: "finding_id", FindingEvents: "finding_id", Bisections: "finding_id"},
 }
 """The tables whose rows belong to a row of another table, with the column that refers to this row."""
 

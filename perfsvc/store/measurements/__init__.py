@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Slowdown
+from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Series, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
@@ -31,7 +31,8 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.measurements.columns import columns_of
 from perfsvc.store.measurements.filters import RowFilter
-from perfsvc.store.rows import CaseCost, CaseKey, MeasurementEntry, StoredSamples
+from perfsvc.store.measurements.quantities import load_quantities
+from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack_array
 from perfsvc.store.schema.engine import Database, among, new_id, report_damaged
@@ -119,6 +120,17 @@ class MeasurementStore:
         """
         with self._database.reading() as connection:
             return columns_of(connection, RowFilter(runs, cases, devices))
+
+    def quantities(
+        self, runs: Collection[int], cases: Collection[Case] | None = None
+    ) -> dict[Series, dict[int, CaseQuantities]]:
+        """Return the errors, the work and the static facts of cases in some runs, by the series of the time and by run.
+
+        A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
+        the series of these cases are returned.
+        """
+        with self._database.reading() as connection:
+            return load_quantities(connection, runs, cases)
 
     def samples(
         self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, select
 
-from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, nearest_peak, plausible
+from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
 from perfsvc.store.cases import axes_of, case_of, judged, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.devices import GpuState, gpu_peaks
 from perfsvc.store.measurements.filters import RowFilter
@@ -110,12 +110,8 @@ _SAME_VERDICT = and_(
 )
 _STATE = ("device", "driver", "power_limit_w", "copy_bytes_per_s", "read_bytes_per_s")
 """The columns that decide which measured peaks a GPU has."""
-_RATE = ("cache", "precision", "bandwidth_bytes_per_s", "flops_per_s", "bus_bytes_per_s")
+_WORK = ("median_s", "flops", "precision", "cache", "link_bytes")
 """The columns that decide which of them a measurement comes nearest to."""
-IN_L2, BEYOND_L2 = 0.5, 2.0
-"""The arrays of a warm case are in the L2 cache if they fill at most half of it: the caches of recent GPUs have two
-halves, and what both need is in both. Of arrays up to twice as large as the cache, an unknown part is in it, so their
-bandwidth has no peak."""
 _SAME_PEAK = and_(Peaks.run_id == Measurements.run_id, Peaks.device_id == Measurements.device_id)
 
 
@@ -191,18 +187,15 @@ def _derive(table: dict[str, list[Any]], l2_bytes: Sequence[int], peaks: Mapping
     table["bus_bytes_per_s"] = _per_second(table["link_bytes"], table["median_s"])
     nearest = []
     states = zip(*(table[name] for name in _STATE), strict=True)
-    rows = zip(*(table[name] for name in _RATE), strict=True)
+    rows = zip(*(table[name] for name in _WORK), strict=True)
     of_state: dict[tuple[Any, ...], dict[str, float]] = {}
-    for state, (cache, precision, bandwidth, flops, bus), nbytes, l2 in zip(states, rows, moved, l2_bytes, strict=True):
+    for state, (time_s, flops, precision, cache, link), nbytes, l2 in zip(states, rows, moved, l2_bytes, strict=True):
         if state not in of_state:
             *gpu, copied, read = state
             memory = {MEMORY: Peak(copied, read).best_bytes_per_s} if plausible(copied) and plausible(read) else {}
             of_state[state] = {**peaks.get((gpu[0], gpu[1], gpu[2]), {}), **memory}
-        warm = cache == CacheState.WARM
-        in_l2 = warm and nbytes <= IN_L2 * l2
-        known = None if warm and IN_L2 * l2 < nbytes < BEYOND_L2 * l2 else bandwidth
-        rates = of_state[state]
-        nearest.append(nearest_peak(known, flops, precision, rates, in_l2=in_l2, bus_bytes_per_s=bus))
+        rates, warm = of_state[state], cache == CacheState.WARM
+        nearest.append(peak_of_case(time_s, nbytes, flops, precision, rates, warm=warm, l2_bytes=l2, link_bytes=link))
     table["peak"] = [near.peak if near else None for near in nearest]
     table["peak_share"] = [near.share if near else None for near in nearest]
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -32,13 +33,16 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from perfsvc import units
-from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
+from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
 from perfsvc.text import url_without_password, visible, without_password
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
+
+OUT_OF_RANGE = "22003"
+"""PostgreSQL's code of the error about a number that does not fit its column."""
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 _CURES = {
@@ -63,6 +67,8 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._watching: Connection | None = None
+        self._watch = Lock()
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Return a transaction that only reads."""
@@ -71,6 +77,35 @@ class Database:
     def writing(self) -> AbstractContextManager[Connection]:
         """Return a transaction that writes; it is committed when its block ends without an error."""
         return transaction(self.engine, writes=True)
+
+    def state(self) -> str:
+        """Return a text that is another one after each change of the database, by this process or any other.
+
+        It may change without a change of the database too. Asking costs less than a millisecond.
+        """
+        with self._watch, translated(self.engine.url):
+            if self._watching is None:
+                self._watching = self.engine.connect()
+            try:
+                with self._watching.begin():
+                    if self.engine.dialect.name == POSTGRESQL:
+                        return str(self._watching.exec_driver_sql("SELECT pg_current_snapshot()").scalar())
+                    # SQLite counts what other connections commit, and the connection counts its own changes.
+                    commits = self._watching.exec_driver_sql("PRAGMA data_version").scalar()
+                    driver: Any = self._watching.connection.driver_connection
+                    return f"{commits}:{driver.total_changes}"
+            except BaseException:
+                self._watching.invalidate()
+                self._watching = None
+                raise
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._watch:
+            if self._watching is not None:
+                self._watching.close()
+                self._watching = None
+        self.engine.dispose()
 
 
 def resolve(location: str) -> URL:
@@ -226,7 +261,7 @@ def transaction(engine: Engine, *, writes: bool) -> Iterator[Connection]:
 def translated(url: URL) -> Iterator[None]:
     """Turn any error of SQLAlchemy and its drivers into a ``DatabaseError`` with a cure.
 
-    If a user typed a number that is too large for SQLite, the error becomes a ``UsageError``.
+    If a user typed a number that is too large for the database, the error becomes a ``UsageError``.
     """
     try:
         yield
@@ -236,6 +271,8 @@ def translated(url: URL) -> Iterator[None]:
             cure="perfsvc db check; if it finds nothing wrong, report this error as a fault of perfsvc",
         ) from error
     except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", "") == OUT_OF_RANGE:
+            raise _too_large() from error
         message = _in_one_line(error.orig)
         cure = next((cure for sign, cure in _CURES.items() if sign in message.lower()), "perfsvc db check")
         raise DatabaseError(f"{shown(url)}: {message}", cure=cure, again=_is_away(message)) from error
@@ -244,16 +281,20 @@ def translated(url: URL) -> Iterator[None]:
     except LookupError as error:
         if "defined enum values" not in str(error):  # SQLAlchemy has no class of its own for this
             raise
-        raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
+        raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
-        raise UsageError("a number is too large for the database", cure="give one of at most 18 digits") from error
+        raise _too_large() from error
 
 
-def damaged(what: str) -> DatabaseError:
+def _too_large() -> UsageError:
+    return UsageError("a number is too large for the database", cure="give one of at most 9 digits")
+
+
+def damaged(what: str) -> DamagedError:
     """Return the error for stored content that cannot be read."""
-    return DatabaseError(
+    return DamagedError(
         f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
     )
 

@@ -220,6 +220,17 @@ class FindingEvents(Base):
     text: Mapped[Free]
 
 
+class Bisections(Base):
+    """The search for the commit that moved a case of a finding; ``answer`` is JSON: commits, comparisons, levels."""
+
+    __tablename__ = "bisections"
+
+    id: Mapped[Key]
+    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    answer: Mapped[Free]
+    stored_at: Mapped[datetime]
+
+
 class Expectations(Base):
     """A host, GPU or case that later nights of the host are expected to have; the unique columns identify it.
 

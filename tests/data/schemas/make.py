@@ -18,6 +18,7 @@ from sqlalchemy import insert
 from perfsvc.model import (
     Absence,
     Batch,
+    Bisection,
     CacheState,
     Case,
     CaseExplanation,
@@ -25,6 +26,7 @@ from perfsvc.model import (
     ChangeKind,
     CheckedKernel,
     CheckVerdict,
+    Commit,
     Conditions,
     Confirmation,
     DeviceInfo,
@@ -57,11 +59,13 @@ from perfsvc.model import (
     ReplayRecord,
     RootCause,
     Series,
+    SkippedCommit,
     Slowdown,
     SourceLine,
     StaticFacts,
     Status,
     Suspect,
+    Trial,
     Verdict,
     Work,
     digest,
@@ -174,8 +178,8 @@ def fill(store: Store) -> None:
     put_check(store, origin)
     put_night(store, night, started)
     put_absence(store, night, started)
-    store.exclusions.exclude(first, [NAIVE], reason="the GPU was shared", by="ann")
-    store.exclusions.include(first, [NAIVE], by="bob")
+    put_bisection(store, finding, suspect.series)
+    put_exclusion(store, first)
 
 
 WHY = Reason(
@@ -243,6 +247,51 @@ def put_night(store: Store, night: int, started: datetime) -> None:
     with transaction(store.database.engine, writes=True) as connection:
         connection.execute(insert(Messages).values(message))
         connection.execute(insert(Deliveries).values(delivery))
+
+
+def put_bisection(store: Store, finding: int, series: Series) -> None:
+    """Store that the commit ``bbb`` made a case of a finding slower, and that another commit was skipped."""
+    commits = [
+        Commit(name * 10, subject, "Ann <ann@example.com>", datetime(2025, 1, day, tzinfo=UTC), ("0" * 30,))
+        for day, (name, subject) in enumerate((("aaa", "fast"), ("bbb", "slow"), ("ccc", "broken")), 1)
+    ]
+    good, bad, skipped = commits
+    old = Measurement(TILED, "GPU-1", 0, Status.OK, samples_s=(0.25, 0.5, 0.5))
+    new = replace(old, replica=1, samples_s=(1.0,))
+    trial = Trial(good, bad, Verdict.REGRESSION, "the case is slower", 2.0, 1.5, 2.5, 1, (old,), (new,))
+    store.findings.put_bisection(
+        finding,
+        Bisection(
+            series.case,
+            GPU,
+            series.cache,
+            good,
+            bad,
+            threshold=0.125,
+            seed=7,
+            metric=series.metric,
+            commits=2,
+            builds=3,
+            compiled=2,
+            codes=2,
+            verdict=Verdict.REGRESSION,
+            reason="the case is slower at this commit",
+            boundary=1.5,
+            culprits=(bad,),
+            proof=trial,
+            changed=("binary",),
+            files=("kernels/tiled.cu",),
+            trials=(trial,),
+            skipped=(SkippedCommit(skipped, "it does not compile"),),
+            wall_s=7.0,
+        ),
+    )
+
+
+def put_exclusion(store: Store, run: int) -> None:
+    """Store that a case was excluded from a run, and included again."""
+    store.exclusions.exclude(run, [NAIVE], reason="the GPU was shared", by="ann")
+    store.exclusions.include(run, [NAIVE], by="bob")
 
 
 def put_absence(store: Store, night: int, started: datetime) -> None:

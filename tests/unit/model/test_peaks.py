@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfsvc.model import PeakShare, nearest_peak, peak_of, plausible
+from perfsvc.model import PeakShare, nearest_peak, peak_of, peak_of_case, plausible
 
 RATES = {"memory": 3e12, "l2": 8e12, "fp32": 60e12, "fp64": 30e12, "fp64_tensor": 60e12, "bf16": 900e12}
 
@@ -44,3 +44,23 @@ def test_the_limit_of_fp64_is_unknown_without_the_tensor_cores_that_the_gpu_has(
 def test_a_rate_that_no_gpu_has_is_not_plausible(rate):
     assert not plausible(rate)
     assert plausible(1e12)
+
+
+@pytest.mark.parametrize(
+    ("moved", "l2", "warm", "share"),
+    [
+        (100, 50, False, PeakShare("memory", 0.5)),
+        (100, 200, True, PeakShare("l2", 0.25)),
+        (100, 100, True, None),
+        (100, 50, True, PeakShare("memory", 0.5)),
+    ],
+)
+def test_the_bandwidth_of_a_warm_case_has_a_peak_only_where_its_arrays_are_known_to_be(moved, l2, warm, share):
+    rates = {"memory": 20.0, "l2": 40.0}
+    assert peak_of_case(10.0, moved, 0, "", rates, warm=warm, l2_bytes=l2) == share
+
+
+def test_a_case_without_a_time_has_no_share_of_a_peak():
+    assert peak_of_case(None, 100, 0, "", {"memory": 20.0}, warm=False, l2_bytes=0) is None
+    assert peak_of_case(2.0, 0, 30, "fp32", {"fp32": 30.0}, warm=False, l2_bytes=0) == PeakShare("fp32", 0.5)
+    assert peak_of_case(2.0, 0, 0, "", {"link": 10.0}, warm=False, l2_bytes=0, link_bytes=5) == PeakShare("link", 0.25)

@@ -47,7 +47,8 @@ from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.service.confirm.confirm import with_causes
-from perfsvc.service.dashboard.build import gather
+from perfsvc.service.dashboard.build import comparison, gather
+from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
@@ -257,7 +258,8 @@ def sentences(store, night, run):
         for test in ET.fromstring(comparison_junit(each.judgements)).iter("testcase"):  # noqa: S314 - our own
             yield f"{test.get('name')} {''.join(test.itertext())}"
     site = gather(store, 100, datetime.now(UTC))
-    for path, html in render.pages(site, "plotly.js", FindingPictures(store, site).cases):
+    of_findings = FindingPictures(store, site).cases, FindingDetailsReader(store, site).of
+    for path, html in render.SitePages(site, "plotly.js", *of_findings, lambda run: comparison(store, site, run, None)):
         found = Sentences(html).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         yield from (f"{about} {sentence}" for sentence in found)

@@ -51,3 +51,19 @@ def test_peaks_are_read_by_device_and_run(story, store):
     peaks = store.devices.peaks_of(runs)
     assert list(peaks["GPU-1"]) == runs
     assert peaks["GPU-1"][runs[0]] == Peak(2e12 + runs[0], 3e12)
+
+
+def test_the_conditions_of_several_runs_are_those_of_each_run(story, store):
+    runs = []
+    for number in range(3):
+        run = story.begin()
+        hot = Conditions(1.7e9 + number, temperature_c=60.0 + number, slowdowns=(Slowdown.THERMAL,), ecc_errors=number)
+        story.put(run, story.tiled, batches=(Batch((1e-3,), conditions=hot),))
+        story.put(run, story.tiled, device="GPU-2", batches=(Batch((1e-3,), conditions=Conditions(others=(number,))),))
+        runs.append(run)
+    together = store.devices.conditions_of([*runs, 99])
+    assert together == {run: store.devices.conditions(run) for run in runs}
+    assert [(row.device, row.ecc_errors, row.others) for row in together[runs[2]]] == [
+        ("GPU-1", 2, ()),
+        ("GPU-2", 0, ("2",)),
+    ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perfsvc.judge import HistoryLevel, split_into_levels
-from perfsvc.judge.changes.hindsight import PRICE, _cheapest_division
+from perfsvc.judge.changes.hindsight import PRICE, _cheapest_divisions
 
 Floats = NDArray[np.float64]
 
@@ -168,4 +168,4 @@ def test_the_division_is_the_cheapest_of_all(seed: int, runs: int, height: float
         return float(squares + len(places) * PRICE * math.log(runs))
 
     every = itertools.chain.from_iterable(itertools.combinations(range(1, runs), size) for size in range(runs // 2))
-    assert cost(tuple(_cheapest_division(units))) == pytest.approx(min(map(cost, every)))
+    assert cost(tuple(_cheapest_divisions(units[None, :])[0])) == pytest.approx(min(map(cost, every)))

@@ -1,0 +1,58 @@
+"""What the pages of series show besides the histories, as frozen values that ``service`` reads from the store."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perfsvc.model import FullEnvironment, Series
+from perfsvc.report.rows import EnvironmentDifferences
+
+
+@dataclass(frozen=True, slots=True)
+class RunQuantities:
+    """What a run measured of a case besides its time and its named metrics; None is unknown.
+
+    Attributes:
+        error: the largest error of a result.
+        bandwidth: in bytes a second.
+        peak: the name of the measured peak that the case comes nearest to; empty if unknown.
+        peak_share: the rate of the case over this peak.
+        registers: of a thread of the kernel that needs most.
+        spilled_bytes: of all kernels.
+    """
+
+    error: float | None = None
+    bandwidth: float | None = None
+    peak: str = ""
+    peak_share: float | None = None
+    registers: int | None = None
+    spilled_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedNights:
+    """The verdict on the times of two runs of a series, by their numbers."""
+
+    base: int
+    new: int
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesDetails:
+    """What the pages of series show besides the histories.
+
+    Attributes:
+        quantities: by the series of the time, and by run.
+        compared: the verdicts on the newest run against some runs before it, by the series of the time.
+        differences: in what the full environments of two runs differ, for each change of a series' environment.
+        environments: the full environments of the newest runs of all series, by run.
+    """
+
+    quantities: Mapping[Series, Mapping[int, RunQuantities]] = field(default_factory=dict)
+    compared: Mapping[Series, Sequence[ComparedNights]] = field(default_factory=dict)
+    differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
+    environments: Mapping[int, FullEnvironment] = field(default_factory=dict)

@@ -1,0 +1,274 @@
+"""The tabs of a series' page: the other metrics of the same case, device and cache state over the same runs."""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from perfsvc import units
+from perfsvc.model import ENERGY, MAX_ERROR, TIME, CacheState, Case, Difference, Exclusion, Series
+from perfsvc.report import peaks, wording
+from perfsvc.report.environment import value_change
+from perfsvc.report.pages.details import RunQuantities
+from perfsvc.report.pages.site import SeriesView, series_page
+from perfsvc.report.pages.spark import spark
+from perfsvc.report.pages.views import EnvironmentChange, Views, rounded
+from perfsvc.text import LONGEST_LABEL, cut, shortened
+
+MOST_NAMED = 12
+"""A case with more named metrics has no tabs for them: its page links to the pages of these metrics."""
+
+PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+
+MOST_DIFFERENCES = 20
+"""How many differences of two full environments the page of a series shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A metric of a case over the runs of its main series.
+
+    Attributes:
+        key: what the address of the page holds (``#tab=energy``).
+        name: what the tab shows.
+        newest: the newest known value as text; empty without one.
+        line: the values as a sparkline.
+        page: the path of the page of the metric's own series; empty if the metric has none.
+        chart: the data of the chart; empty for the main series, whose data the page has already.
+    """
+
+    key: str
+    name: str
+    newest: str
+    line: Markup
+    page: str
+    chart: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """A metric that is computed for the tabs: how its values are read, written and drawn."""
+
+    key: str
+    name: str
+    value: Callable[[RunQuantities], float | None]
+    text: Callable[[RunQuantities], str]
+    unit: Callable[[float], tuple[float, str]]
+    """Takes the largest value; returns the factor and the unit in which values are drawn."""
+
+
+def _rate_unit(largest: float) -> tuple[float, str]:
+    power = next((power for power in sorted(units.LARGE, reverse=True) if largest >= 10.0**power), 0)
+    return 10.0**-power, f"{units.LARGE[power]}B/s"
+
+
+def _unscaled(unit: str) -> Callable[[float], tuple[float, str]]:
+    return lambda _: (1.0, unit)
+
+
+_QUANTITIES = (
+    _Quantity("error", "error", lambda row: row.error, lambda row: units.error(row.error or 0.0), _unscaled("")),
+    _Quantity("registers", "registers", lambda row: row.registers, lambda row: str(row.registers), _unscaled("")),
+    _Quantity(
+        "spills",
+        "spills",
+        lambda row: row.spilled_bytes,
+        lambda row: units.size(row.spilled_bytes or 0),
+        _unscaled("B"),
+    ),
+    _Quantity(
+        "peak",
+        "share of peak",
+        lambda row: row.peak_share,
+        lambda row: peaks.share(row.peak, row.peak_share),
+        lambda _: (100.0, "%"),
+    ),
+    _Quantity(
+        "bandwidth", "bandwidth", lambda row: row.bandwidth, lambda row: units.rate(row.bandwidth or 0.0), _rate_unit
+    ),
+)
+"""In the order of the tabs, after the time and the energy."""
+
+
+@dataclass(frozen=True)
+class SeriesTabs:
+    """Answers what the template of a series' page asks beyond the history of the series."""
+
+    views: Views
+
+    def _group(self, view: SeriesView) -> list[SeriesView]:
+        """Return Return the series of a case on a device in a cache state: the first is the main series, with tabs."""
+
+        def same(series: Series) -> tuple[Case, str, CacheState]:
+            return series.case, series.device, series.cache
+
+        of_case = self.views.site.series.of_case(view.series.case.id)
+        return [other for other in of_case if same(other.series) == same(view.series)]
+
+    def main(self, view: SeriesView) -> SeriesView:
+        """Return the series whose page has a tab for this series: that of the time, if the case has one."""
+        return self._group(view)[0]
+
+    def link(self, view: SeriesView) -> str:
+        """Return the path of the page with the tabs, and the tab of this series if there is one."""
+        key = next((tab.key for tab in self.tabs(self.main(view)) if tab.page == series_page(view.series)), "")
+        return f"{series_page(self.main(view).series)}{f'#tab={key}' if key else ''}"
+
+    def tabs(self, view: SeriesView) -> list[Tab]:
+        """Return the tabs of a main series, its own first; a metric that no run has is left out."""
+        group = self._group(view)
+        others = {other.series.metric: other for other in group if other is not view}
+        named = [metric for metric in others if metric not in {TIME, ENERGY, MAX_ERROR}]
+        shown = [ENERGY, *(named if len(named) <= MOST_NAMED else [])]
+        of_series = [self._of_series(view, others[metric]) for metric in shown if metric in others]
+        energy = [tab for tab in of_series if tab.key == "energy"]
+        quantities = [
+            tab
+            for quantity in _QUANTITIES
+            if (tab := self._of_quantity(view, quantity, others.get(MAX_ERROR) if quantity.key == "error" else None))
+        ]
+        return [self._own(view), *energy, *quantities, *(tab for tab in of_series if tab.key != "energy")]
+
+    def _own(self, view: SeriesView) -> Tab:
+        metric = view.series.metric
+        newest = next((point.level for point in reversed(view.points) if point.level is not None), None)
+        text = "" if newest is None else wording.level(newest, metric)
+        line = self.views.spark(view.series)
+        return Tab(_key(metric), _name(metric), text, line, series_page(view.series), {})
+
+    def _of_series(self, main: SeriesView, view: SeriesView) -> Tab:
+        """Return the tab of a metric that has a series of its own."""
+        drawn = self.views.data(view)
+        place = {point.run: at for at, point in enumerate(main.points)}
+        at = [place.get(run) for run in drawn["runs"]]
+        known = [(old, new) for old, new in enumerate(at) if new is not None]
+        columns: dict[str, list[Any]] = {name: [None] * len(main.points) for name in ("level", "low", "high")}
+        for name, column in columns.items():
+            for old, new in known:
+                column[new] = drawn[name][old]
+        chart = {
+            **columns,
+            "unit": drawn["unit"],
+            "suffix": drawn["suffix"],
+            "judges": True,
+            "texts": {at[old]: text for old, text in drawn["texts"].items() if at[old] is not None},
+            "levels": [
+                [at[first], at[last], level]
+                for first, last, level in drawn["levels"]
+                if at[first] is not None and at[last] is not None
+            ],
+            "findings": [[at[first], *rest] for first, *rest in drawn["findings"] if at[first] is not None],
+        }
+        own = self._own(view)
+        return Tab(own.key, own.name, own.newest, own.line, own.page, chart)
+
+    def _of_quantity(self, main: SeriesView, quantity: _Quantity, own: SeriesView | None) -> Tab | None:
+        """Return the tab of a computed metric; None if no run of the series has it.
+
+        Args:
+            main: the series whose runs the tab shows.
+            quantity: the metric.
+            own: the series of this metric; None if it has none.
+        """
+        by_run = self.views.site.details.quantities.get(main.series, {})
+        rows = [by_run.get(point.run) for point in main.points]
+        values = [None if row is None else quantity.value(row) for row in rows]
+        known = [value for value in values if value is not None]
+        if not known:
+            return None
+        factor, unit = quantity.unit(max(known))
+        newest = next(row for row, value in zip(reversed(rows), reversed(values), strict=True) if value is not None)
+        chart = {
+            "level": [rounded(value, factor) for value in values],
+            "low": [None] * len(values),
+            "high": [None] * len(values),
+            "unit": unit,
+            "suffix": unit,
+            "judges": quantity.key == "error",
+            "texts": {},
+            "levels": [],
+            "findings": [],
+        }
+        judged = [None if point.excluded else value for point, value in zip(main.points, values, strict=True)]
+        label = f"{quantity.name} in {units.count(len(values), 'run')}"
+        page = series_page(own.series) if own else ""
+        return Tab(
+            quantity.key,
+            quantity.name,
+            quantity.text(newest) if newest else "",
+            spark(judged, label=label),
+            page,
+            chart,
+        )
+
+    # --- the data of the page's scripts ------------------------------------------------------------------------------
+
+    def data(self, view: SeriesView) -> dict[str, Any]:
+        """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
+        drawn = self.views.data(view)
+        tabs = self.tabs(view) if self.main(view) is view else []
+        place = {point.run: at for at, point in enumerate(view.points)}
+        compared = self.views.site.details.compared.get(view.series, ())
+        return drawn | {
+            "judges": True,
+            "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
+            "case": cut(shlex.quote(view.series.case.id)),
+            "pages": [place[point.run] for point in view.points if point.run in self.views.site.compared],
+            "judged": [
+                [
+                    place[nights.base],
+                    place[nights.new],
+                    nights.verdict,
+                    wording.change_and_interval(nights.ratio, nights.low, nights.high),
+                    nights.reason,
+                ]
+                for nights in compared
+                if nights.base in place and nights.new in place
+            ],
+        }
+
+    # --- exclusions and environments ---------------------------------------------------------------------------------
+
+    def exclusions(self, view: SeriesView) -> list[Exclusion]:
+        """Return who excluded the runs of a series from judging, when and why, the newest run first."""
+        found = []
+        for point in reversed(view.points):
+            if point.excluded:
+                of_run = self.views.site.runs[point.run].excluded
+                of_case = [each for each in of_run if not each.case or each.reason == point.excluded]
+                found += [each for each in of_case if each.case in {"", view.series.case.id}] or of_case[:1]
+        return found
+
+    def differences(self, view: SeriesView, change: EnvironmentChange) -> list[str]:
+        """Return a line for each part in which the full environments around a change differ for this device."""
+        known = self.views.site.details.differences.get((change.before, change.run))
+        concerned = [each for each in known.differences if _concerns(each, view)] if known else []
+        lines = [f"{each.name} {value_change(each)}" for each in concerned[:MOST_DIFFERENCES]]
+        more = len(concerned) - len(lines)
+        command = f"perfsvc runs environment {change.before} {change.run}"
+        return [*lines, f"and {more} more: {command}"] if more else lines
+
+    def environment(self, view: SeriesView) -> list[tuple[str, str]]:
+        """Return the parts of the full environment of a series' newest run by name; empty if it is not stored."""
+        full = self.views.site.details.environments.get(view.points[-1].run)
+        return sorted({**full.common, **full.devices.get(view.series.device, {})}.items()) if full else []
+
+
+def _concerns(difference: Difference, view: SeriesView) -> bool:
+    return not difference.devices or view.series.device in difference.devices
+
+
+def _key(metric: str) -> str:
+    """Return what names a metric in the address of a page: no named metric has the key of a computed one."""
+    known = {TIME: "time", ENERGY: "energy", MAX_ERROR: "error"}
+    if metric in known:
+        return known[metric]
+    return f"m-{metric if PLAIN_KEY.fullmatch(metric) else hashlib.sha256(metric.encode()).hexdigest()[:8]}"
+
+
+def _name(metric: str) -> str:
+    return {ENERGY: "energy", MAX_ERROR: "error"}.get(metric, metric)

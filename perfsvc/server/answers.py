@@ -1,0 +1,80 @@
+"""Answers in JSON, and all errors in one shape: ``{"error": …, "cure": …}``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageError
+from perfsvc.report.export.objects import plain
+from perfsvc.report.pages.render import error_page
+from perfsvc.server.access import ForbiddenError
+from perfsvc.text import json_text, printed, without_password
+
+JSON = "application/json"
+
+FAULT, UNAVAILABLE = 500, 503
+RETRY_S = "5"
+"""After how many seconds a client may ask again if the database cannot answer."""
+
+WORDS = {
+    400: ("the request is not valid", "see docs/reference/server-api.md"),
+    404: ("there is nothing at this address", "begin at /"),
+    405: ("this address does not take this method", "read with GET"),
+    413: ("the request is too large", "send less at once"),
+    415: ("the body is of another type", "send JSON, with Content-Type: application/json"),
+    414: ("the address is too long", "send a shorter query"),
+    500: ("perfsvc failed to answer", "see the log of the server"),
+    503: ("the database cannot answer now", "ask again later"),
+}
+"""What an error without words of its own says, and its cure, by status code."""
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a value as JSON; a number that is not finite becomes null."""
+    return Response(json_text(plain(value)), status, headers, JSON)
+
+
+def problem(
+    request: Request, status: int, error: str, cure: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error: a page for a browser, JSON for everything else."""
+    error, cure = without_password(error), without_password(cure)
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+        root = "../" * (request.url.path.count("/") - 1)
+        return Response(error_page(status, error, cure, root), status, headers, "text/html")
+    return answer({"error": error, "cure": cure}, status, headers)
+
+
+def status_of(error: PerfsvcError) -> int:
+    """Return the status code of an error: 404 what does not exist, 400 a wrong request, 503 try again, 500 a fault."""
+    if isinstance(error, NotMeasuredError):
+        return 404
+    if isinstance(error, UsageError):
+        return 400
+    return UNAVAILABLE if isinstance(error, DatabaseError) and error.again else FAULT
+
+
+def of_error(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that raised an error; it never holds a traceback."""
+    if isinstance(error, PerfsvcError):
+        status = status_of(error)
+        if status >= FAULT:
+            structlog.get_logger().error("failed", path=printed(request.url.path), error=error.what, cure=error.cure)
+            # The error may name the server of the database, which is not the visitor's business.
+            headers = {"Retry-After": RETRY_S} if status == UNAVAILABLE else None
+            return problem(request, status, *(WORDS[status]), headers)
+        return problem(request, status, error.what, error.cure)
+    if isinstance(error, ForbiddenError):
+        if error.known:
+            return problem(request, 403, f"this needs the scope {error.scope}", "ask for this scope")
+        headers = {"WWW-Authenticate": "Bearer"}
+        return problem(
+            request, 401, "the server does not know you, and this needs a visitor that it knows", "sign in", headers
+        )
+    assert isinstance(error, HTTPException)  # noqa: S101 - for mypy: no other error comes here
+    words, cure = WORDS.get(error.status_code, (error.detail, ""))
+    return problem(request, error.status_code, words, cure, error.headers)

@@ -1,0 +1,68 @@
+"""The web server as an ASGI application, composed of the routes of each module."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio.to_thread import current_default_thread_limiter
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from perfsvc.errors import PerfsvcError
+from perfsvc.server import answers, badges, feeds, metrics, site
+from perfsvc.server.access import ForbiddenError
+from perfsvc.server.api import ENDPOINTS
+from perfsvc.server.endpoints import ROOT
+from perfsvc.server.guard import Guard
+from perfsvc.server.openapi import document
+from perfsvc.server.serving import Serving
+
+THREADS = 12
+"""How many requests read the database at a time; the pool of SQLAlchemy has 15 connections."""
+
+SMALLEST_TO_COMPRESS = 1000
+
+
+def make_app(serving: Serving) -> Starlette:
+    """Return the application that serves a database.
+
+    Args:
+        serving: the open database and the settings; the caller closes the database when the server has ended.
+    """
+    documented = document(ENDPOINTS)
+
+    def openapi(_request: Request) -> Response:
+        return answers.answer(documented)
+
+    routes: list[BaseRoute] = [
+        *(endpoint.route() for endpoint in ENDPOINTS),
+        Route(f"{ROOT}/openapi.json", openapi),
+        *metrics.routes(),
+        *feeds.routes(),
+        *badges.routes(),
+        *site.routes(),
+    ]
+    counted = metrics.ServerMetrics(serving)
+    app = Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(Guard, settings=serving.server, requests=counted.requests),
+            Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS),
+        ],
+        exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, HTTPException), answers.of_error),
+        lifespan=_few_threads,
+    )
+    app.state.serving = serving
+    app.state.metrics = counted
+    return app
+
+
+@asynccontextmanager
+async def _few_threads(_app: Starlette) -> AsyncIterator[None]:
+    """Limit the threads of requests, so that each thread finds a connection to the database."""
+    current_default_thread_limiter().total_tokens = THREADS
+    yield

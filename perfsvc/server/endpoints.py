@@ -1,0 +1,175 @@
+"""What an endpoint of the API is: one object that the handler, the checks of a request and the document share."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from perfsvc.errors import UsageError
+from perfsvc.report.export.objects import plain
+from perfsvc.server.access import READ, Visitor, require
+from perfsvc.server.answers import JSON, answer
+from perfsvc.server.serving import Serving, serving
+
+ROOT = "/api/v1"
+MOST_ROWS = 1000
+"""How many rows an answer has at most."""
+LONGEST_BODY = 8 * 2**20
+"""The bytes of the longest body that the API reads."""
+
+Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""A text that a visitor sends; PostgreSQL and git take no NUL."""
+Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""The number of a run, a night or a finding."""
+
+
+class NoParameters(BaseModel):
+    """The parameters of an endpoint, from its path and from the query. A parameter that is not known is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class PagedParameters(NoParameters):
+    """The parameters of an endpoint that returns many rows."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 100
+    """The most rows to return."""
+    offset: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """How many rows to pass over: `next_offset` of the answer before."""
+
+
+class Answer(BaseModel):
+    """An object in an answer; it has no other fields than those that the document names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class ErrorAnswer(Answer):
+    """The answer to a request that failed."""
+
+    error: str
+    """What happened, and to what."""
+    cure: str
+    """What to do; may be empty."""
+
+
+P = TypeVar("P", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall(Generic[P]):
+    """A request to an endpoint, checked.
+
+    Attributes:
+        serving: what all requests share.
+        visitor: who asks.
+        given: the parameters of the path and the query.
+        body: the body as the endpoint's model of it; None if the endpoint takes none.
+    """
+
+    serving: Serving
+    visitor: Visitor
+    given: P
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Generic[P]):
+    """An endpoint of the API.
+
+    Attributes:
+        path: below the root of the API, such as ``runs/{run}``.
+        name: names the endpoint in the document; unique.
+        summary: what it returns or does, in a sentence.
+        parameters: the model of the parameters in its path and in the query.
+        answer: the model of its answer.
+        handler: returns the answer as a value that ``plain`` makes JSON of. It runs in a thread.
+        method: the method of HTTP.
+        scope: what the visitor needs.
+        body: the model of the body; None if the endpoint takes none.
+        status: the status code of an answer.
+    """
+
+    path: str
+    name: str
+    summary: str
+    parameters: type[P]
+    answer: type[BaseModel]
+    handler: Callable[[ApiCall[P]], Any]
+    method: str = "GET"
+    scope: str = READ
+    body: type[BaseModel] | None = None
+    status: int = 200
+
+    def route(self) -> Route:
+        """Return the route that checks a request, calls the handler and checks its answer."""
+
+        async def respond(request: Request) -> Response:
+            visitor = require(request, self.scope)
+            given = checked(self.parameters, _parameters(request))
+            body = None if self.body is None else checked(self.body, await _body(request))
+            value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
+            return answer(value, self.status)
+
+        return Route(f"{ROOT}/{self.path}", respond, methods=[self.method], name=self.name)
+
+    def _value(self, call: ApiCall[P]) -> Any:
+        """Return the answer as JSON values; raise ``ValidationError`` if it is not as the document describes it."""
+        value = plain(self.handler(call))
+        self.answer.model_validate(value)
+        return value
+
+
+def paged(rows: Sequence[Any], given: PagedParameters, *, more: bool | None = None) -> dict[str, Any]:
+    """Return the rows of a page with the offset of the next page.
+
+    Args:
+        rows: all rows; or the rows of this page, if ``more`` is given.
+        given: which rows.
+        more: whether there are rows after this page.
+    """
+    items = rows[given.offset : given.offset + given.limit] if more is None else rows
+    follows = given.offset + given.limit < len(rows) if more is None else more
+    return {"items": items, "next_offset": given.offset + given.limit if follows else None}
+
+
+def _parameters(request: Request) -> dict[str, str]:
+    """Return the parameters of the path and the query; raise ``UsageError`` if one is given twice."""
+    given = dict(request.path_params)
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise UsageError(f"{name!r} is given twice", cure="give each parameter once")
+        given[name] = value
+    return given
+
+
+async def _body(request: Request) -> Any:
+    """Return the body as JSON values; raise ``UsageError`` or ``HTTPException`` if it is too long or no JSON."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(415)
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > LONGEST_BODY:
+            raise HTTPException(413)
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the body is no JSON: {error}", cure="send a JSON object in UTF-8") from error
+
+
+def checked(model: type[P], values: Any) -> P:
+    """Return values as a model; raise ``UsageError`` that names the first wrong value."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        wrong: Mapping[str, Any] = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, wrong["loc"])) or "the body"
+        raise UsageError(f"{where}: {wrong['msg']}", cure=f"see {ROOT}/openapi.json") from error

@@ -1,0 +1,296 @@
+"""The hosts and their GPUs as the page of the fleet shows them."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from perfsvc import judge
+from perfsvc.model import (
+    TIME,
+    CacheState,
+    Case,
+    DeviceInfo,
+    Environment,
+    Expected,
+    ExpectedKind,
+    FullEnvironment,
+    NightRow,
+    Peak,
+    RunRow,
+    RunState,
+    Slowdown,
+)
+from perfsvc.report.pages.fleet import Fleet, GpuView, Health, HostView, NightHealth, SiblingRatio
+from perfsvc.report.pages.site import SeriesView
+from perfsvc.store import DeviceConditions, Store
+
+HEALTH_NIGHTS = 100
+"""How many of the newest nights of a host have a cell for each of its GPUs."""
+
+NEAR = timedelta(hours=24)
+"""The runs of two hosts belong to one night if they began within this time."""
+
+_CaseOnDevice = tuple[Case, CacheState]
+
+
+def gather_fleet(
+    store: Store,
+    rows: Sequence[RunRow],
+    series: Iterable[SeriesView],
+    environments: Mapping[int, Environment],
+    full: Mapping[int, FullEnvironment],
+) -> Fleet:
+    """Return the hosts with GPUs that the runs measured on, or that nights are expected to have.
+
+    Args:
+        store: the database.
+        rows: the runs of the site, the newest first.
+        series: the histories of these runs.
+        environments: by the id of a segment.
+        full: the full environments of the newest runs of all series.
+    """
+    devices = store.devices.all()
+    gpus = {uuid: info for uuid, info in devices.items() if _is_gpu(info, devices)}
+    nights = store.nights.list(len(rows) + HEALTH_NIGHTS)
+    expected = store.expectations.of_host(None)
+    logs = _logs(rows, nights, gpus)
+    numbers = {entry.run.id for log in logs.values() for entry in log if entry.run}
+    conditions = {
+        (run, row.device): row for run, of_run in store.devices.conditions_of(numbers).items() for row in of_run
+    }
+    peaks = store.devices.peaks_of([row.id for row in rows])
+    segments = {(view.points[-1].run, view.series.device): view.points[-1].segment for view in series if view.points}
+    last_host = {uuid: row.provenance.host for row in reversed(rows) for uuid in row.devices}
+    siblings = _siblings(store, rows, gpus, series)
+    hosts = []
+    gpus_expected = {(row.host, row.name): row for row in expected if row.kind is ExpectedKind.GPU}
+    hosts_expected = {row.name: row for row in expected if row.kind is ExpectedKind.HOST}
+    for name in sorted({*logs, *(host for host, uuid in gpus_expected if uuid in gpus)}):
+        log = logs.get(name, [])
+        views = []
+        for uuid, info in gpus.items():
+            row = gpus_expected.get((name, uuid))
+            measured = [entry for entry in log if entry.run and uuid in entry.run.devices]
+            if not measured and row is None:
+                continue
+            newest = measured[-1].run if measured else None
+            now = conditions.get((newest.id, uuid)) if newest else None
+            segment = segments.get((newest.id, uuid)) if newest else None
+            of_run = full.get(newest.id) if newest else None
+            ratios = siblings.get(uuid, ())
+            views.append(
+                GpuView(
+                    info,
+                    newest.provenance.started if newest else row.seen if row else None,
+                    newest.id if newest else None,
+                    row.finding if row else None,
+                    environments.get(segment) if segment is not None else None,
+                    {**of_run.common, **of_run.devices.get(uuid, {})} if of_run else {},
+                    now.sm_clock_hz if now else None,
+                    now.temperature_c if now else None,
+                    now.power_w if now else None,
+                    _health(log, uuid, conditions, is_expected=row is not None),
+                    _peaks_on(name, peaks.get(uuid, {}), rows),
+                    ratios,
+                    judge.is_slower_than_siblings([night.ratio for night in ratios]),
+                    host if (host := last_host.get(uuid, name)) != name else "",
+                )
+            )
+        if views:
+            hosts.append(_host(name, log, nights, hosts_expected.get(name), views))
+    return Fleet(tuple(hosts), judge.SIBLING_THRESHOLD, judge.AGREEING_NIGHTS, judge.SIBLING_NIGHTS)
+
+
+def _is_gpu(info: DeviceInfo, devices: Container[str]) -> bool:
+    """Return True for a single GPU of a host: no processor, no group, and no device of an imported run.
+
+    A UUID with a plus is that of a group if its parts are known GPUs, or have the form of NVIDIA's UUIDs.
+    """
+    is_group = info.gpus > 1 and any(part in devices or part.startswith("GPU-") for part in info.members)
+    return info.kind not in {"cpu", "host"} and info.spec != "" and not is_group
+
+
+def _host(
+    name: str, log: Sequence["_Entry"], nights: Iterable[NightRow], expected: Expected | None, views: Iterable[GpuView]
+) -> HostView:
+    night = next((night for night in nights if night.host == name), None)
+    times = [entry.started for entry in log[-1:]] + ([night.started] if night else [])
+    seen = max(times) if times else expected.seen if expected else None
+    return HostView(name, seen, night.id if night else None, expected.finding if expected else None, tuple(views))
+
+
+def _peaks_on(host: str, peaks: Mapping[int, Peak], rows: Sequence[RunRow]) -> tuple[Peak, ...]:
+    """Return the measured peaks of a GPU while it was in a host, oldest first."""
+    here = {row.id for row in rows if row.provenance.host == host}
+    return tuple(peak for run, peak in peaks.items() if run in here)
+
+
+# --- health ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A night of a host, or a run outside of nights: ``asked`` are the devices that the night's settings name."""
+
+    started: datetime
+    run: RunRow | None
+    night: int | None = None
+    asked: str = ""
+
+
+def _logs(
+    rows: Sequence[RunRow], nights: Sequence[NightRow], gpus: Mapping[str, DeviceInfo]
+) -> dict[str, list[_Entry]]:
+    """Return the newest nights of each host, and the runs outside of nights that measured on a GPU, oldest first."""
+    by_number = {row.id: row for row in rows}
+    first = min(by_number, default=0)
+    began = min((row.provenance.started for row in rows), default=None)
+    logs: dict[str, list[_Entry]] = defaultdict(list)
+    for night in nights:
+        is_old = night.run < first if night.run is not None else began is None or night.started < began
+        if not is_old and not (night.run is None and night.state is RunState.RUNNING):
+            asked = str(night.settings.get("run", {}).get("devices", ""))
+            logs[night.host].append(_Entry(night.started, by_number.get(night.run or 0), night.id, asked))
+    of_nights = {night.run for night in nights}
+    for row in rows:
+        if row.id not in of_nights and any(uuid in gpus for uuid in row.devices):
+            logs[row.provenance.host].append(_Entry(row.provenance.started, row))
+    return {host: sorted(log, key=lambda entry: entry.started)[-HEALTH_NIGHTS:] for host, log in logs.items()}
+
+
+def _health(
+    log: Sequence[_Entry], uuid: str, conditions: Mapping[tuple[int, str], DeviceConditions], *, is_expected: bool
+) -> tuple[NightHealth, ...]:
+    """Return the states of a GPU in the nights of its host, oldest first.
+
+    A night misses the GPU if an earlier night that asked for the same devices measured on it. If the GPU is expected no
+    longer, its last night is the last that measured on it.
+    """
+    cells: list[NightHealth] = []
+    asked: set[str] = set()
+    for entry in log:
+        run = entry.run.id if entry.run else None
+        known = conditions.get((run, uuid)) if run is not None else None
+        if known is not None:
+            if entry.night is not None:
+                asked.add(entry.asked)
+            states = tuple(_states(known)) or (Health.OK,)
+            cells.append(NightHealth(entry.started, run, entry.night, states, "; ".join(troubles(known))))
+        elif entry.night is not None and entry.asked in asked:
+            cells.append(NightHealth(entry.started, run, entry.night, (Health.MISSING,)))
+    while cells and not is_expected and cells[-1].worst is Health.MISSING:
+        cells.pop()
+    return tuple(cells)
+
+
+def _states(conditions: DeviceConditions) -> Iterable[Health]:
+    """Yield what was wrong with a GPU, the worst first. Reaching the power limit is usual, and not wrong."""
+    if conditions.xids:
+        yield Health.XID
+    if conditions.ecc_errors:
+        yield Health.ECC
+    if set(conditions.slowdowns) - {Slowdown.POWER_CAP.value}:
+        yield Health.SLOWED
+    if conditions.rejected_batches:
+        yield Health.REJECTED
+    if conditions.others:
+        yield Health.SHARED
+
+
+def troubles(conditions: DeviceConditions) -> list[str]:
+    """Return a text for each thing that was wrong with a device during the run."""
+    troubles = []
+    if conditions.slowdowns:
+        troubles.append(", ".join(conditions.slowdowns))
+    if conditions.rejected_batches:
+        troubles.append(f"{conditions.rejected_batches} batches rejected")
+    if conditions.ecc_errors:
+        troubles.append(f"{conditions.ecc_errors} errors of its memory")
+    if conditions.xids:
+        troubles.append(f"Xid {', '.join(conditions.xids)}")
+    if conditions.others:
+        troubles.append(f"shared with processes {', '.join(conditions.others)}")
+    return troubles
+
+
+# --- siblings --------------------------------------------------------------------------------------------------------
+
+
+def _siblings(
+    store: Store, rows: Sequence[RunRow], gpus: Mapping[str, DeviceInfo], series: Iterable[SeriesView]
+) -> dict[str, tuple[SiblingRatio, ...]]:
+    """Return each GPU against the other GPUs of its model in its newest nights, the newest first.
+
+    Only cases with the same binary are compared. Runs with uncommitted changes and excluded runs do not count.
+    """
+    models: dict[str, list[str]] = defaultdict(list)
+    for uuid, info in gpus.items():
+        models[info.model].append(uuid)
+    several = {uuid for uuids in models.values() if len(uuids) > 1 for uuid in uuids}
+    runs: dict[str, list[RunRow]] = defaultdict(list)
+    for row in rows:
+        for uuid in row.devices:
+            # A sibling may have measured more often, so more of its runs may be the nearest to a night.
+            if uuid in several and not (row.provenance.dirty or row.why_excluded or len(runs[uuid]) >= _LOOKED_AT):
+                runs[uuid].append(row)
+    times = _times(store, series, runs)
+    return {
+        uuid: tuple(
+            ratio
+            for row in runs[uuid][: judge.SIBLING_NIGHTS]
+            if (ratio := _ratio(row, uuid, [one for one in uuids if one != uuid], runs, times))
+        )
+        for uuids in models.values()
+        if len(uuids) > 1
+        for uuid in uuids
+    }
+
+
+_LOOKED_AT = 2 * judge.SIBLING_NIGHTS
+
+_Times = Mapping[tuple[str, int], Mapping[tuple[_CaseOnDevice, int], float]]
+"""The level of each case with its binary, in seconds, by device and run."""
+
+
+def _times(store: Store, series: Iterable[SeriesView], runs: Mapping[str, Sequence[RunRow]]) -> _Times:
+    wanted = {uuid: {row.id for row in of_device} for uuid, of_device in runs.items()}
+    levels: dict[tuple[str, Case, CacheState], dict[int, float]] = {}
+    for view in series:
+        numbers = wanted.get(view.series.device)
+        if not numbers or view.series.metric != TIME:
+            continue
+        first = min(numbers)
+        of_series = {}
+        for at in range(int(np.searchsorted(view.points.runs, first)), len(view.points)):
+            point = view.points[at]
+            if point.run in numbers and point.level is not None and not point.excluded:
+                of_series[point.run] = point.level
+        levels[view.series.device, view.series.case, view.series.cache] = of_series
+    used = store.binaries.used(list(levels), {run for numbers in wanted.values() for run in numbers}) if levels else {}
+    times: dict[tuple[str, int], dict[tuple[_CaseOnDevice, int], float]] = defaultdict(dict)
+    for (device, case, cache), of_series in levels.items():
+        binaries = used.get((device, case, cache), {})
+        for run, level in of_series.items():
+            if run in binaries:
+                times[device, run][(case, cache), binaries[run]] = level
+    return times
+
+
+def _ratio(
+    row: RunRow, uuid: str, others: Iterable[str], runs: Mapping[str, Sequence[RunRow]], times: _Times
+) -> SiblingRatio | None:
+    """Return a GPU in one of its runs against the nearest run of each sibling; None if they share no case."""
+    own = times.get((uuid, row.id), {})
+    nearest = []
+    for other in others:
+        near = [(abs(each.provenance.started - row.provenance.started), each.id) for each in runs.get(other, ())]
+        if near and min(near)[0] <= NEAR:
+            nearest.append(times.get((other, min(near)[1]), {}))
+    matrix = np.array([[of_sibling.get(key, np.nan) for key in own] for of_sibling in nearest], np.float64)
+    found = judge.ratio_to_siblings(np.array(list(own.values())), matrix)
+    if found is None:
+        return None
+    return SiblingRatio(row.id, found.ratio, found.low, found.high, found.cases, found.siblings)

@@ -1,0 +1,168 @@
+"""The pages of the site, rendered one at a time from the store, for a server."""
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+
+from perfsvc import judge
+from perfsvc.report.pages.render import FLEET, INDEX, SitePages
+from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
+from perfsvc.report.pages.views import OVER
+from perfsvc.service.compare.compare import compare
+from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
+from perfsvc.service.dashboard.details import FindingDetailsReader
+from perfsvc.service.dashboard.fleet import gather_fleet
+from perfsvc.service.dashboard.pictures import FindingPictures
+from perfsvc.service.dashboard.series_details import gather_details
+from perfsvc.service.dashboard.stored_series import StoredSeries
+from perfsvc.service.environment import since_baseline
+from perfsvc.store import Store
+
+MOST_KEPT = 256
+"""How many rendered pages are kept until the database changes."""
+
+OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
+"""The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
+
+
+@dataclass
+class _State:
+    """The site as the database was in one state, and the pages that were rendered of it."""
+
+    version: str
+    pages: SitePages
+    series: StoredSeries
+    kept: dict[str, str] = field(default_factory=dict)
+
+
+class LivePages:
+    """Renders any page of the site from the store. Threads may share an object.
+
+    The pages are those of ``perfsvc dashboard build``, at the same paths. A page shows the database as it is when the
+    page is asked for: what was read and rendered is kept only until the database changes.
+
+    Args:
+        store: the database; it stays open as long as pages are asked for.
+        last: how many of the newest runs to show.
+        threshold: the thresholds of the settings, which comparisons show.
+        plotly: the path of plotly.js, relative to the root of the site.
+    """
+
+    def __init__(
+        self, store: Store, *, last: int = LAST, threshold: judge.ThresholdOption = None, plotly: str = PLOTLY
+    ) -> None:
+        self._store = store
+        self._last = last
+        self._threshold = threshold
+        self._plotly = plotly
+        self._state: _State | None = None
+        self._lock = Lock()
+
+    def site(self) -> Site:
+        """Return what the pages show of the database as it is now."""
+        return self._now().pages.site
+
+    def page(self, path: str) -> str | None:
+        """Return a page; None if the site has no page at this path.
+
+        Besides the pages of a built site there is ``compare/6-7.html`` for any two runs that can be compared.
+
+        Args:
+            path: relative to the root of the site, such as ``index.html``, ``series/….html`` or ``findings/3.html``.
+
+        Raises:
+            NotMeasuredError: a path of two runs names a run that does not exist.
+            UsageError: a path of two runs names runs that cannot be compared.
+            DatabaseError: the database cannot be read.
+        """
+        state = self._now()
+        kept = state.kept.get(path)
+        if kept is not None:
+            return kept
+        two = OF_TWO_RUNS.fullmatch(path)
+        text = self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
+        if text is not None and len(state.kept) < MOST_KEPT:
+            state.kept[path] = text
+        return text
+
+    def compare(self, base: int, new: int) -> str:
+        """Return the page that judges the run ``new`` against the run ``base``, for a folder below the site's root.
+
+        Raises:
+            NotMeasuredError: one of the runs does not exist.
+            UsageError: the runs are the same, or cannot be compared.
+            DatabaseError: the database cannot be read.
+        """
+        page = self.page(f"compare/{base}-{new}.html")
+        assert page is not None  # noqa: S101 - for mypy: such a path has a page or raises
+        return page
+
+    def _now(self) -> _State:
+        """Return the state of the site that fits the database."""
+        version = self._store.database.state()
+        with self._lock:
+            if self._state is None or self._state.version != version:
+                known = self._state.pages.site.runs if self._state else {}
+                site = outline(self._store, self._store.runs.list(self._last, known), datetime.now(UTC))
+                series = StoredSeries(self._store, site)
+                self._state = _State(version, self._pages(replace(site, series=series)), series)
+            return self._state
+
+    def _pages(self, site: Site) -> SitePages:
+        return SitePages(
+            site,
+            self._plotly,
+            FindingPictures(self._store, site).cases,
+            FindingDetailsReader(self._store, site).of,
+            lambda run: comparison(self._store, site, run, self._threshold),
+        )
+
+    def _render(self, state: _State, path: str) -> str | None:
+        """Return a page that a built site has too; None if there is no such page."""
+        if path == INDEX:
+            to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
+            state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
+            return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
+        for run in state.pages.site.compared:
+            if path == comparison_page(run):
+                state.series.in_run(run)
+        for shown in state.pages.site.findings:
+            if path == finding_page(shown.finding.id):
+                state.series.read(moved.series for moved in shown.finding.moved)
+        if path == FLEET:
+            return self._fleet(state)
+        view = state.series.at(path)
+        return state.pages.page(path) if view is None else self._series(state, view)
+
+    def _series(self, state: _State, view: SeriesView) -> str:
+        """Return the page of a series; the details are read of its case alone."""
+        site, case = state.pages.site, view.series.case
+        rows = list(site.runs.values())[::-1]
+        of_case = state.series.of_case(case.id)
+        details = gather_details(self._store, rows, of_case, site.environments, self._threshold, cases={case})
+        return self._pages(replace(site, details=details)).series(view)
+
+    def _fleet(self, state: _State) -> str:
+        """Return the page of the fleet, which needs the newest histories of all series."""
+        site = state.pages.site
+        full = self._store.devices.full_environments({int(view.points.runs[-1]) for view in state.series})
+        rows = list(site.runs.values())[::-1]
+        fleet = gather_fleet(self._store, rows, state.series, site.environments, full)
+        return self._pages(replace(site, fleet=fleet)).list(FLEET)
+
+    def _compare(self, state: _State, base: int, new: int) -> str:
+        """Return the page of a comparison of two runs."""
+        # The runs are numbers, so no revision is looked up in the folder.
+        compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
+        if new in state.pages.site.runs:
+            state.series.in_run(new)
+        sides = side_by_side(
+            compared,
+            thresholds_of(self._store, compared.judgements, self._threshold),
+            environment=since_baseline(self._store, base, new, compared.judgements),
+            neighbours=neighbours_of(list(state.pages.site.runs.values())[::-1], new, base),
+        )
+        return state.pages.comparison(sides)

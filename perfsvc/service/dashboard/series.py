@@ -1,0 +1,166 @@
+"""The series of the site: the points and levels of their histories, for many series at once."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfsvc import judge
+from perfsvc.model import MAX_ERROR, TIME, Case, Finding, Judgement, Series
+from perfsvc.report.pages.site import LevelRange, RunPoints, SeriesView
+from perfsvc.report.wording import Outcome, outcome
+from perfsvc.store import RunRow, SeriesHistory, Store, VerdictEvent
+
+SAMPLED = 14
+"""How many of the newest runs have their samples, and a comparison with their baseline, on the pages."""
+
+Samples = Mapping[int, tuple[NDArray[np.float32], ...]]
+
+
+def read_series(
+    store: Store,
+    rows: Sequence[RunRow],
+    tonight: RunRow | None,
+    findings: Sequence[Finding],
+    cases: Collection[Case] | None = None,
+) -> tuple[SeriesView, ...]:
+    """Return the view of every series, in order; a series of errors only if a finding or an event reports this series.
+
+    Args:
+        store: the database.
+        rows: the runs on the pages, newest first.
+        tonight: the run whose verdicts the pages show.
+        findings: all findings.
+        cases: the cases whose series are returned, by their present names; None for all.
+    """
+    runs = [row.id for row in rows]
+    events = store.verdicts.events(runs, cases)
+    breaks: dict[Series, set[int]] = defaultdict(set)
+    for finding in findings:
+        for moved in finding.moved:
+            breaks[moved.series] |= {run for run in (moved.first_run or finding.first_run, moved.recovered_run) if run}
+    errors = {series for series in (*breaks, *events) if series.metric == MAX_ERROR}
+    wanted = errors if cases is None else {series for series in errors if series.case in cases}
+    histories = {
+        series: history
+        for series, history in store.series.histories(runs, errors=bool(wanted), cases=cases).items()
+        if series.metric != MAX_ERROR or series in errors
+    }
+    return series_views(
+        histories,
+        events,
+        store.series.samples(runs[:SAMPLED], cases),
+        {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
+        dirty={row.id for row in rows if row.provenance.dirty},
+        breaks=breaks,
+    )
+
+
+def place(series: Series) -> tuple[str, str, str, bool, str]:
+    """Return the key by which series are ordered on the pages."""
+    return series.case.id, series.device_model, series.device, series.metric != TIME, series.metric
+
+
+def series_views(
+    histories: Mapping[Series, SeriesHistory],
+    events: Mapping[Series, Sequence[VerdictEvent]],
+    samples: Mapping[Series, Samples],
+    tonight: Mapping[Series, Judgement],
+    *,
+    dirty: Collection[int],
+    breaks: Mapping[Series, Collection[int]],
+) -> tuple[SeriesView, ...]:
+    """Return the view of each series, ordered by case, device, metric and cache state.
+
+    Args:
+        histories: each series in each run, oldest first.
+        events: the verdicts to mark in the chart of each series.
+        samples: the samples of the newest runs.
+        tonight: the verdicts of tonight's run.
+        dirty: the runs with uncommitted changes, which are shown but belong to no level.
+        breaks: the runs in which a finding saw a series move, or return to its old level. No level extends across such
+            a run, even if too few runs follow it to detect a change.
+    """
+    ordered = sorted(histories, key=place)
+    points = [
+        _points(histories[series], levels, {event.run: outcome(event) for event in events.get(series, ())})
+        for series, levels in zip(ordered, _run_levels([histories[series] for series in ordered]), strict=True)
+    ]
+    levels = _levels(points, dirty, [breaks.get(series, ()) for series in ordered])
+    return tuple(
+        SeriesView(series, of_series, ranges, samples.get(series, {}), tonight.get(series))
+        for series, of_series, ranges in zip(ordered, points, levels, strict=True)
+    )
+
+
+def _run_levels(histories: Sequence[SeriesHistory]) -> list[tuple[NDArray[np.float64], ...]]:
+    """Return the level of each run of each series, and the low and the high end of its interval."""
+    by_width: dict[int, list[int]] = defaultdict(list)
+    for index, history in enumerate(histories):
+        by_width[history.values.shape[1]].append(index)
+    levels: dict[int, tuple[NDArray[np.float64], ...]] = {}
+    for indices in by_width.values():
+        edges = np.cumsum([len(histories[index]) for index in indices])[:-1]
+        ends = judge.levels_of(np.concatenate([histories[index].values for index in indices]))
+        for index, *of_series in zip(indices, *(np.split(end, edges) for end in ends), strict=True):
+            levels[index] = tuple(of_series)
+    return [levels[index] for index in range(len(histories))]
+
+
+def _points(
+    history: SeriesHistory, levels: tuple[NDArray[np.float64], ...], verdicts: Mapping[int, Outcome]
+) -> RunPoints:
+    """Return a series in each run, with its verdict if ``verdicts`` has one for the run."""
+    replicas = (~np.isnan(history.values)).sum(axis=1)
+    center, low, high = levels
+    unknown = np.full(len(history), np.nan)
+    # A run with one replica has the interval of that replica.
+    low = np.where(replicas == 1, unknown if history.lows is None else history.lows, low)
+    high = np.where(replicas == 1, unknown if history.highs is None else history.highs, high)
+    numbers = history.runs.tolist() if verdicts else ()
+    return RunPoints(
+        history.runs,
+        history.segments,
+        _finite(center),
+        _finite(low),
+        _finite(high),
+        replicas,
+        history.bad,
+        {index: verdicts[run] for index, run in enumerate(numbers) if run in verdicts},
+        history.excluded,
+    )
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _levels(
+    series: Sequence[RunPoints], dirty: Collection[int], breaks: Sequence[Collection[int]]
+) -> list[tuple[LevelRange, ...]]:
+    """Return the levels of each series with their first and last run; a new level begins at each run in its breaks."""
+    not_clean = np.array(sorted(dirty), np.int64)
+    parts = [list(_parts(points, not_clean, at)) for points, at in zip(series, breaks, strict=True)]
+    divided = iter(
+        judge.split_all_into_levels([points.level[at] for of, points in zip(parts, series, strict=True) for at in of])
+    )
+    return [
+        tuple(
+            LevelRange(int(points.runs[at[level.first]]), int(points.runs[at[level.last]]), level.median)
+            for at in of_series
+            for level in next(divided)
+        )
+        for of_series, points in zip(parts, series, strict=True)
+    ]
+
+
+def _parts(points: RunPoints, dirty: NDArray[np.int64], breaks: Collection[int]) -> Iterator[NDArray[np.intp]]:
+    """Yield the indices of the judged runs of a series, from one break to the next."""
+    judged = ~np.isin(points.runs, dirty)
+    judged[list(points.excluded)] = False
+    at = np.flatnonzero(judged)
+    edges = np.flatnonzero(np.isin(points.runs[at], list(breaks)))
+    for begin, end in pairwise([0, *edges[edges > 0].tolist(), at.size]):
+        yield at[begin:end]

@@ -1,0 +1,120 @@
+"""The series of the site, read from the store case by case, when a page asks for them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
+from threading import RLock
+from typing import overload
+
+from perfsvc.model import MAX_ERROR, Case, Series, Status
+from perfsvc.report.pages.site import RunPoint, SeriesView, SeriesViews, Site, readable_part, series_page, slug
+from perfsvc.service.dashboard.series import place, read_series
+from perfsvc.store import SeriesHistory, Store
+
+
+class StoredSeries(SeriesViews):
+    """The series of a site as the database was in one state. Threads may share an object.
+
+    Args:
+        store: the database.
+        site: the runs and the findings in this state.
+    """
+
+    def __init__(self, store: Store, site: Site) -> None:
+        super().__init__()
+        self._store = store
+        self._site = site
+        self._read: dict[Case, tuple[SeriesView, ...]] = {}
+        self._in_runs: dict[int, dict[Series, SeriesHistory]] = {}
+        self._lock = RLock()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> SeriesView: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[SeriesView, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> SeriesView | tuple[SeriesView, ...]:
+        """Return the view with this index; this reads all series."""
+        return self._all[index]
+
+    @cached_property
+    def _all(self) -> tuple[SeriesView, ...]:
+        return self._views_of(None)
+
+    def _views_of(self, cases: Collection[Case] | None) -> tuple[SeriesView, ...]:
+        rows = list(self._site.runs.values())[::-1]
+        return read_series(self._store, rows, self._site.tonight, [view.finding for view in self._site.findings], cases)
+
+    def read(self, series: Iterable[Series]) -> None:
+        """Read the cases of some series together, before a page asks for one after the other."""
+        with self._lock:
+            cases = {one.case for one in series} - self._read.keys()
+            if cases:
+                views = self._views_of(cases)
+                self._read |= dict.fromkeys(cases, ())
+                for view in views:
+                    self._read[view.series.case] += (view,)
+
+    def get(self, series: Series) -> SeriesView | None:
+        """Return the view of a series; None if no run on the site measured it."""
+        self.read([series])
+        return next((view for view in self._read[series.case] if view.series == series), None)
+
+    def of_case(self, case: str) -> Sequence[SeriesView]:
+        """Return the views of all series of a case, by the id of the case."""
+        same_id = [one for one in self._cases if one.id == case]
+        self.read(Series(one, "", "") for one in same_id)
+        return sorted((view for one in same_id for view in self._read[one]), key=lambda view: place(view.series))
+
+    def known(self, series: Iterable[Series]) -> set[Series]:
+        """Return which of some series the site has."""
+        if self._site.tonight:
+            self.in_run(self._site.tonight.id)
+        asked = set(series)
+        found = {one for measured in list(self._in_runs.values()) for one in asked & measured.keys()}
+        errors = {one for one in asked if one.metric == MAX_ERROR}
+        if errors:  # the site has them only if a finding or an event reports them
+            reported = {moved.series for view in self._site.findings for moved in view.finding.moved}
+            reported |= self._store.verdicts.events(list(self._site.runs), {one.case for one in errors}).keys()
+            asked -= errors - reported
+        self.read(asked - found)
+        return found | {one for one in asked - found if self.get(one)}
+
+    @staticmethod
+    def _may_be_named(name: str, case: Case) -> bool:
+        """Return whether the page of a series of a case may have this readable part, which begins with the case's."""
+        beginning = slug(case.id)
+        return not beginning or f"{name}-".startswith(f"{beginning}-")
+
+    def in_run(self, run: int) -> dict[Series, SeriesHistory]:
+        """Return what a run measured, except the errors of results; then ``known`` is fast for these series."""
+        with self._lock:
+            if run not in self._in_runs:
+                self._in_runs[run] = self._store.series.histories([run])
+            return self._in_runs[run]
+
+    @cached_property
+    def _cases(self) -> list[Case]:
+        return self._store.series.stored_cases()
+
+    def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
+        """Return the series that a run measured without a correct result; excluded data is left out."""
+        found = []
+        for series, history in sorted(self.in_run(run).items(), key=lambda item: place(item[0])):
+            (measured,) = history
+            if measured.status is not Status.OK and not measured.excluded:
+                found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
+        return found
+
+    def at(self, path: str) -> SeriesView | None:
+        """Return the view of the series whose page lies at a path; None if there is none."""
+        name = readable_part(path)
+        if name is None:
+            return None
+        cases = [case for case in self._cases if self._may_be_named(name, case)]
+        self.read(Series(case, "", "") for case in cases)
+        views = (view for case in cases for view in self._read[case])
+        return next((view for view in views if series_page(view.series) == path), None)

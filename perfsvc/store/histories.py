@@ -1,0 +1,304 @@
+"""Histories of series over runs, read as columns: a year of nights has millions of measurements."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, literal_column, select
+from sqlalchemy import case as sql_case
+
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
+from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
+from perfsvc.store.rows import SeriesHistory
+from perfsvc.store.schema.tables import Cases, Measurements, Metrics
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ROWS_AT_ONCE = 20_000
+"""How many rows are held as Python objects until they become arrays."""
+
+_STATES = tuple(CacheState)
+
+
+def histories(
+    connection: Connection,
+    runs: Collection[int],
+    *where: ColumnElement[bool],
+    errors: bool = False,
+    names: PresentNames | None = None,
+) -> dict[Series, SeriesHistory]:
+    """Return the history over some runs of every series whose metric is judged.
+
+    If a replica of a case is not ok in a run, only the time of this case is present in this run, without values.
+
+    Args:
+        connection: a transaction.
+        runs: the runs.
+        where: conditions that limit the measurements.
+        errors: whether to return the errors of results too.
+        names: makes the series; None to read all names.
+    """
+    measured = (Measurements.run_id.in_(runs), *where)
+    rows = _Rows.read(connection, measured, errors=errors)
+    if not rows.ids.size:
+        return {}
+    names = names or PresentNames(connection)
+    bad = _bad_replicas(connection, rows, measured)
+    excluded = _excluded(connection, rows, runs)
+    found: dict[tuple[int, str], SeriesHistory] = {}
+    for metric, at, values in _metrics(connection, rows, measured, errors=errors):
+        for group, history in _split(rows, at, values, excluded, bad if metric == TIME else None):
+            found[group, metric] = history
+    result: dict[Series, SeriesHistory] = {}
+    for (group, metric), history in sorted(found.items(), key=lambda item: rows.order[item[0][0]]):
+        lineage, own, device, state = (int(column[rows.first_of_group[group]]) for column in rows.identity)
+        result[names.series(lineage, own, device, metric, _STATES[state])] = history
+    return result
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Measurements as columns, sorted by case, device, cache state, run and replica.
+
+    A group is what one series measured in all runs; a cell is what it measured in one run.
+
+    Attributes:
+        identity: lineage, own name (as ``store.cases.own_name``), device and cache state of each row.
+        group: the group of each row, from 0.
+        cell: the cell of each row, from 0.
+        first_of_group: the first row of each group.
+        first_of_cell: the first row of each cell.
+        order: the place of each group in the order of runs, cases and devices.
+        ok: whether all replicas of a cell are ok.
+    """
+
+    ids: Ints
+    runs: Ints
+    cases: Ints
+    environments: Ints
+    medians: Floats
+    lows: Floats
+    highs: Floats
+    errors: Floats
+    identity: tuple[Ints, Ints, Ints, Ints]
+    group: Ints
+    cell: Ints
+    first_of_group: Ints
+    first_of_cell: Ints
+    order: Ints
+    ok: NDArray[np.bool_]
+
+    @classmethod
+    def read(cls, connection: Connection, measured: Collection[ColumnElement[bool]], *, errors: bool) -> "_Rows":
+        """Read the measurements that fulfil some conditions."""
+        state = sql_case({state: literal_column(str(at)) for at, state in enumerate(_STATES)}, value=Measurements.cache)
+        is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
+        query = select(
+            Measurements.id,
+            Measurements.run_id,
+            Measurements.case_id,
+            Measurements.device_id,
+            state,
+            Measurements.replica,
+            Measurements.environment_id,
+            is_ok,
+            Measurements.median_s,
+            Measurements.low_s,
+            Measurements.high_s,
+            Measurements.max_error if errors else literal_column("NULL"),
+        ).where(*measured)
+        columns = _columns(connection, query, "iiiiiiiiffff")
+        ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, max_errors = columns
+        lineages, own = _lineages(connection, runs, cases)
+        in_order = np.lexsort((replicas, cases, runs, states, devices, own, lineages))
+        identity = tuple(column[in_order] for column in (lineages, own, devices, states))
+        new_group = _changes(*identity)
+        new_cell = new_group | _changes(runs[in_order])
+        first_of_group, first_of_cell = np.flatnonzero(new_group), np.flatnonzero(new_cell)
+        cases = cases[in_order]
+        first_cases, first_devices = cases[first_of_group], devices[in_order][first_of_group]
+        by_run = np.lexsort((identity[3][first_of_group], first_devices, first_cases, runs[in_order][first_of_group]))
+        order = np.empty_like(by_run)
+        order[by_run] = np.arange(by_run.size)
+        return cls(
+            ids=ids[in_order],
+            runs=runs[in_order],
+            cases=cases,
+            environments=environments[in_order],
+            medians=medians[in_order],
+            lows=lows[in_order],
+            highs=highs[in_order],
+            errors=max_errors[in_order],
+            identity=(identity[0], identity[1], identity[2], identity[3]),
+            group=np.cumsum(new_group) - 1,
+            cell=np.cumsum(new_cell) - 1,
+            first_of_group=first_of_group,
+            first_of_cell=first_of_cell,
+            order=order,
+            ok=np.logical_and.reduceat(ok[in_order] == 1, first_of_cell) if ids.size else np.empty(0, np.bool_),
+        )
+
+
+def _columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
+    """Return the columns of a query as arrays; ``kinds`` has i for integers and f for numbers, in which NULL is NaN."""
+    types = [np.int64 if kind == "i" else np.float64 for kind in kinds]
+    parts: list[list[Any]] = [[np.empty(0, kind)] for kind in types]
+    for rows in connection.execute(query).partitions(ROWS_AT_ONCE):
+        for part, kind, column in zip(parts, types, zip(*rows, strict=True), strict=True):
+            part.append(np.array(column, kind))
+    return [np.concatenate(part) for part in parts]
+
+
+def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
+    """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
+    known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
+    size = max((row.id for row in known), default=0) + 1
+    lineage_of, is_former = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    for number, lineage, former in known:
+        lineage_of[number], is_former[number] = lineage, former
+    lineages, own = lineage_of[cases], np.zeros_like(cases)
+    former_rows = is_former[cases]
+    if former_rows.any():
+        measured = np.unique(np.stack([runs, lineages, cases], axis=1), axis=0)
+        names, counts = np.unique(measured[:, :2], axis=0, return_counts=True)
+        shared = set(map(tuple, names[counts > 1].tolist()))
+        for row in np.flatnonzero(former_rows).tolist():
+            if (int(runs[row]), int(lineages[row])) in shared:
+                own[row] = cases[row]
+    return lineages, own
+
+
+def _changes(*columns: Ints) -> NDArray[np.bool_]:
+    """Return whether each row differs from the row before in any of the columns; True for the first row."""
+    changes = np.ones(columns[0].size, np.bool_)
+    changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return changes
+
+
+def _bad_replicas(
+    connection: Connection, rows: _Rows, measured: Collection[ColumnElement[bool]]
+) -> Mapping[int, tuple[Status, str]]:
+    """Return the status and the reason of the worst replica of each cell that is not ok."""
+    if rows.ok.all():
+        return {}
+    query = select(Measurements.id, Measurements.status, Measurements.reason).where(
+        *measured, Measurements.status != Status.OK
+    )
+    reasons = {number: (status, reason) for number, status, reason in connection.execute(query)}
+    bad: dict[int, tuple[Status, str]] = {}
+    for row in np.flatnonzero(~rows.ok[rows.cell]).tolist():
+        replica, cell = reasons.get(int(rows.ids[row])), int(rows.cell[row])
+        if replica and (cell not in bad or replica[0].severity > bad[cell][0].severity):
+            bad[cell] = replica
+    return bad
+
+
+def _excluded(connection: Connection, rows: _Rows, runs: Collection[int]) -> Mapping[int, str]:
+    """Return why each excluded cell is excluded."""
+    reasons = reasons_of_exclusion(connection, runs)
+    cells = np.flatnonzero(np.isin(rows.runs[rows.first_of_cell], [run for run, _ in reasons]))
+    firsts = {cell: rows.first_of_cell[cell] for cell in cells.tolist()}
+    found = {
+        cell: reason_of_exclusion(reasons, int(rows.runs[row]), int(rows.cases[row])) for cell, row in firsts.items()
+    }
+    return {cell: why for cell, why in found.items() if why}
+
+
+def _metrics(
+    connection: Connection, rows: _Rows, measured: Collection[ColumnElement[bool]], *, errors: bool
+) -> Iterator[tuple[str, Ints, Floats]]:
+    """Yield each metric with the rows that measured it, in order, and their values."""
+    ok = rows.ok[rows.cell]
+    yield TIME, *_known(np.arange(rows.ids.size), np.where(ok, rows.medians, np.nan))
+    query = (
+        select(Metrics.measurement_id, Metrics.name, Metrics.value)
+        .join(Measurements, Measurements.id == Metrics.measurement_id)
+        .where(*measured, Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None))
+    )
+    ids: dict[str, list[Any]] = defaultdict(list)
+    values: dict[str, list[Any]] = defaultdict(list)
+    for some in connection.execute(query).partitions(ROWS_AT_ONCE):
+        numbers, names, floats = zip(*some, strict=True)
+        codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+        code = np.array([codes[name] for name in names])
+        of_rows, numbers_of_rows = np.array(floats, np.float64), np.array(numbers, np.int64)
+        for name, number in codes.items():
+            ids[name].append(numbers_of_rows[code == number])
+            values[name].append(of_rows[code == number])
+    by_id = np.argsort(rows.ids)
+    for metric, parts in ids.items():
+        known, value = np.concatenate(parts), np.concatenate(values[metric])
+        at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
+        # On PostgreSQL, this query may see measurements that were stored after the first query.
+        wanted = ok[at] & (rows.ids[at] == known)
+        at, value = at[wanted], value[wanted]
+        in_order = np.argsort(at)
+        yield metric, at[in_order], value[in_order]
+    if errors:
+        yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))
+
+
+def _known(at: Ints, values: Floats) -> tuple[Ints, Floats]:
+    """Return the rows that have a value, and their values."""
+    known = ~np.isnan(values)
+    return at[known], values[known]
+
+
+# --- splitting -------------------------------------------------------------------------------------------------------
+
+
+def _split(
+    rows: _Rows, at: Ints, values: Floats, excluded: Mapping[int, str], bad: Mapping[int, tuple[Status, str]] | None
+) -> Iterator[tuple[int, SeriesHistory]]:
+    """Yield the history of each group that measured a metric.
+
+    Args:
+        rows: the measurements.
+        at: the rows that have a value, in order.
+        values: their values.
+        excluded: why cells are excluded.
+        bad: the cells that are not ok, which belong to the times; None for another metric.
+    """
+    is_time = bad is not None
+    cells = np.unique(np.concatenate([rows.cell[at], np.flatnonzero(~rows.ok)]) if is_time else rows.cell[at])
+    if not cells.size:
+        return
+    of_value = np.searchsorted(cells, rows.cell[at])  # which of these cells each value belongs to
+    counts = np.bincount(of_value, minlength=cells.size)
+    ends = np.cumsum(counts)
+    place = np.arange(at.size) - (ends - counts)[of_value]  # the place of each value in its cell
+    first = rows.first_of_cell[cells]
+    groups = rows.group[first]
+    begins = np.flatnonzero(_changes(groups))
+    limits = [*begins.tolist(), cells.size]
+    for begin, end in pairwise(limits):
+        low, high = int(ends[begin] - counts[begin]), int(ends[end - 1])
+        matrix = np.full((end - begin, max(int(counts[begin:end].max()), 1)), np.nan)
+        matrix[of_value[low:high] - begin, place[low:high]] = values[low:high]
+        firsts = first[begin:end]
+        spoiled = {}
+        why = {}
+        if bad or excluded:
+            numbers = cells[begin:end].tolist()
+            spoiled = {index: bad[cell] for index, cell in enumerate(numbers) if bad and cell in bad}
+            why = {index: excluded[cell] for index, cell in enumerate(numbers) if cell in excluded}
+        yield (
+            int(groups[begin]),
+            SeriesHistory(
+                rows.runs[firsts],
+                rows.environments[firsts],
+                matrix,
+                rows.lows[firsts] if is_time else None,
+                rows.highs[firsts] if is_time else None,
+                spoiled,
+                why,
+            ),
+        )

@@ -1,0 +1,138 @@
+"""The page of a finding, built from real runs of a suite in a git repository."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from perfsvc.service.dashboard.commits import CommitReader
+from tests.e2e.history import CASE, SLOW, USUAL, History
+
+pytestmark = pytest.mark.slow  # compiles, measures and bisects
+
+
+class Story:
+    """A repository whose fourth commit made a case slower, measured before and after."""
+
+    def __init__(self, perfsvc):
+        self.perfsvc = perfsvc
+        self.history = history = History(perfsvc)
+        self.good = history.commit("Scale twice", "first", USUAL)
+        self.run(code=0)
+        history.commit("Explain the suite in <b>bold</b>")
+        history.commit("Name the kernel", "second", USUAL)
+        self.bad = history.commit("Unroll less \u202eevil", "third", SLOW)
+        perfsvc.play(history.times)
+        self.run(code=1)
+
+    def run(self, *, code):
+        arguments = ("--confirm", "--replicas", "2", "--suite", self.history.suite, "--device", self.history.device)
+        return self.perfsvc("run", *arguments, code=code)
+
+    def bisect(self, *arguments, code):
+        places = ("--good", self.good, "--suite", self.history.suite, "--device", self.history.device)
+        return self.perfsvc("bisect", CASE, *places, *arguments, code=code)
+
+    def page(self, number=1):
+        """Build the site and return the page of a finding."""
+        self.perfsvc("dashboard", "build", self.perfsvc.folder / "site", code=0)
+        return (self.perfsvc.folder / "site" / "findings" / f"{number}.html").read_text()
+
+
+def measured(workplace):
+    """Make the story in a workplace."""
+    Story(workplace)
+
+
+@pytest.fixture
+def told(prepared):
+    """Return the story as it was when both runs had ended."""
+    workplace = prepared(measured)
+    story = Story.__new__(Story)
+    story.perfsvc = workplace
+    story.history = history = History.__new__(History)
+    history.perfsvc, history.root = workplace, workplace.folder / "repository"
+    history.suite = history.root / "gpu" / "kernels"
+    story.good, story.bad = history.git("rev-parse", "HEAD~3"), history.git("rev-parse", "HEAD")
+    return story
+
+
+def section(page, name):
+    """Return the section whose heading has this id, or nothing."""
+    found = re.search(rf'<section aria-labelledby="{name}">.*?</section>', page, re.DOTALL)
+    return found[0] if found else ""
+
+
+def test_the_commits_of_the_range_are_listed_newest_first(told):
+    commits = section(told.page(), "commits")
+    subjects = re.findall(r'<th scope="row">(.*?)</th>', commits)
+    assert subjects == ["Unroll less \ufffdevil", "Name the kernel", "Explain the suite in &lt;b&gt;bold&lt;/b&gt;"]
+    assert told.bad[:10] in commits
+    assert commits.count(">Ada<") == 3
+    assert "ada@example.com" not in commits
+
+
+def test_the_diff_has_the_changed_line_of_the_kernel_and_no_equal_file(told):
+    sources = section(told.page(), "sources")
+    assert re.findall(r"<h3>(\S+)", sources) == ["scale/scale.cu"]
+    assert "1 line added, 1 removed" in sources
+    removed, added = (re.search(rf'<tr class="{side}">.*?</tr>', sources)[0] for side in ("removed", "added"))
+    assert "<code>// first</code>" in removed
+    assert "<code>// third</code>" in added
+
+
+def test_each_pair_of_the_confirmation_is_drawn_with_the_threshold(told):
+    again = section(told.page(), "again")
+    assert "pair 1: 100.0 µs → 105.0 µs; pair 2: 100.0 µs → 105.0 µs; pair 3: 100.0 µs → 105.0 µs" in again
+    assert 'aria-label="change +5.0 %, interval +5.0 % to +5.0 %, threshold 1 %"' in again
+    assert again.count('<circle class="before"') == again.count('<circle class="after"') == 3
+    assert "kernel: " in again
+
+
+def test_a_bisection_that_is_stored_with_the_finding_names_the_culprit(told):
+    assert section(told.page(), "bisections") == ""
+    told.bisect("--finding", "1", code=1)
+    page = told.page()
+    bisection = section(page, "bisections")
+    assert "This commit moved the case" in bisection
+    assert re.findall(r'<th scope="row">(Unroll.*?)</th>', bisection) == ["Unroll less \ufffdevil"]
+    assert "100.0 µs" in bisection
+    assert "105.0 µs" in bisection
+    assert section(page, "commits").count("the culprit") == 1
+
+
+def test_a_bisection_of_a_case_that_the_finding_does_not_have_is_refused_before_it_measures(told):
+    case = CASE.replace("beta", "alpha")
+    arguments = ("--good", told.good, "--suite", told.history.suite, "--device", told.history.device)
+    ended = told.perfsvc("bisect", case, *arguments, "--finding", "1", code=2)
+    assert f"finding 1 has no series of {case}" in ended.err
+    assert f"name one of its cases: {CASE}" in ended.err
+    assert "there is no finding 9" in told.bisect("--finding", "9", code=2).err
+
+
+def test_without_the_repository_the_page_has_the_diff_and_says_why_it_has_no_commits(told):
+    shutil.rmtree(told.history.root)
+    page = told.page()
+    assert f"the suite&#39;s folder {told.history.suite} is not on this machine" in section(page, "commits")
+    assert "<code>// third</code>" in section(page, "sources")
+
+
+def test_a_folder_without_a_repository_has_no_commits(told):
+    shutil.rmtree(told.history.root / ".git")
+    assert "is in no git repository on this machine" in section(told.page(), "commits")
+
+
+def test_a_shallow_clone_names_the_commit_that_it_lacks(told):
+    kept = told.history.root.rename(told.perfsvc.folder / "kept")
+    subprocess.run(["git", "clone", "-q", "--depth=1", kept.as_uri(), told.history.root], check=True)
+    commits = section(told.page(), "commits")
+    assert f"has no commit {told.good[:9]} (it is shallow: git fetch --unshallow)" in commits
+
+
+def test_git_is_not_asked_any_more_when_its_time_is_used_up(told):
+    reader = CommitReader(budget_s=1e-9)
+    first = reader.read(str(told.history.suite), told.good, told.bad)
+    later = reader.read(str(told.history.suite), "", told.bad)
+    assert (first.count, first.why_not) == (3, "")
+    assert (later.commits, later.why_not) == ((), "git was too slow: the time for reading commits was used up")

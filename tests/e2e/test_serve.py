@@ -1,0 +1,127 @@
+"""The command ``perfsvc serve`` as a real process."""
+
+import json
+import signal
+import socket
+import sqlite3
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+
+@pytest.fixture
+def measured(perfsvc):
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    return perfsvc
+
+
+@pytest.fixture
+def serving(measured):
+    """Return a function that starts a server with some options and returns its process and its address."""
+    processes = []
+
+    def start(*options):
+        process = measured.start("serve", "--port", 0, *options)
+        processes.append(process)
+        line = process.stdout.readline()
+        assert line.startswith("serving at http://"), process.stderr.read()
+        return process, line.split()[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def read(url):
+    with urllib.request.urlopen(url, timeout=100) as answer:  # noqa: S310 - our own server
+        return answer.read().decode()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_server_answers_until_a_signal_and_ends_with_0(serving, number):
+    process, url = serving()
+    assert url.startswith("http://127.0.0.1:")
+    assert "Tonight · perfsvc" in read(url)
+    assert json.loads(read(f"{url}api/v1/runs"))["items"][0]["run"] == 1
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        read(f"{url}api/v1/runs/99")
+    with refused.value as answer:
+        assert json.load(answer)["error"] == "there is no run 99"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=100)
+    assert (process.returncode, out) == (0, "")
+    lines = [json.loads(line) for line in err.splitlines()]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/", 200),
+        ("/api/v1/runs", 200),
+        ("/api/v1/runs/99", 404),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured):
+    _, url = serving()
+    assert "run 1," in read(url)
+    measured.fake(code=0)
+    assert "run 2," in read(url)
+    with sqlite3.connect(measured.database) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert "run 2," in read(f"{url}series.html")
+    writer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_port_that_is_in_use_is_an_error_with_a_cure(measured):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = measured("serve", "--port", taken.getsockname()[1], code=5)
+    assert "the server cannot listen at 127.0.0.1, port" in ended.err
+    assert "cure: end the program that listens there" in ended.err
+
+
+def test_an_unknown_address_is_an_error(measured):
+    assert (
+        "cannot listen at nowhere.invalid" in measured("serve", "--host", "nowhere.invalid", "--anonymous", code=5).err
+    )
+
+
+def test_other_machines_are_refused_until_a_setting_says_who_may_read(measured):
+    ended = measured("serve", "--host", "0.0.0.0", code=2)
+    assert "0.0.0.0 can be reached from other machines" in ended.err
+    assert "cure: set server.anonymous" in ended.err
+    (measured.folder / "perfsvc.toml").write_text('[server]\nhost = "::"\n')
+    assert ":: can be reached from other machines" in measured("serve", code=2).err
+
+
+def test_without_the_extra_the_error_has_a_cure(measured, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("perfsvc.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    ended = measured("serve", code=5)
+    assert "the server needs the package uvicorn" in ended.err
+    assert "pip install" in ended.err
+
+
+def test_without_a_database_there_is_no_server(perfsvc):
+    assert "there is no database" in perfsvc("serve", code=5).err
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ("port = 70000", "port"),
+        ('trusted_header = "X Y"', "no name of a header"),
+        ('public_url = "perf.example.org"', "no address of a page"),
+        ('host = ""', "host"),
+    ],
+)
+def test_wrong_settings_are_errors(measured, settings, error):
+    (measured.folder / "perfsvc.toml").write_text(f"[server]\n{settings}\n")
+    assert error in measured("serve", code=2).err

@@ -1,0 +1,82 @@
+"""The server in this process, on a database with planted nights: SQLite and PostgreSQL."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from perfsvc.config import ServerSettings, Settings
+from perfsvc.model import Verdict
+from perfsvc.server.app import make_app
+from perfsvc.server.serving import Serving
+from perfsvc.service.dashboard.live import LivePages
+from perfsvc.store import Store
+from tests.pages.conftest import HOSTILE, NAIVE, TILED, Nights, planted
+
+BASE = "http://localhost"
+
+
+def client(store: Store, **settings: Any) -> TestClient:
+    """Return a client of a new server for a database."""
+    every = Settings(server=ServerSettings(**settings))
+    serving = Serving(store, every, LivePages(store), None, Path("/nowhere"))
+    return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def planted_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("served") / "perfsvc.db"
+    with Store.open(path) as store:
+        planted(Nights(store))
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def planted_postgresql(databases: Any) -> Iterator[str]:
+    name = databases.create()
+    with Store.open(databases.url(name)) as store:
+        planted(Nights(store))
+    yield databases.url(name)
+    databases.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def planted_url(request: pytest.FixtureRequest) -> str:
+    """Return the database of the planted nights, which tests only read."""
+    url: str = request.getfixturevalue(f"planted_{request.param}")
+    return url
+
+
+@pytest.fixture
+def web(planted_url: str) -> Iterator[TestClient]:
+    """Return a client of a server on each kind of database."""
+    with Store.open(planted_url, create=False, read_only=True) as store:
+        yield client(store)
+
+
+@pytest.fixture
+def served(planted_sqlite: str) -> Iterator[Callable[..., TestClient]]:
+    """Return a function that makes a client of a server on SQLite with some settings."""
+    with Store.open(planted_sqlite, create=False, read_only=True) as store:
+        yield lambda **settings: client(store, **settings)
+
+
+@pytest.fixture
+def local(served: Callable[..., TestClient]) -> TestClient:
+    """Return a client of a server on SQLite with the default settings."""
+    return served()
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Iterator[Nights]:
+    """Return an empty database to store nights in."""
+    with Store.open(tmp_path / "perfsvc.db") as store:
+        yield Nights(store)
+
+
+@pytest.fixture
+def names() -> SimpleNamespace:
+    return SimpleNamespace(tiled=TILED, naive=NAIVE, hostile=HOSTILE, regression=Verdict.REGRESSION)

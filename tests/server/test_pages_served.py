@@ -1,0 +1,229 @@
+"""The pages from the server, and what stands beside them: metrics, the feed and badges."""
+
+import sqlite3
+import threading
+from xml.etree import ElementTree as ET
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from perfsvc.model import FindingState
+from perfsvc.report.pages.render import ASSETS
+from perfsvc.server.badges import COLOURS, GREEN, GREY, LONGEST, badge
+from perfsvc.store import Store
+from tests.server.conftest import client
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def parsed(text):
+    return ET.fromstring(text)  # noqa: S314 - our own
+
+
+def series_page(web, text):
+    (row,) = web.get(f"/api/v1/series?benchmark=transpose&text={text}").json()["items"]
+    return row["key"]
+
+
+def test_every_page_and_its_parts_are_served(web):
+    for path in ("/", "/index.html", "/findings.html", "/series.html", "/findings/1.html", "/compare/12.html"):
+        answer = web.get(path)
+        assert answer.status_code == 200, path
+        assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert web.get("/").text == web.get("/index.html").text
+    assert web.get(f"/series/{series_page(web, 'tiled')}.html").status_code == 200
+    for name in (*ASSETS, "plotly.min.js"):
+        assert web.get(f"/assets/{name}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/../answers.py", "/assets/%2e%2e/site.css", "/assets/", "/findings/2.html", "/../perfsvc.db"]
+)
+def test_other_paths_are_404(local, path):
+    assert local.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/findings.html", "/assets/site.css", "/feeds/findings.atom", "/badges/findings.svg"])
+def test_a_known_answer_is_not_sent_again(local, path):
+    first = local.get(path)
+    again = local.get(path, headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert local.get(path, headers={"if-none-match": '"other"'}).status_code == 200
+
+
+def test_pages_are_compressed(local):
+    plain = local.get("/", headers={"accept-encoding": "identity"})
+    packed = local.get("/", headers={"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    assert packed.text == plain.text
+    assert packed.headers["etag"] == plain.headers["etag"]
+
+
+def test_any_two_runs_are_compared_at_an_address_to_type(web):
+    answer = web.get("/compare?base=latest~11&new=nightly")
+    assert (answer.status_code, answer.headers["location"]) == (303, "compare/1-12.html")
+    assert "Run 12 against run 1" in web.get("/compare/1-12.html").text
+    assert web.get("/compare").headers["location"] == "compare/12.html"
+    assert web.get("/compare?base=1&new=99").status_code == 404
+    assert web.get("/compare?bse=1").status_code == 400
+    assert web.get("/compare/3-3.html").status_code == 400
+    assert web.get("/compare/999999999999999999-1.html").status_code in {400, 404}
+
+
+def test_a_new_run_is_on_the_pages_at_once(nights, names):
+    nights.night({names.tiled: 1e-4})
+    web = client(nights.store)
+    before = web.get("/")
+    nights.night({names.tiled: 1e-4})
+    after = web.get("/", headers={"if-none-match": before.headers["etag"]})
+    assert after.status_code == 200
+    assert "run 2," in after.text
+
+
+def test_a_night_that_writes_disturbs_no_reader(nights, names):
+    nights.night({names.tiled: 1e-4})
+    with Store.open(nights.store.location, create=False, read_only=True) as reading:
+        web = client(reading)
+        writer = sqlite3.connect(nights.store.location, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE runs SET label = 'half written'")
+        for path in ("/", "/api/v1/runs", "/metrics"):
+            answer = web.get(path)
+            assert answer.status_code == 200
+            assert "half written" not in answer.text
+        writer.execute("COMMIT")
+        writer.close()
+        assert web.get("/api/v1/runs").json()["items"][0]["label"] == "half written"
+
+
+def test_readers_and_a_writer_at_once_see_whole_runs(nights, names):
+    nights.night({names.tiled: 1e-4, names.naive: 1e-4})
+    done = threading.Event()
+
+    def write():
+        for _ in range(10):
+            nights.night({names.tiled: 1e-4, names.naive: 1e-4})
+        done.set()
+
+    with Store.open(nights.store.location, create=False, read_only=True) as reading:
+        web = client(reading)
+        writer = threading.Thread(target=write)
+        writer.start()
+        statuses = set()
+        while not done.is_set():
+            statuses |= {web.get(path).status_code for path in ("/", "/series.html", "/api/v1/series")}
+        writer.join()
+        assert statuses == {200}
+        assert len(web.get("/api/v1/runs").json()["items"]) == 11
+
+
+def test_hostile_names_are_text_everywhere(local):
+    for path in ("/", "/findings.html", "/findings/1.html", "/series.html", "/feeds/findings.atom"):
+        assert "<script>boom" not in local.get(path).text
+    (row,) = local.get("/api/v1/series?text=onerror").json()["items"]
+    picture = local.get(f"/badges/series/{row['key']}.svg")
+    assert "<script" not in picture.text
+    assert parsed(picture.text).find(f"{SVG}title").text.startswith("<img src=x onerror=boom()>")
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def metrics(web):
+    answer = web.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_findings_runs_and_requests(web):
+    web.get("/nothing")
+    web.request("BREW", "/")
+    values = metrics(web)
+    assert values["perfsvc_newest_run", ()] == 12
+    assert values["perfsvc_series", ()] == 3
+    assert values["perfsvc_findings", (("state", "open"),)] == 1
+    assert {dict(labels)["state"] for name, labels in values if name == "perfsvc_findings"} == set(FindingState)
+    assert values["perfsvc_http_requests_total", (("method", "GET"), ("status", "404"))] == 1
+    assert values["perfsvc_http_requests_total", (("method", "other"), ("status", "405"))] == 1
+    seen = values["perfsvc_device_last_seen_timestamp_seconds", (("device", "GPU-1"), ("device_model", "NVIDIA H100"))]
+    assert seen == 1773280800  # 2026-03-12, 2 o'clock
+
+
+def test_two_servers_count_their_own_requests(served):
+    first, second = served(), served()
+    first.get("/nothing")
+    assert ("perfsvc_http_requests_total", (("method", "GET"), ("status", "404"))) not in metrics(second)
+
+
+# --- the feed --------------------------------------------------------------------------------------------------------
+
+
+def test_the_feed_has_an_entry_for_each_finding_with_an_id_that_stays(served):
+    web = served(public_url="https://perf.example.org/perf")
+    root = parsed(web.get("/feeds/findings.atom").text)
+    assert root.tag == f"{ATOM}feed"
+    assert [root.find(f"{ATOM}{name}").text for name in ("title", "id")] == [
+        "perfsvc: findings",
+        "https://perf.example.org/perf/feeds/findings.atom",
+    ]
+    (entry,) = root.iter(f"{ATOM}entry")
+    assert entry.find(f"{ATOM}id").text == "https://perf.example.org/perf/findings/1.html"
+    assert entry.find(f"{ATOM}title").text == "transpose/tiled and 1 more (open)"
+    assert "boom()</script>" in entry.find(f"{ATOM}content").text
+    for name in ("updated", "published"):
+        assert entry.find(f"{ATOM}{name}").text.endswith("Z")
+    assert root.find(f"{ATOM}updated").text == entry.find(f"{ATOM}updated").text
+
+
+def test_the_feed_follows_what_people_do(nights, names):
+    run = nights.night({names.tiled: 1e-4})
+    nights.find(run, [names.tiled])
+    web = client(nights.store)
+    nights.store.findings.comment(1, "looking <b>", by="ann")
+    entry = next(parsed(web.get("/feeds/findings.atom").text).iter(f"{ATOM}entry"))
+    assert "commented ann looking <b>" in entry.find(f"{ATOM}content").text
+
+
+def test_without_findings_the_feed_is_empty_and_valid(nights):
+    root = parsed(client(nights.store).get("/feeds/findings.atom").text)
+    assert root.find(f"{ATOM}updated").text == "1970-01-01T00:00:00Z"
+    assert root.find(f"{ATOM}entry") is None
+
+
+# --- badges ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_badge_of_the_findings_counts_those_that_are_open(web, nights):
+    badge = web.get("/badges/findings.svg")
+    assert badge.headers["content-type"] == "image/svg+xml"
+    assert badge.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert parsed(badge.text).find(f"{SVG}title").text == "findings: 1 open"
+    assert ">none open<" in client(nights.store).get("/badges/findings.svg").text
+
+
+def test_the_badge_of_a_series_has_its_newest_level_and_verdict(web):
+    slower = web.get(f"/badges/series/{series_page(web, 'tiled')}.svg").text
+    assert parsed(slower).find(f"{SVG}title").text == "transpose/tiled[n=4096]: 120.3 µs, regression"
+    assert COLOURS["regression"] in slower
+    assert GREEN in web.get(f"/badges/series/{series_page(web, 'naive')}.svg").text
+    assert web.get("/badges/series/nothing.svg").status_code == 404
+
+
+@pytest.mark.parametrize("label", ["x", "ein langer Name " * 20, "\x1b[2J\u202e<b>&\"'", "汉字" * 10])
+def test_a_badge_is_valid_svg_as_wide_as_its_text(label):
+    root = parsed(badge(label, "ok", GREY))
+    first, second = root.iter(f"{SVG}text")
+    assert len(first.text) <= LONGEST + 2
+    assert "\x1b" not in first.text
+    assert "\u202e" not in first.text
+    left, right = int(first.get("textLength")), int(second.get("textLength"))
+    assert int(root.get("width")) == left + right + 24
+    assert int(second.get("x")) == left + 18

@@ -1,0 +1,106 @@
+"""The drawings of A/B pairs, by their text: no browser."""
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from perfsvc.model import (
+    Case,
+    Cause,
+    ChangeKind,
+    Confirmation,
+    Direction,
+    Judgement,
+    Measurement,
+    Series,
+    Status,
+    Suspect,
+    Verdict,
+)
+from perfsvc.report.pages.pairs import WIDTH, drawn_change, drawn_pairs, levels, usual
+
+SERIES = Series(Case("scale", "beta", (("n", 100),)), "GPU-1", "NVIDIA H100")
+
+
+def processes(seconds):
+    return tuple(
+        Measurement(
+            SERIES.case, SERIES.device, number, Status.OK if time else Status.FAILED, samples_s=(time,) * bool(time)
+        )
+        for number, time in enumerate(seconds)
+    )
+
+
+def measured(old=(1e-4, 1.01e-4), new=(1.1e-4, 1.12e-4), **values):
+    judgement = Judgement(SERIES, Verdict.REGRESSION, baseline_run=1, candidate_run=2)
+    given = {"ratio": 1.1, "low": 1.08, "high": 1.12} | values
+    return Confirmation(
+        Suspect(judgement, ChangeKind.REGRESSION, Direction.SLOWER),
+        Cause.KERNEL,
+        "",
+        threshold=0.01,
+        seed=1,
+        budget_s=1.0,
+        baseline=processes(old),
+        candidate=processes(new),
+        **given,
+    )
+
+
+def numbers(markup, *names):
+    """Return the values of some attributes, in the order of the drawing."""
+    return [float(value) for value in re.findall(rf'(?:{"|".join(names)})="(-?[\d.]+)"', markup)]
+
+
+def test_each_pair_goes_from_the_old_level_to_the_new():
+    drawing = drawn_pairs(measured())
+    hollow = re.findall(r'class="before" cx="([\d.]+)" cy="([\d.]+)"', drawing)
+    filled = re.findall(r'class="after" cx="([\d.]+)" cy="([\d.]+)"', drawing)
+    assert len(hollow) == len(filled) == 2
+    for (old_x, old_y), (new_x, new_y) in zip(hollow, filled, strict=True):
+        assert float(old_x) < float(new_x)
+        assert float(new_y) < float(old_y)  # slower is higher up
+    assert 'aria-label="pair 1: 100.0 µs → 110.0 µs; pair 2: 101.0 µs → 112.0 µs"' in drawing
+
+
+def test_a_pair_without_a_result_is_left_out():
+    assert levels(measured(old=(1e-4, 0), new=(1.1e-4, 1.1e-4))) == [(1e-4, 1.1e-4)]
+    assert drawn_pairs(measured(old=(0,), new=(1e-4,))) == ""
+
+
+def test_the_change_lies_within_its_interval_and_beyond_the_threshold():
+    drawing = drawn_change(measured())
+    (start, end) = map(float, re.search(r'class="interval" x1="([\d.]+)".*?x2="([\d.]+)"', drawing).groups())
+    change = float(re.search(r'class="change" cx="([\d.]+)"', drawing)[1])
+    left, width = map(float, re.search(r'class="band" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', drawing).groups())
+    assert left + width < start < change < end
+    assert drawing.count('class="each"') == 2
+    assert 'aria-label="change +10.0 %, interval +8.0 % to +12.0 %, threshold 1 %"' in drawing
+
+
+@pytest.mark.parametrize("ratio", [0.2, 0.99, 1.0, 1.004, 3.0, 1000.0])
+@pytest.mark.parametrize("interval", [(None, None), (0.9, 1.1), (-math.inf, math.inf), (1.0, 1.0)])
+def test_nothing_is_drawn_outside_of_the_drawing(ratio, interval):
+    low, high = (end and end * ratio for end in interval)
+    confirmation = measured(ratio=ratio, low=low, high=high)
+    for drawing in (drawn_change(confirmation), drawn_pairs(confirmation)):
+        assert all(0 <= x <= WIDTH for x in numbers(drawing, "x", "x1", "x2", "cx"))
+        assert "nan" not in drawing
+        assert "inf" not in drawing.replace("interval", "")
+
+
+def test_equal_levels_and_unknown_changes_are_drawn_or_left_out():
+    same = drawn_pairs(measured(old=(1e-4,), new=(1e-4,)))
+    assert same.count("100.0 µs") == 3  # twice in the description, once at the axis
+    assert drawn_change(measured(ratio=None)) == ""
+
+
+def test_the_threshold_keeps_its_digits():
+    assert "threshold 0.5 %" in drawn_change(replace(measured(), threshold=0.005))
+
+
+def test_the_usual_level_is_the_median_of_the_processes_with_a_result():
+    assert usual(processes((1.0, 0, 3.0, 9.0)), "time") == 3.0
+    assert usual(processes((0,)), "time") is None
