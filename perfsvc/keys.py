@@ -102,6 +102,10 @@ class Keys:
             del self.secrets
         return self.secrets[0]
 
+    def derived(self, purpose: str) -> bytes:
+        """Return a secret for another purpose, from which the signing key cannot be computed; shape (32 bytes)."""
+        return hmac.digest(self.signing(), f"perfsvc derived\0{purpose}".encode(), "sha256")
+
     def add(self, text: str) -> str:
         """Trust a secret (64 hexadecimal digits) and sign with it from now on; return its fingerprint.
 

@@ -607,7 +607,6 @@ def upgrade() -> None:
     op.create_index(
         "ix_measurements_case_id_device_id_run_id", "measurements", ["case_id", "device_id", "run_id"], unique=False
     )
-    op.create_index("ix_measurements_device_id", "measurements", ["device_id"], unique=False)
     op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
     op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
     op.create_table(
@@ -891,3 +890,48 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("profile_id", "number", name="pk_profile_rules"),
     )
+    op.create_table(
+        "tokens",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("scopes", sa.Text(), nullable=False),
+        sa.Column("sha256", sa.Text(), nullable=False),
+        sa.Column("made_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("made_by", sa.Text(), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("used_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_tokens"),
+        sa.UniqueConstraint("name", name="uq_tokens_name"),
+        sa.UniqueConstraint("sha256", name="uq_tokens_sha256"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "received_runs",
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Integer(), nullable=False),
+        sa.Column("token_id", sa.Integer(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_received_runs_run_id_runs", ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["token_id"], ["tokens.id"], name="fk_received_runs_token_id_tokens", ondelete="RESTRICT"
+        ),
+        sa.PrimaryKeyConstraint("digest", name="pk_received_runs"),
+        sa.UniqueConstraint("token_id", "key", name="uq_received_runs_token_id_key"),
+    )
+    op.create_index("ix_received_runs_run_id", "received_runs", ["run_id"], unique=False)
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("who", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=False),
+        sa.Column("status", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_audit"),
+    )
+    op.create_index("ix_audit_at", "audit", ["at"], unique=False)

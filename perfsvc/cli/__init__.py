@@ -33,6 +33,8 @@ COMMANDS = {
     "plot": "Draw the rate of each variant in a run.",
     "dashboard": "Write the pages to read in the morning.",
     "serve": "Serve the pages and an API.",
+    "send": "Send runs to a server.",
+    "token": "Make, list and revoke the tokens of the server.",
     "findings": "List the findings, and accept, resolve or ignore them.",
     "expect": "List what each night should have, and forget what is gone on purpose.",
     "watchdog": "Report hosts whose night is overdue.",

@@ -25,7 +25,7 @@ def command() -> None:
 @options.database
 @options.formats
 def build(folder: Path, last: int, database: str, output_format: str) -> None:
-    """Write a static site to DIR (default: site): a page for the last night, for each series and for each finding.
+    """Write a static site to DIR (default: site): a page for the last night, for each benchmark, series and finding.
 
     The pages need no server and no network: open DIR/index.html. Pages of an earlier build that are no longer needed
     are removed; other files are left alone.

@@ -100,6 +100,7 @@ def _age(name: str, what: str) -> options.Decorator:
 @_age("binaries", "Keep binaries for this long after their last run.")
 @_age("profiles", "Keep Nsight Compute's reports for this long. Their metrics stay.")
 @_age("nights", "Keep nights and their files for this long. Their runs stay.")
+@_age("audit", "Keep the entries of the server's audit log for this long.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 @click.option("--force", is_flag=True, help="Trust this host's clock, and remove any share of the data at once.")
 @click.option("--vacuum", is_flag=True, help="Then return the space to the file system; this locks the database.")
@@ -110,6 +111,7 @@ def prune(
     binaries: float | None,
     profiles: float | None,
     nights: float | None,
+    audit: float | None,
     dry_run: bool,
     force: bool,
     vacuum: bool,
@@ -130,7 +132,7 @@ def prune(
 
     settings = configuration.current().loaded.settings
     now = datetime.now(UTC)
-    asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights}
+    asked = {"samples": samples, "binaries": binaries, "profiles": profiles, "nights": nights, "audit": audit}
     retention = settings.retention.model_copy(update={name: age for name, age in asked.items() if age is not None})
     with Store.open(database, create=False) as store:
         pruned = prune_store(

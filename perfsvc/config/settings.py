@@ -11,7 +11,6 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -26,6 +25,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perfsvc import units
+from perfsvc.config.addresses import header, network, page, variable
 from perfsvc.model import PARTS
 from perfsvc.text import url_without_password, without_password
 
@@ -140,25 +140,6 @@ def _architecture(text: str) -> str:
     return text
 
 
-def _page(url: str) -> str:
-    if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc):
-        raise ValueError(f"{without_password(url)!r} is no address of a page; write https://host/path/")
-    return url
-
-
-def _header(name: str) -> str:
-    if name and not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        raise ValueError(f"{name!r} is no name of a header; write X-Forwarded-User")
-    return name
-
-
-def _variable(name: str) -> str:
-    """Return the name of an environment variable. A wrong value may be a secret, so the error does not repeat it."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise ValueError("it is no name of an environment variable; write a name here, and the URL into that variable")
-    return name
-
-
 def _part(glob: str) -> str:
     """Return a glob of parts of the environment unchanged; raise ``ValueError`` if it can match none."""
     group, dot, _ = glob.partition(".")
@@ -179,6 +160,7 @@ def _run(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+Networks = Annotated[tuple[Annotated[str, AfterValidator(network)], ...], BeforeValidator(_words)]
 Count = Annotated[int, Field(ge=1)]
 Folder = Annotated[Path, BeforeValidator(_path)]
 Places = Annotated[int, Field(ge=1, le=100)]
@@ -198,8 +180,8 @@ Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeV
 Architectures = Annotated[tuple[Annotated[str, AfterValidator(_architecture)], ...], BeforeValidator(_tuple)]
 Run = Annotated[str, BeforeValidator(_run), Field(min_length=1)]
 Parts = Annotated[tuple[Annotated[str, AfterValidator(_part)], ...], BeforeValidator(_words)]
-Page = Annotated[str, AfterValidator(_page)]
-Variable = Annotated[str, AfterValidator(_variable)]
+Page = Annotated[str, AfterValidator(page)]
+Variable = Annotated[str, AfterValidator(variable)]
 About = Literal["new", "resolved", "failed"]
 Severity = Literal["regression", "improvement", "failed", "missing", "resolved"]
 Severities = Annotated[tuple[Severity, ...], BeforeValidator(_words), Field(min_length=1)]
@@ -327,7 +309,7 @@ class NightlySettings(SettingsTable):
     """How long a night waits for another night on this host to end. With 0s the new night exits at once."""
     label: str = "nightly"
     """The label of the runs of nights."""
-    heartbeat: Annotated[str, AfterValidator(lambda name: name and _variable(name))] = Field(
+    heartbeat: Annotated[str, AfterValidator(lambda name: name and variable(name))] = Field(
         default="", examples=["HEARTBEAT_URL"]
     )
     """The environment variable with the URL that perfsvc calls when a night begins (URL/start), ends (URL) or fails
@@ -407,9 +389,24 @@ class ServerSettings(SettingsTable):
     anonymous: bool | None = Field(default=None, examples=[True])
     """Whether visitors whom the server does not know may read. By default only if the server listens at an address of
     this machine alone, such as 127.0.0.1, and has no trusted_header."""
-    trusted_header: Annotated[str, AfterValidator(_header)] = Field(default="", examples=["X-Forwarded-User"])
-    """The header in which a proxy in front of the server puts the name of the visitor. Every request must come through
-    this proxy, and the proxy must remove the header from what visitors send."""
+    trusted_header: Annotated[str, AfterValidator(header)] = Field(default="", examples=["X-Forwarded-User"])
+    """The header in which a proxy in front of the server puts the name of the visitor. The server believes it only if
+    it comes from one of trusted_proxies. The proxy must remove the header from what visitors send."""
+    trusted_proxies: Networks = ("127.0.0.1", "::1")
+    """The addresses or networks of the proxies whose trusted_header and X-Forwarded-For the server believes."""
+    changes: bool = False
+    """Whether hosts with a token may send runs, and people who are signed in may act on findings. By default the server
+    only reads the database."""
+    requests_a_minute: Count = 60_000
+    """How many requests an address may send in a minute."""
+    changes_a_minute: Count = 120
+    """How many runs and actions on findings a token, or a person, may send in a minute."""
+    largest_run_mib: Count = 64
+    """The most MiB of a run that a host sends, as sent."""
+    largest_run_unpacked_mib: Count = 512
+    """The most MiB of a run that a host sends, after decompression."""
+    upload: Seconds = 120.0
+    """How long a host may take to send a run."""
     public_url: Page = Field(default="", examples=["https://perf.example.org/"])
     """The address that people type, for the links in feeds and for the check of the header Host."""
 
@@ -438,6 +435,8 @@ class RetentionSettings(SettingsTable):
     """The reports of Nsight Compute; their counters stay."""
     nights: Seconds | None = Field(default=None, examples=["365d"])
     """The files, stages and messages of nights; their runs stay."""
+    audit: Seconds | None = Field(default=None, examples=["365d"])
+    """The entries of the server's audit log."""
 
 
 class Settings(BaseSettings):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
 
 from perfsvc.judge.levels import NORMAL_MAD, Floats, median, median_of_sorted, replica_medians, sorted_samples
 from perfsvc.judge.nights import NightsLevel
@@ -203,6 +202,8 @@ def compare_with_devices(
     before = np.array([(replicas - unit).mean() for replicas in logs])
     after = np.log(replica_medians(candidate)) - unit
     spread, count = float(before.std(ddof=1)), before.size
+    from scipy.special import stdtrit
+
     half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * spread * math.sqrt(1 + 1 / count)
     error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0
     own = math.hypot(spread / math.sqrt(count), error)
@@ -331,6 +332,8 @@ class _Noise:
         if of_nights:
             parts = of_replicas / error, of_nights / error
             freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
+        from scipy.special import stdtrit
+
         return float(stdtrit(freedom, 1 - self.alpha / 2)) * math.sqrt(error)
 
 

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtri, stdtrit
 
 from perfsvc.model import Estimate, Noise
 
@@ -55,6 +54,8 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
 @cache
 def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Return the rank k, from 1, of the sample at which the interval of ``estimate`` begins, for ``count`` samples."""
+    from scipy.special import bdtr
+
     below = bdtr(np.arange((count + 1) // 2), count, 0.5)
     return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
 
@@ -97,6 +98,8 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1).
     """
+    from scipy.special import stdtrit
+
     replicas = (~np.isnan(values)).sum(axis=1)
     positive = np.logical_not(np.any(values <= 0, axis=1))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -240,4 +243,6 @@ def _error_of_median(times: Floats) -> float:
 @cache
 def _interval_width(count: int) -> float:
     """Return the width, in standard errors, of the interval that ``estimate`` gives for ``count`` samples."""
+    from scipy.special import bdtr, ndtri
+
     return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))

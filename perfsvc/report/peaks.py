@@ -3,6 +3,14 @@
 from perfsvc import units
 from perfsvc.model import L2, LINK, MEMORY, PEAK_NAMES
 
+RIDGE = 10
+"""Operations a byte from which FLOP/s say more about a case than its bandwidth."""
+
+
+def is_arithmetic(flops_per_s: float | None, bytes_per_s: float | None) -> bool:
+    """Return whether FLOP/s say more about a case than its bandwidth: it does more than ``RIDGE`` operations a byte."""
+    return (flops_per_s or 0.0) > RIDGE * (bytes_per_s or 0.0)
+
 
 def share(peak: str, of_peak: float | None) -> str:
     """Return a share of a measured peak: ``93 %`` of the memory's, ``79 % BF16``; empty for None."""

@@ -5,13 +5,14 @@ from typing import Any
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageError
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.render import error_page
 from perfsvc.server.access import ForbiddenError
+from perfsvc.server.limiting import RefusedError
 from perfsvc.text import json_text, printed, without_password
 
 JSON = "application/json"
@@ -39,7 +40,7 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def problem(
-    request: Request, status: int, error: str, cure: str = "", headers: Mapping[str, str] | None = None
+    request: HTTPConnection, status: int, error: str, cure: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return an error: a page for a browser, JSON for everything else."""
     error, cure = without_password(error), without_password(cure)
@@ -68,6 +69,8 @@ def of_error(request: Request, error: Exception) -> Response:
             headers = {"Retry-After": RETRY_S} if status == UNAVAILABLE else None
             return problem(request, status, *(WORDS[status]), headers)
         return problem(request, status, error.what, error.cure)
+    if isinstance(error, RefusedError):
+        return problem(request, error.status, error.what, error.cure, error.headers)
     if isinstance(error, ForbiddenError):
         if error.known:
             return problem(request, 403, f"this needs the scope {error.scope}", "ask for this scope")

@@ -1,4 +1,4 @@
-"""The endpoints of the API that read: ``ENDPOINTS`` is the one list of them."""
+"""The endpoints of the API: ``ENDPOINTS`` is the one list of them."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -24,6 +24,7 @@ from perfsvc.report.export.files import records
 from perfsvc.report.export.objects import comparison_json, finding_json, plain, series_json
 from perfsvc.report.pages.site import LevelRange, RunPoint, SeriesView, series_page
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.server.changing import actions, receiving
 from perfsvc.server.endpoints import Answer, ApiCall, Endpoint, NoParameters, Number, PagedParameters, Text, paged
 from perfsvc.server.rows import of_columns, of_dataclass, page_of
 from perfsvc.service.compare.compare import compare, how_to_confirm
@@ -366,5 +367,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint("findings/{finding}", "finding", "A finding.", FindingParameters, FINDING_OBJECT, finding),
     Endpoint("explanations", "explanations", "Why it is slower.", FindingParameters, ExplanationsAnswer, explanations),
     Endpoint("compare", "compare", "Judge a run against another.", ComparisonParameters, ComparisonObject, comparison),
+    receiving.ENDPOINT,
+    actions.ENDPOINT,
 )
 """Every endpoint; the document and the routes are made from this list."""

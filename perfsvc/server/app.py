@@ -16,8 +16,10 @@ from perfsvc.errors import PerfsvcError
 from perfsvc.server import answers, badges, feeds, metrics, site
 from perfsvc.server.access import ForbiddenError
 from perfsvc.server.api import ENDPOINTS
+from perfsvc.server.changing import actions, forms
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard
+from perfsvc.server.limiting import RefusedError, RequestLimit
 from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
@@ -44,6 +46,8 @@ def make_app(serving: Serving) -> Starlette:
         *metrics.routes(),
         *feeds.routes(),
         *badges.routes(),
+        *actions.routes(),
+        *forms.routes(),
         *site.routes(),
     ]
     counted = metrics.ServerMetrics(serving)
@@ -51,9 +55,10 @@ def make_app(serving: Serving) -> Starlette:
         routes=routes,
         middleware=[
             Middleware(Guard, settings=serving.server, requests=counted.requests),
+            Middleware(RequestLimit, settings=serving.server, limits=serving.limits),
             Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS),
         ],
-        exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, HTTPException), answers.of_error),
+        exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, RefusedError, HTTPException), answers.of_error),
         lifespan=_few_threads,
     )
     app.state.serving = serving

@@ -1,7 +1,7 @@
 """What an endpoint of the API is: one object that the handler, the checks of a request and the document share."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -95,6 +95,7 @@ class Endpoint(Generic[P]):
         scope: what the visitor needs.
         body: the model of the body; None if the endpoint takes none.
         status: the status code of an answer.
+        respond: answers a request instead of ``handler``, and checks it itself.
     """
 
     path: str
@@ -102,26 +103,28 @@ class Endpoint(Generic[P]):
     summary: str
     parameters: type[P]
     answer: type[BaseModel]
-    handler: Callable[[ApiCall[P]], Any]
+    handler: Callable[[ApiCall[P]], Any] | None
     method: str = "GET"
     scope: str = READ
     body: type[BaseModel] | None = None
     status: int = 200
+    respond: Callable[[Request], Awaitable[Response]] | None = None
 
     def route(self) -> Route:
         """Return the route that checks a request, calls the handler and checks its answer."""
 
         async def respond(request: Request) -> Response:
-            visitor = require(request, self.scope)
+            visitor = await run_in_threadpool(require, request, self.scope)
             given = checked(self.parameters, _parameters(request))
-            body = None if self.body is None else checked(self.body, await _body(request))
+            body = None if self.body is None else checked(self.body, await json_body(request))
             value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
             return answer(value, self.status)
 
-        return Route(f"{ROOT}/{self.path}", respond, methods=[self.method], name=self.name)
+        return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 
     def _value(self, call: ApiCall[P]) -> Any:
         """Return the answer as JSON values; raise ``ValidationError`` if it is not as the document describes it."""
+        assert self.handler is not None  # noqa: S101 - for mypy: without a handler, ``respond`` is given
         value = plain(self.handler(call))
         self.answer.model_validate(value)
         return value
@@ -150,7 +153,7 @@ def _parameters(request: Request) -> dict[str, str]:
     return given
 
 
-async def _body(request: Request) -> Any:
+async def json_body(request: Request) -> Any:
     """Return the body as JSON values; raise ``UsageError`` or ``HTTPException`` if it is too long or no JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise HTTPException(415)

@@ -65,7 +65,7 @@ def _parameters(endpoint: Endpoint[Any]) -> Iterable[dict[str, Any]]:
     schema = endpoint.parameters.model_json_schema()
     in_path = set(re.findall(r"\{(\w+)\}", endpoint.path))
     definitions = schema.get("$defs", {})
-    for name, given in schema["properties"].items():
+    for name, given in schema.get("properties", {}).items():
         shown = {key: value for key, value in given.items() if key not in {"description", "title"}}
         yield {
             "name": name,

@@ -4,7 +4,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import FrameType
 from urllib.parse import urlunsplit
 
@@ -40,11 +40,14 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
     """
     _require_safe(settings)
     assets()  # an error of a missing package comes now, and not with the first request
-    with Store.open(database, create=False, read_only=True) as store, closing(_listen(settings)) as listening:
+    with ExitStack() as opened:
+        store = opened.enter_context(Store.open(database, create=False, read_only=True))
+        changing = opened.enter_context(Store.open(database, create=False)) if settings.server.changes else None
+        listening = opened.enter_context(closing(_listen(settings)))
         rules = thresholds(settings, None)
         threshold = rules if rules.rules else None
         pages = LivePages(store, threshold=threshold)
-        app = make_app(Serving(store, settings, pages, threshold, settings.suite))
+        app = make_app(Serving(store, settings, pages, threshold, settings.suite, changing))
         _log_requests()
         server = uvicorn.Server(
             uvicorn.Config(
@@ -52,6 +55,7 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # it would believe X-Forwarded-For of any program on this machine
                 timeout_graceful_shutdown=GRACE_S,
                 h11_max_incomplete_event_size=64 * 1024,
             )

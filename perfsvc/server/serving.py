@@ -1,6 +1,6 @@
 """What all requests of a server share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -8,6 +8,9 @@ from starlette.requests import HTTPConnection
 
 from perfsvc import judge
 from perfsvc.config import ServerSettings, Settings
+from perfsvc.keys import Keys
+from perfsvc.server.limiting import Limits
+from perfsvc.server.sessions import Sessions
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
 
@@ -22,6 +25,9 @@ class Serving:
         pages: renders the pages of the site.
         threshold: the thresholds of the settings, with which comparisons judge; None for the defaults.
         suite: the folder in whose repository git revisions are looked up.
+        changing: the database opened for writing; None if this server changes nothing.
+        limits: counts the requests of visitors.
+        sessions: the sessions of people who signed in.
     """
 
     store: Store
@@ -29,6 +35,9 @@ class Serving:
     pages: LivePages
     threshold: judge.ThresholdOption
     suite: Path
+    changing: Store | None = None
+    limits: Limits = field(default_factory=Limits)
+    sessions: Sessions = field(default_factory=lambda: Sessions(Keys()))
 
     @property
     def server(self) -> ServerSettings:

@@ -1,6 +1,7 @@
 """The pages of the site, from the database as it is now, and what they load."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePosixPath
@@ -15,10 +16,13 @@ from starlette.routing import Route
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import comparison_page
 from perfsvc.server.access import READ, require
+from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve
+
+_FINDING = re.compile(r"findings/(\d{1,9})\.html")
 
 TYPES = {".css": "text/css", ".js": "text/javascript", ".html": "text/html"}
 
@@ -42,11 +46,13 @@ def routes() -> list[Route]:
 
 def page(request: Request) -> Response:
     """Answer with a page of the site."""
-    require(request, READ)
+    who = require(request, READ)
     path = request.path_params.get("path") or render.INDEX
     text = serving(request).pages.page(path)
     if text is None:
         raise HTTPException(404)
+    if serving(request).changing and (number := _FINDING.fullmatch(path)):
+        return with_actions(request, who, int(number[1]), text)
     return cached(request, text.encode(), "text/html")
 
 

@@ -40,6 +40,7 @@ class Pruned:
         counted_from: the time from which ages counted.
         excess: the kinds of data of which more than ``LARGEST_SHARE`` would be removed, in words; empty after
             ``force``.
+        entries: how many entries of the audit log were removed.
     """
 
     samples: Removed
@@ -48,6 +49,7 @@ class Pruned:
     files: Removed
     counted_from: datetime
     excess: str = ""
+    entries: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -65,6 +67,7 @@ class Pruned:
             (code.artifacts, "artifact", ""),
             (Removed(len(self.nights)), "night", ""),
             (self.files, "folder of a night", "folders of nights"),
+            (Removed(self.entries), "entry of the audit log", "entries of the audit log"),
         )
         return [
             units.count(removed.count, one, many)
@@ -159,7 +162,9 @@ def _remove(
         night_numbers = range(max(stored_nights, default=0) + 1)
         kept_nights = stored_nights - set(removed_nights)
         files = _remove_folders(nights, before, night_numbers, kept_nights, dry_run=dry_run)
-    return Pruned(samples, code, tuple(removed_nights), files, now)
+    before = _before(now, retention.audit)
+    entries = store.audit.prune(before, dry_run=dry_run) if before else 0
+    return Pruned(samples, code, tuple(removed_nights), files, now, entries=entries)
 
 
 def _excess(planned: Pruned, prunable: Prunable) -> str:

@@ -3,6 +3,7 @@
 from perfsvc.model import NightRow, Pin, RunRow, RunState, StageRow, StageState
 from perfsvc.store.expectations import CasesInRun
 from perfsvc.store.imports import ImportedRun
+from perfsvc.store.remote.rows import AuditEntry, Scope, SentMeasurement, SentPeak, SentRun, TokenRow
 from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
@@ -25,6 +26,7 @@ from perfsvc.store.rows import (
 from perfsvc.store.store import Store
 
 __all__ = [
+    "AuditEntry",
     "BinaryRow",
     "CaseBinary",
     "CaseCode",
@@ -42,12 +44,17 @@ __all__ = [
     "RunRow",
     "RunState",
     "SchemaState",
+    "Scope",
+    "SentMeasurement",
+    "SentPeak",
+    "SentRun",
     "SeriesHistory",
     "SeriesInRun",
     "StageRow",
     "StageState",
     "Store",
     "StoredSamples",
+    "TokenRow",
     "Upgrade",
     "UsedCode",
     "VerdictEvent",

@@ -184,7 +184,8 @@ class SeriesStore:
             names = PresentNames(connection, ids)
             for row in connection.execute(query):
                 series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
-                if (replica := readable_samples(row.samples, series.case.id)) is not None:
+                replica = readable_samples(row.samples, series.case.id)
+                if replica is not None:
                     samples[series][row.run_id] = (*samples[series].get(row.run_id, ()), replica)
         return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
 

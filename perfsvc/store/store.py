@@ -21,6 +21,10 @@ from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.messages import MessageStore
 from perfsvc.store.nights import NightStore
 from perfsvc.store.profiles import ProfileStore
+from perfsvc.store.remote.audit import AuditLog
+from perfsvc.store.remote.receiving import ReceivedStore
+from perfsvc.store.remote.sending import SendingStore
+from perfsvc.store.remote.tokens import TokenStore
 from perfsvc.store.retention import Retention
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.runs import RunStore
@@ -55,6 +59,10 @@ class Store:
         checks: static checks of kernels.
         nights: executions of ``perfsvc nightly``.
         messages: the messages about nights, and whether they arrived.
+        tokens: the tokens of the server.
+        sending: whole runs, read to send them to another host.
+        received: runs that other hosts have sent.
+        audit: what people and programs tried to change through the server.
         retention: removes what is old.
     """
 
@@ -77,6 +85,10 @@ class Store:
         self.checks = CheckStore(database)
         self.nights = NightStore(database, keys)
         self.messages = MessageStore(database)
+        self.tokens = TokenStore(database)
+        self.sending = SendingStore(database)
+        self.received = ReceivedStore(database, keys)
+        self.audit = AuditLog(database)
         self.retention = Retention(database)
 
     @property

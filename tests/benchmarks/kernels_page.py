@@ -25,7 +25,7 @@ from perfsvc import units
 from perfsvc.model import UNJUDGED
 from perfsvc.report import peaks
 from perfsvc.report.export.frames import parse_point
-from perfsvc.report.tables.run import RIDGE
+from perfsvc.report.peaks import RIDGE
 from perfsvc.report.wording import DASH, metric_value, or_dash, spread
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -23,7 +23,7 @@ def files_of(folder: Path) -> set[str]:
 
 def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
     files = files_of(site)
-    assert {"index.html", "findings.html", "series.html", "findings/1.html"} <= files
+    assert {"index.html", "findings.html", "benchmarks.html", "series.html", "findings/1.html"} <= files
     assert {name for name in files if name.startswith("assets/")} == {
         "assets/plotly.min.js",
         "assets/site.css",
@@ -35,6 +35,8 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
         "assets/tabs.js",
         "assets/nights.js",
         "assets/comparison.js",
+        "assets/benchmark.css",
+        "assets/benchmark.js",
         "assets/site.js",
         "assets/chart.js",
     }
@@ -43,7 +45,13 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
 
 def test_an_empty_database_has_a_page_that_says_so(nights, tmp_path):
     pages = build(nights.store, tmp_path / "site")
-    assert [page.name for page in pages] == ["index.html", "findings.html", "series.html", "fleet.html"]
+    assert [page.name for page in pages] == [
+        "index.html",
+        "findings.html",
+        "series.html",
+        "benchmarks.html",
+        "fleet.html",
+    ]
     assert "Nothing was measured yet" in pages[0].read_text()
 
 

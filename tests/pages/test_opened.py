@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-KINDS = ("tonight", "findings", "finding", "list", "series", "hostile")
+from perfsvc.report.pages.site import benchmark_page
+
+KINDS = ("tonight", "findings", "finding", "list", "series", "hostile", "benchmarks", "hostile benchmark")
 
 
 @pytest.fixture
@@ -17,6 +19,8 @@ def kinds(site, names):
         "list": site / "series.html",
         "series": site / names.page(names.tiled),
         "hostile": site / names.page(names.hostile),
+        "benchmarks": site / "benchmarks.html",
+        "hostile benchmark": site / benchmark_page(names.hostile.benchmark),
     }
 
 

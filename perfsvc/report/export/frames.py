@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from perfsvc.model import CacheState, Status, Value
 from perfsvc.report.export import schema
@@ -207,6 +206,8 @@ def _levels(values: "pd.Series[Any]", by: "pd.Series[Any] | list[pd.Series[Any]]
     scaled = np.log(values.where(logarithmic)).where(logarithmic, values)
     scaled_groups = scaled.groupby(by, sort=False, dropna=False)
     mean, count = scaled_groups.mean(), scaled_groups.count()
+    from scipy.special import stdtrit
+
     quantile = stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
     half = quantile * scaled_groups.std() / np.sqrt(count)
     ends = pd.DataFrame({"center": mean, "low": mean - half, "high": mean + half})

@@ -4,7 +4,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -13,12 +13,14 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
-from perfsvc.report import wording
+from perfsvc.report import peaks, wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
-from perfsvc.report.pages import compared, fleet, launch, pairs, views
+from perfsvc.report.pages import benchmarks, charts, compared, fleet, launch, pairs, spark, views
 from perfsvc.report.pages import site as paths
+from perfsvc.report.pages.benchmarks import BenchmarkView
 from perfsvc.report.pages.compared import ComparedSides
+from perfsvc.report.pages.fastest import Results, benchmark_view, times_by_benchmark
 from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
 from perfsvc.report.pages.tabs import SeriesTabs
@@ -35,11 +37,14 @@ ASSETS = (
     "comparison.css",
     "history.css",
     "fleet.css",
+    "forms.css",
+    "benchmark.css",
     "site.js",
     "tabs.js",
     "nights.js",
     "chart.js",
     "comparison.js",
+    "benchmark.js",
 )
 """Styles and scripts of the site, beside plotly.js."""
 
@@ -53,9 +58,11 @@ adds rules by script."""
 
 INDEX = "index.html"
 FLEET = "fleet.html"
+BENCHMARKS = "benchmarks.html"
 
 LISTS = {
     FLEET: ("fleet", "Fleet"),
+    BENCHMARKS: ("benchmark_list", "Benchmarks"),
     "series.html": ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
@@ -72,6 +79,9 @@ OF_COMPARISONS: dict[str, Any] = {
     "wording": wording,
 }
 """What the template of a comparison calls."""
+
+OF_BENCHMARKS: dict[str, Any] = {"benchmarks": benchmarks, "charts": charts, "peaks": peaks, "spark": spark.spark}
+"""What the templates of benchmarks call."""
 
 
 def _shortened(value: Any) -> Any:
@@ -150,6 +160,7 @@ def _environment() -> Environment:
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
+        | OF_BENCHMARKS
         | {
             "policy": POLICY,
             "fleet": fleet,
@@ -183,6 +194,7 @@ class SitePages:
             is rendered, because they hold much data.
         details: returns what was measured, committed and changed around a finding; called likewise.
         compared: returns the comparison of a run in ``site.compared`` with its baseline.
+        results: returns the results of the newest run of each series; called when the pages of benchmarks are rendered.
     """
 
     def __init__(
@@ -192,6 +204,8 @@ class SitePages:
         explained: Callable[[FindingView], Sequence[PicturedCase]],
         details: Callable[[FindingView], FindingDetails],
         compared: Callable[[int], ComparedSides],
+        *,
+        results: Callable[[Sequence[SeriesView]], Results],
     ) -> None:
         self.site = site
         self._compared = compared
@@ -200,6 +214,7 @@ class SitePages:
         self._plotly = plotly
         self._explained = explained
         self._details = details
+        self._results = results
 
     def page(self, path: str) -> str | None:
         """Return a page that is not that of a series; None if there is no such page."""
@@ -221,6 +236,8 @@ class SitePages:
             yield paths.finding_page(shown.finding.id), self.finding(shown)
         for run in self.site.compared:
             yield paths.comparison_page(run), self.comparison(self._compared(run))
+        for benchmark in self._benchmarks:
+            yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
         for path in LISTS:
             yield path, self.list(path)
 
@@ -245,9 +262,26 @@ class SitePages:
         links = self._views.links(sides.judgements, "../")
         return self._page("comparison", sides.heading, root="../", sides=sides, links=links, on_site=True)
 
+    def benchmark(self, views_of_benchmark: Sequence[SeriesView]) -> str:
+        """Return the page of a benchmark from the views of its series, at least a time among them."""
+        ((name, times),) = times_by_benchmark(views_of_benchmark).items()
+        return self._benchmark(benchmark_view(name, times, self.site.runs, self._results(times)))
+
+    def _benchmark(self, shown: BenchmarkView) -> str:
+        return self._page("benchmark", shown.name, root="../", shown=shown)
+
+    @cached_property
+    def _benchmarks(self) -> tuple[BenchmarkView, ...]:
+        results = self._results(self.site.series)
+        times = times_by_benchmark(self.site.series)
+        return tuple(benchmark_view(name, times[name], self.site.runs, results) for name in times)
+
     def list(self, path: str) -> str:
         """Return a page of ``LISTS``."""
-        return self._page(*LISTS[path])
+        values: dict[str, Any] = {}
+        if path == BENCHMARKS:
+            values["rows"] = [row for shown in self._benchmarks for row in benchmarks.rows_of_list(shown)]
+        return self._page(*LISTS[path], **values)
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
         template = _environment().get_template(f"{name}.html.j2")

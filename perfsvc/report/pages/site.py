@@ -32,6 +32,9 @@ from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
 
+BENCHMARK_PAGES = "benchmarks/"
+"""The folder of the pages of benchmarks."""
+
 LONGEST_NAME = 60
 """Characters of the readable part of a page's name."""
 
@@ -293,6 +296,11 @@ def readable_part(path: str) -> str | None:
 def slug(name: str) -> str:
     """Return a name as the path of a page has it: small letters, digits and dashes."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME].rstrip("-")
+
+
+def benchmark_page(name: str) -> str:
+    """Return the path of a benchmark's page: a readable part, and a digest of the whole name."""
+    return f"{BENCHMARK_PAGES}{slug(name)}-{hashlib.sha256(name.encode()).hexdigest()[:10]}.html"
 
 
 def finding_page(number: int) -> str:

@@ -38,6 +38,7 @@ from perfsvc.report.pages.site import (
     RunPoint,
     SeriesView,
     Site,
+    benchmark_page,
     series_page,
 )
 from perfsvc.report.pages.spark import spark
@@ -120,6 +121,10 @@ class Views:
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
         return series_page(series) if self.site.series.known([series]) else ""
+
+    def benchmark_link(self, series: Series) -> str:
+        """Return the path of the page of a benchmark that has this time on it; an empty text for other series."""
+        return benchmark_page(series.case.benchmark) if series.metric == TIME and self.link(series) else ""
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""

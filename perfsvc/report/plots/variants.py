@@ -26,7 +26,6 @@ from perfsvc.report.plots.figure import (
     picture,
     require_suffix,
 )
-from perfsvc.report.tables.run import RIDGE
 from perfsvc.text import label
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _panel(records: list[dict[Any, Any]], *, show_cache: bool) -> PlotPanel:
     rows: list[dict[Any, Any]] = [
         {name: None if pd.isna(value) else value for name, value in record.items()} for record in records
     ]
-    arithmetic = any((row["flops_per_s"] or 0) > RIDGE * (row["bandwidth_bytes_per_s"] or 0) for row in rows)
+    arithmetic = any(peaks.is_arithmetic(row["flops_per_s"], row["bandwidth_bytes_per_s"]) for row in rows)
     rate = "flops_per_s" if arithmetic else "bandwidth_bytes_per_s"
     variants = tuple(
         VariantRate(

@@ -5,12 +5,12 @@ Cells are ``Text``, never markup: rich would read a case id such as ``dot/tree[n
 
 from collections.abc import Iterable, Mapping
 
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from perfsvc.model import Status
+from perfsvc.report.tables.grid import Grid
 from perfsvc.report.wording import DASH
 
 STATUS_MARKS: Mapping[Status, tuple[str, str]] = {
@@ -41,14 +41,18 @@ class Responsive:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the first table that fits the width, else the last, and name the dropped columns (called by rich)."""
         unbounded = options.update(width=UNBOUNDED)
-        fitting = (
-            table for table in self._tables if table.__rich_measure__(console, unbounded).maximum <= options.max_width
-        )
+        fitting = (table for table in self._tables if _width(table, console, unbounded) <= options.max_width)
         shown = next(fitting, self._tables[-1])
         yield shown
         dropped = [name for name in _headers(self._tables[0]) if name not in _headers(shown)]
         if dropped:
             yield Text(f"too narrow for {', '.join(dropped)}: widen the terminal, or use --format json", "dim")
+
+
+def _width(table: Table, console: Console, options: ConsoleOptions) -> int:
+    """Return the width in which a table needs no wrapping."""
+    natural = table.natural_width() if isinstance(table, Grid) else None
+    return table.__rich_measure__(console, options).maximum if natural is None else natural
 
 
 def _headers(table: Table) -> list[str]:
@@ -57,7 +61,7 @@ def _headers(table: Table) -> list[str]:
 
 def grid() -> Table:
     """Return an empty table: a rule below the header, two spaces between columns."""
-    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    return Grid()
 
 
 def properties(values: Iterable[tuple[str, str]]) -> Table:

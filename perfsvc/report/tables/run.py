@@ -28,9 +28,6 @@ from perfsvc.report.tables.profiles import explanation_lines
 from perfsvc.report.wording import DASH, NAMED, cache_words, or_dash, some
 from perfsvc.text import cut
 
-RIDGE = 10
-"""Operations a byte from which FLOP/s say more about a case than its bandwidth."""
-
 LAYOUTS = (
     ("median", "spread", "bandwidth", "bus bandwidth", "% of peak", "FLOP/s", "relative speed", "max error"),
     ("median", "spread", "bandwidth", "bus bandwidth", "% of peak", "relative speed", "max error"),
@@ -162,9 +159,9 @@ def _results(rows: Sequence[ResultRow], layout: Sequence[str], *, room: float = 
 
 
 def _has_values(column: str, rows: Iterable[ResultRow]) -> bool:
-    """Return whether to show a column; ``FLOP/s`` only if a case does more than ``RIDGE`` operations a byte."""
+    """Return whether to show a column; ``FLOP/s`` only if a case is mostly arithmetic."""
     if column == "FLOP/s":
-        return any(row.flops_per_s and row.flops_per_s > RIDGE * (row.bandwidth_bytes_per_s or 0) for row in rows)
+        return any(peaks.is_arithmetic(row.flops_per_s, row.bandwidth_bytes_per_s) for row in rows)
     if column == "relative speed":
         return any(row.relative_to for row in rows)
     if column == "bus bandwidth":

@@ -16,6 +16,7 @@ from perfsvc.report.pages.compared import ComparedSides
 from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
+from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
@@ -65,6 +66,7 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
         FindingPictures(store, site).cases,
         FindingDetailsReader(store, site).of,
         lambda run: comparison(store, site, run, threshold),
+        results=lambda views: newest_results(store, site, views),
     )
     pages = {name: text.encode() for name, text in rendered}
     with writing(folder, [*files, *pages]) as opened:

@@ -114,7 +114,11 @@ def _is_gpu(info: DeviceInfo, devices: Container[str]) -> bool:
 
 
 def _host(
-    name: str, log: Sequence["_Entry"], nights: Iterable[NightRow], expected: Expected | None, views: Iterable[GpuView]
+    name: str,
+    log: Sequence["_NightOrRun"],
+    nights: Iterable[NightRow],
+    expected: Expected | None,
+    views: Iterable[GpuView],
 ) -> HostView:
     night = next((night for night in nights if night.host == name), None)
     times = [entry.started for entry in log[-1:]] + ([night.started] if night else [])
@@ -132,7 +136,7 @@ def _peaks_on(host: str, peaks: Mapping[int, Peak], rows: Sequence[RunRow]) -> t
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _NightOrRun:
     """A night of a host, or a run outside of nights: ``asked`` are the devices that the night's settings name."""
 
     started: datetime
@@ -143,26 +147,26 @@ class _Entry:
 
 def _logs(
     rows: Sequence[RunRow], nights: Sequence[NightRow], gpus: Mapping[str, DeviceInfo]
-) -> dict[str, list[_Entry]]:
+) -> dict[str, list[_NightOrRun]]:
     """Return the newest nights of each host, and the runs outside of nights that measured on a GPU, oldest first."""
     by_number = {row.id: row for row in rows}
     first = min(by_number, default=0)
     began = min((row.provenance.started for row in rows), default=None)
-    logs: dict[str, list[_Entry]] = defaultdict(list)
+    logs: dict[str, list[_NightOrRun]] = defaultdict(list)
     for night in nights:
         is_old = night.run < first if night.run is not None else began is None or night.started < began
         if not is_old and not (night.run is None and night.state is RunState.RUNNING):
             asked = str(night.settings.get("run", {}).get("devices", ""))
-            logs[night.host].append(_Entry(night.started, by_number.get(night.run or 0), night.id, asked))
+            logs[night.host].append(_NightOrRun(night.started, by_number.get(night.run or 0), night.id, asked))
     of_nights = {night.run for night in nights}
     for row in rows:
         if row.id not in of_nights and any(uuid in gpus for uuid in row.devices):
-            logs[row.provenance.host].append(_Entry(row.provenance.started, row))
+            logs[row.provenance.host].append(_NightOrRun(row.provenance.started, row))
     return {host: sorted(log, key=lambda entry: entry.started)[-HEALTH_NIGHTS:] for host, log in logs.items()}
 
 
 def _health(
-    log: Sequence[_Entry], uuid: str, conditions: Mapping[tuple[int, str], DeviceConditions], *, is_expected: bool
+    log: Sequence[_NightOrRun], uuid: str, conditions: Mapping[tuple[int, str], DeviceConditions], *, is_expected: bool
 ) -> tuple[NightHealth, ...]:
     """Return the states of a GPU in the nights of its host, oldest first.
 

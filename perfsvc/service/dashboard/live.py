@@ -7,11 +7,13 @@ from pathlib import Path
 from threading import Lock
 
 from perfsvc import judge
+from perfsvc.model import TIME
 from perfsvc.report.pages.render import FLEET, INDEX, SitePages
 from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
 from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.fleet import gather_fleet
@@ -118,6 +120,7 @@ class LivePages:
             FindingPictures(self._store, site).cases,
             FindingDetailsReader(self._store, site).of,
             lambda run: comparison(self._store, site, run, self._threshold),
+            results=lambda views: newest_results(self._store, site, views),
         )
 
     def _render(self, state: _State, path: str) -> str | None:
@@ -134,6 +137,9 @@ class LivePages:
                 state.series.read(moved.series for moved in shown.finding.moved)
         if path == FLEET:
             return self._fleet(state)
+        of_benchmark = state.series.of_benchmark_at(path)
+        if any(view.series.metric == TIME for view in of_benchmark):
+            return state.pages.benchmark(of_benchmark)
         view = state.series.at(path)
         return state.pages.page(path) if view is None else self._series(state, view)
 

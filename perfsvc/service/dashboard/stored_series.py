@@ -6,7 +6,17 @@ from threading import RLock
 from typing import overload
 
 from perfsvc.model import MAX_ERROR, Case, Series, Status
-from perfsvc.report.pages.site import RunPoint, SeriesView, SeriesViews, Site, readable_part, series_page, slug
+from perfsvc.report.pages.site import (
+    BENCHMARK_PAGES,
+    RunPoint,
+    SeriesView,
+    SeriesViews,
+    Site,
+    benchmark_page,
+    readable_part,
+    series_page,
+    slug,
+)
 from perfsvc.service.dashboard.series import place, read_series
 from perfsvc.store import SeriesHistory, Store
 
@@ -108,6 +118,14 @@ class StoredSeries(SeriesViews):
             if measured.status is not Status.OK and not measured.excluded:
                 found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
         return found
+
+    def of_benchmark_at(self, path: str) -> Sequence[SeriesView]:
+        """Return the series of the benchmark whose page lies at a path; empty if there is none."""
+        if not path.startswith(BENCHMARK_PAGES):
+            return ()
+        cases = [case for case in self._cases if benchmark_page(case.benchmark) == path]
+        self.read(Series(case, "", "") for case in cases)
+        return sorted((view for case in cases for view in self._read[case]), key=lambda view: place(view.series))
 
     def at(self, path: str) -> SeriesView | None:
         """Return the view of the series whose page lies at a path; None if there is none."""

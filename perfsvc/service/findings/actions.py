@@ -22,32 +22,37 @@ def set_state(
     until: datetime | None = None,
     selection: Selection | None = None,
     step: int | None = None,
+    by: str = "",
 ) -> Finding:
     """Set the state of a finding, or of its selected cases, and return the finding that holds exactly these cases.
 
     ``step`` is the last step to act on; later steps stay in the finding. None means all steps. If a finding about a
-    missing host, GPU or case is accepted, perfsvc no longer expects what the finding reports.
+    missing host, GPU or case is accepted, perfsvc no longer expects what the finding reports. ``by`` is the person who
+    acts; empty for the current user.
 
     Raises:
         NotMeasuredError: there is no such finding.
         UsageError: nothing of the finding is selected, or the finding cannot get this state.
     """
-    series = _selected(store, number, selection)
+    series, by = _selected(store, number, selection), by or user_name()
     if state is FindingState.ACCEPTED and step is None and _is_missing(store, number):
-        forget(store, (), by=user_name(), reason=reason, finding=number)
+        forget(store, (), by=by, reason=reason, finding=number)
         return store.findings.get(number)
-    return store.findings.set_state(number, state, reason=reason, by=user_name(), until=until, series=series, step=step)
+    return store.findings.set_state(number, state, reason=reason, by=by, until=until, series=series, step=step)
 
 
-def assign(store: Store, number: int, owner: str | None, *, selection: Selection | None = None) -> Finding:
-    """Assign a finding, or its selected cases, to an owner; to the current user if ``owner`` is None."""
-    owner = user_name() if owner is None else owner
-    return store.findings.assign(number, owner, by=user_name(), series=_selected(store, number, selection))
+def assign(
+    store: Store, number: int, owner: str | None, *, selection: Selection | None = None, by: str = ""
+) -> Finding:
+    """Assign a finding, or its selected cases, to an owner; to the person who acts if ``owner`` is None."""
+    by = by or user_name()
+    owner = by if owner is None else owner
+    return store.findings.assign(number, owner, by=by, series=_selected(store, number, selection))
 
 
-def comment(store: Store, number: int, text: str, *, selection: Selection | None = None) -> Finding:
+def comment(store: Store, number: int, text: str, *, selection: Selection | None = None, by: str = "") -> Finding:
     """Add a comment to a finding, or to its selected cases."""
-    return store.findings.comment(number, text, by=user_name(), series=_selected(store, number, selection))
+    return store.findings.comment(number, text, by=by or user_name(), series=_selected(store, number, selection))
 
 
 def user_name() -> str:

@@ -63,7 +63,7 @@ class GithubApi:
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
             raise UsageError("the environment variable GITHUB_API_URL is no https address", cure="set it, or unset it")
         self._url, self._token, self.wait = url.rstrip("/"), token, wait
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        self._opener = urllib.request.build_opener(NoRedirects)
 
     def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, again: bool = True) -> Any:
         """Send a request and return the JSON of the answer.
@@ -136,11 +136,11 @@ class GithubApi:
             return _Failure(0, "the answer is no JSON", "see the environment variable GITHUB_API_URL")
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
+class NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirect, so that the token reaches no other server."""
 
     def redirect_request(self, *_: Any) -> None:
-        return None
+        """Return no request to send instead."""
 
 
 class _Failure:

@@ -27,6 +27,7 @@ from perfsvc.store.schema.judging_tables import (
     Verdicts,
 )
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stages
+from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import (
     Artifacts,
     Base,
@@ -101,6 +102,9 @@ BY_THEMSELVES: Final = (GpuPeaks, Pins, Cases, Lineages)
 
 LEFT_OUT: Final[dict[Table, str]] = {
     Expectations: "the nights of the source report what is missing; the target would report it again",
+    Tokens: "a token is for the server of one database",
+    ReceivedRuns: "a host sends its runs to the server of one database",
+    AuditEntries: "the log is about the server of one database",
     RemovedUids: "each database decides for itself what it removes",
 }
 """Tables that are not copied, with the reason."""

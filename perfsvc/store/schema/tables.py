@@ -248,7 +248,8 @@ class Measurements(Base):
     """A case on a device in one replica: its samples and their summary, or why there are none.
 
     ``samples`` holds the seconds of each sample as a blob (``perfsvc.store.measurements``); the summary is computed
-    from the unrounded times. Values that an earlier schema revision did not store are NULL.
+    from the unrounded times. Values that an earlier schema revision did not store are NULL. The device has no index of
+    its own: SQLite would prefer it to the index of a case, and one GPU has measured everything.
     """
 
     __tablename__ = "measurements"
@@ -261,7 +262,7 @@ class Measurements(Base):
     id: Mapped[Key]
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), index=True)
+    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
     environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"))
     binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
     python_code_id: Mapped[int | None] = mapped_column(ForeignKey("python_codes.id", ondelete="SET NULL"), index=True)

@@ -4,18 +4,14 @@ Migrations run in one transaction on both databases, so that a failed upgrade ch
 a SQLite file is copied before it is upgraded.
 """
 
+import re
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, column, inspect, select, table, text
 
 from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
@@ -25,7 +21,16 @@ from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 from perfsvc.store.schema.tables import Base
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+# Alembic is imported where a schema is made, changed or checked: it would be a third of the time that a command takes
+# to open a database.
+
 _UPGRADE_LOCK = 0x7065726673766300  # "perfsvc": an advisory lock of PostgreSQL, so that one process migrates at a time
+_NAMED_REVISION = re.compile(r"""^revision(?:: str)? = ["'](\w+)["']""", re.MULTILINE)
+_REVISION = table("alembic_version", column("version_num"))
+"""The table in which Alembic keeps the revision of a database."""
 
 
 def head() -> str:
@@ -88,18 +93,25 @@ def check(engine: Engine) -> SchemaState:
 
 def drift(connection: Connection) -> list[str]:
     """Return the differences between the tables in the database and the tables in the code."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
     return [str(change) for change in compare_metadata(MigrationContext.configure(connection), Base.metadata)]
 
 
 @cache
 def _revisions(migrations: Path) -> tuple[str, ...]:
-    """Return all revisions in a folder of migrations, newest first."""
-    return tuple(script.revision for script in ScriptDirectory(migrations).walk_revisions())
+    """Return all revisions in a folder of migrations, newest first; the names of the files are in their order."""
+    files = sorted((migrations / "versions").glob("*.py"), reverse=True)
+    found = (_NAMED_REVISION.search(path.read_text(encoding="utf-8")) for path in files)
+    return tuple(match[1] for match in found if match)
 
 
 def _revision(connection: Connection) -> str:
     """Return the revision of a database, empty if it has none; raises ``DatabaseError`` if it has several."""
-    revisions = MigrationContext.configure(connection).get_current_heads()
+    if not inspect(connection).has_table(_REVISION.name):
+        return ""
+    revisions = connection.scalars(select(_REVISION.c.version_num)).all()
     if len(revisions) > 1:
         raise DatabaseError(
             f"{shown(connection.engine.url)} has {len(revisions)} schema revisions in its table alembic_version: "
@@ -154,7 +166,9 @@ def _foreign_keys(connection: Connection, switch: Literal["ON", "OFF"]) -> None:
         connection.connection.cursor().execute(f"PRAGMA foreign_keys = {switch}")
 
 
-def _config() -> Config:
+def _config() -> "Config":
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(data_folder("migrations")).replace("%", "%%"))
     return config
@@ -164,6 +178,8 @@ def _migrate_in(connection: Connection) -> None:
     """Run the migrations in a transaction; raise ``DatabaseError`` if rows then refer to rows that do not exist."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+    from alembic import command
+
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

@@ -70,9 +70,10 @@ from perfsvc.model import (
     Work,
     digest,
 )
-from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store import AuditEntry, CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries, Messages
+from perfsvc.store.schema.server_tables import ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import Imports
 
 KEY = "5e" * 32  # that of tests/conftest.py
@@ -302,6 +303,17 @@ def put_absence(store: Store, night: int, started: datetime) -> None:
     store.expectations.update([], [absence], night=night, now=started)
 
 
+def put_remote(store: Store, run: int, at: datetime) -> None:
+    """Store a token, that a run was received with it, and an entry of the audit log."""
+    secret = "a0" * 32
+    token = {"name": "box", "scopes": "read,write", "sha256": digest(secret.encode()), "made_at": at, "made_by": "ann"}
+    received = {"digest": "cd" * 32, "run_id": run, "token_id": 1, "key": "night 1", "received_at": at}
+    with transaction(store.database.engine, writes=True) as connection:
+        connection.execute(insert(Tokens).values(**token, revoked_by=""))
+        connection.execute(insert(ReceivedRuns).values(received))
+    store.audit.put(AuditEntry(at, "box", "send a run", "run 1", "127.0.0.1", 201))
+
+
 def put(
     store: Store,
     run: int,
@@ -327,6 +339,7 @@ def main() -> None:
         os.environ["PERFSVC_KEYS"] = str(keys)
         with Store.open(path) as store:
             fill(store)
+            put_remote(store, 1, datetime(2025, 1, 3, tzinfo=UTC))
         dump = Path(__file__).parent / f"{Store.check(path).revision}.sql"
         with closing(sqlite3.connect(path)) as connection, dump.open("x") as file:
             file.writelines(f"{statement}\n" for statement in connection.iterdump())

@@ -47,6 +47,7 @@ from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
 from perfsvc.service.compare.compare import compare, judge_run
 from perfsvc.service.confirm.confirm import with_causes
+from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.build import comparison, gather
 from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.pictures import FindingPictures
@@ -259,7 +260,14 @@ def sentences(store, night, run):
             yield f"{test.get('name')} {''.join(test.itertext())}"
     site = gather(store, 100, datetime.now(UTC))
     of_findings = FindingPictures(store, site).cases, FindingDetailsReader(store, site).of
-    for path, html in render.SitePages(site, "plotly.js", *of_findings, lambda run: comparison(store, site, run, None)):
+    pages = render.SitePages(
+        site,
+        "plotly.js",
+        *of_findings,
+        lambda run: comparison(store, site, run, None),
+        results=lambda views: newest_results(store, site, views),
+    )
+    for path, html in pages:
         found = Sentences(html).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         yield from (f"{about} {sentence}" for sentence in found)

@@ -11,6 +11,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import JSON, Boolean, DateTime, MetaData, insert
 
+from perfsvc.installation import data_folder
 from perfsvc.model import (
     Case,
     Cause,
@@ -53,7 +54,9 @@ WHY = Reason(
 
 def test_every_revision_has_a_dump():
     revisions = ScriptDirectory.from_config(upgrades._config()).walk_revisions()
-    assert [dump.stem for dump in DUMPS] == sorted(script.revision for script in revisions)
+    names = [script.revision for script in revisions]
+    assert [dump.stem for dump in DUMPS] == sorted(names)
+    assert upgrades._revisions(data_folder("migrations")) == tuple(names)
 
 
 @pytest.fixture(scope="module", params=DUMPS, ids=lambda dump: dump.stem)

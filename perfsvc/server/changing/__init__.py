@@ -1,0 +1,1 @@
+"""What changes something through the server: runs of other hosts, actions on findings, and signing in."""

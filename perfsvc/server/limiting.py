@@ -1,0 +1,112 @@
+"""How many requests the server answers, by the address or the name of the visitor; kept in memory."""
+
+import ipaddress
+from collections.abc import Iterable
+
+from limits import RateLimitItemPerMinute
+from limits.storage import MemoryStorage
+from limits.strategies import FixedWindowRateLimiter
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from perfsvc.config import ServerSettings
+
+MOST_FAILURES = 10
+"""How many wrong tokens a minute an address may send. A valid token is accepted all the same."""
+WINDOW_S = 60
+
+
+class RefusedError(Exception):
+    """The server refuses a request.
+
+    Args:
+        status: the HTTP status.
+        what: what happened.
+        cure: what to do.
+        wait_s: seconds after which the request may be repeated; 0 for never.
+    """
+
+    def __init__(self, status: int, what: str, cure: str = "", *, wait_s: int = 0) -> None:
+        super().__init__(what)
+        self.status, self.what, self.cure, self.wait_s = status, what, cure, wait_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the answer."""
+        return {"Retry-After": str(self.wait_s)} if self.wait_s else {}
+
+
+class Limits:
+    """Counts what visitors do, in windows of a minute."""
+
+    def __init__(self) -> None:
+        self._windows = FixedWindowRateLimiter(MemoryStorage())
+
+    def count(self, kind: str, who: str, most: int) -> None:
+        """Count an event; raise ``RefusedError`` with status 429 if there were more than ``most`` in this minute."""
+        if not self._windows.hit(RateLimitItemPerMinute(most), kind, who):
+            raise RefusedError(
+                429,
+                f"there were more than {most} {kind} in a minute",
+                "repeat the request later; the settings of [server] have the limits",
+                wait_s=WINDOW_S,
+            )
+
+
+class RequestLimit:
+    """Refuses the requests of an address that sends too many."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, limits: Limits) -> None:
+        self._app, self._settings, self._limits = app, settings, limits
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "http":
+            from perfsvc.server.answers import problem
+
+            connection = HTTPConnection(scope)
+            try:
+                address = address_of(connection, self._settings.trusted_proxies)
+                self._limits.count("requests", network_of(address), self._settings.requests_a_minute)
+            except RefusedError as error:
+                answer = problem(connection, error.status, error.what, error.cure, error.headers)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def address_of(connection: HTTPConnection, proxies: Iterable[str]) -> str:
+    """Return the address of the visitor.
+
+    A trusted proxy adds the address of its client at the end of ``X-Forwarded-For``; what stands before comes from the
+    client, who may invent it. So this is the last address that is no trusted proxy's.
+    """
+    address = connection.client.host if connection.client else ""
+    forwarded = [part.strip() for part in ",".join(connection.headers.getlist("x-forwarded-for")).split(",")]
+    trusted = tuple(proxies)
+    while is_proxy(address, trusted) and forwarded and (given := forwarded.pop()) and _parsed(given) is not None:
+        address = given
+    return address
+
+
+def is_proxy(address: str, proxies: Iterable[str]) -> bool:
+    """Return whether an address belongs to a trusted proxy; ``proxies`` are addresses or networks."""
+    parsed = _parsed(address)
+    return parsed is not None and any(parsed in ipaddress.ip_network(proxy) for proxy in proxies)
+
+
+def network_of(address: str) -> str:
+    """Return what requests are counted by: an address, or the /64 network of an IPv6 address, which one client has."""
+    parsed = _parsed(address)
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    return getattr(parsed, "ipv4_mapped", None) or parsed

@@ -1,0 +1,259 @@
+"""The body of a sent run: a line of JSON for the run, then a line for each measurement, compressed with gzip."""
+
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from math import isfinite
+from typing import Any, BinaryIO, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from perfsvc.errors import FormatError
+from perfsvc.model import Case, Measurement, Status, plausible
+from perfsvc.model.codec import encode
+from perfsvc.store import SentMeasurement, SentRun, Store
+from perfsvc.store.remote.sending import FORMAT
+from perfsvc.store.runs import ENDED
+from perfsvc.text import printed
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of a line: a measurement with two million samples."""
+LONGEST_NAME = 500
+"""Bytes of a name; PostgreSQL cannot have much longer ones in an index."""
+LONGEST_TEXT = 100_000
+"""Characters of a text, such as the message of a compiler."""
+MOST_MEASUREMENTS = 1_000_000
+LARGEST, LARGEST_SMALL = 2**63 - 1, 2**31 - 1
+"""The largest integers of the columns of the database."""
+BIG = frozenset({"read_bytes", "written_bytes", "flops", "link_bytes", "memory_bytes", "l2_bytes", "seed", "point"})
+"""The fields that may be larger than ``LARGEST_SMALL``."""
+LONGEST_S = 1e7
+"""Seconds: no launch takes four months."""
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+AHEAD = timedelta(days=1)
+"""How far ahead of the server the clock of another host may be."""
+
+Line = TypeVar("Line", SentRun, SentMeasurement)
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_run = TypeAdapter(SentRun)
+_measurement = TypeAdapter(SentMeasurement)
+
+
+def written(store: Store, run: int) -> Iterator[bytes]:
+    """Yield the parts of the body of a run, compressed.
+
+    Raises:
+        NotMeasuredError: there is no such run.
+        UsageError: the run has not ended, or its samples were removed.
+    """
+    compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    yield compressor.compress(encode(store.sending.run(run)) + b"\n")
+    for measurement in store.sending.measurements(run):
+        yield compressor.compress(encode(measurement) + b"\n")
+    yield compressor.flush()
+
+
+def read_run(file: BinaryIO, now: datetime) -> SentRun:
+    """Return the run at the beginning of an uncompressed body, validated.
+
+    Raises ``FormatError`` if it is not valid.
+    """
+    file.seek(0)
+    sent: SentRun = _decoded(_run, _line(file, 1), 1)
+    if sent.perfsvc_run != FORMAT:
+        raise FormatError(
+            f"line 1: the format of the run is {sent.perfsvc_run}, and this server reads {FORMAT}",
+            cure="install the same version of perfsvc on both hosts",
+        )
+    _require_values(sent, "", now, 1)
+    if sent.state not in ENDED:
+        raise _wrong(1, "state", "the run has not ended")
+    if not 1 <= sent.measurements <= MOST_MEASUREMENTS:
+        raise _wrong(1, "measurements", f"a run has 1 to {MOST_MEASUREMENTS} measurements")
+    for name in ("host", "label", "suite", "scope", "commit", "branch"):
+        _require_name(getattr(sent.provenance, name), name, 1)
+    if not sent.provenance.host:
+        raise _wrong(1, "host", "it is empty")
+    _require_devices(sent)
+    _require_peaks(sent, {device.uuid for device in sent.devices})
+    return sent
+
+
+def _require_devices(sent: SentRun) -> None:
+    """Raise ``FormatError`` if a device is not valid or there twice, or a case over budget has another device."""
+    known = {device.uuid for device in sent.devices}
+    if len(known) < len(sent.devices) or "" in known:
+        raise _wrong(1, "devices", "a device is there twice, or has no UUID")
+    for device in sent.devices:
+        _require_name(device.uuid, "uuid", 1)
+        _require_name(device.model, "model", 1)
+    for uuid, case, _ in sent.over_budget:
+        _require_case(case, 1)
+        _require_known(uuid, known, 1)
+    if len(set(sent.over_budget)) < len(sent.over_budget):
+        raise _wrong(1, "over_budget", "a case is there twice")
+
+
+def _require_peaks(sent: SentRun, known: set[str]) -> None:
+    """Raise ``FormatError`` if a measured peak is of no device of the run, or not plausible."""
+    for uuid in (*sent.peaks, *(peak.device for peak in sent.gpu_peaks)):
+        _require_known(uuid, known, 1)
+    rates = [rate for peak in sent.peaks.values() for rate in (peak.copy_bytes_per_s, peak.read_bytes_per_s)]
+    if not all(plausible(rate) for rate in (*rates, *(peak.rate for peak in sent.gpu_peaks))):
+        raise _wrong(1, "peaks", "a rate is not plausible")
+    for peak in sent.gpu_peaks:
+        _require_name(peak.driver, "driver", 1)
+        _require_name(peak.name, "name", 1)
+
+
+def read_measurements(file: BinaryIO, sent: SentRun, now: datetime) -> Iterator[SentMeasurement]:
+    """Yield the measurements of an uncompressed body, each validated.
+
+    Raises ``FormatError`` if a measurement is not valid, is there twice, is missing or is too many.
+    """
+    file.seek(0)
+    _line(file, 1)
+    known, seen = {device.uuid for device in sent.devices}, set()
+    for number in range(2, sent.measurements + 2):
+        each: SentMeasurement = _decoded(_measurement, _line(file, number), number)
+        measurement = each.measurement
+        _require_values(each, "", now, number)
+        _require_case(measurement.case, number)
+        _require_known(measurement.device, known, number)
+        _require_name(each.environment.driver, "driver", number)
+        _require_name(each.environment.toolkit, "toolkit", number)
+        _require_numbers(each, number)
+        key = measurement.case, measurement.device, measurement.cache, measurement.replica
+        if key in seen:
+            raise _wrong(number, "measurement", "the run has this measurement twice")
+        seen.add(key)
+        yield each
+    if file.read(1):
+        raise FormatError(
+            f"the body has more than the {sent.measurements} measurements that its first line announces", cure=CURE
+        )
+
+
+CURE = "send the run with perfsvc send of the same version as the server"
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+
+def _line(file: BinaryIO, number: int) -> bytes:
+    """Return the next line; raise ``FormatError`` if there is none, or if it is too long."""
+    line = file.readline(LONGEST_LINE + 1)
+    if len(line) > LONGEST_LINE:
+        raise FormatError(f"line {number} is longer than {LONGEST_LINE} bytes", cure=CURE)
+    if not line.strip():
+        raise FormatError(f"line {number} is missing or empty", cure="send the whole run again")
+    return line
+
+
+def _decoded(adapter: TypeAdapter[Any], line: bytes, number: int) -> Any:
+    """Return what a line encodes; raise ``FormatError`` with the first wrong field if it encodes nothing valid."""
+    try:
+        return adapter.validate_json(line, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FormatError(
+            f"line {number}: {printed(f'{where}: ' if where else '')[:200]}{first['msg'][:200]}", cure=CURE
+        ) from None
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def _require_values(value: Any, name: str, now: datetime, line: int) -> None:
+    """Raise ``FormatError`` if a value, or any value in it, cannot be stored."""
+    if is_dataclass(value):
+        for field in fields(value):
+            _require_values(getattr(value, field.name), field.name, now, line)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _require_name(key, name, line)
+            _require_values(item, name, now, line)
+    elif isinstance(value, tuple):
+        for item in value:
+            _require_values(item, name, now, line)
+    elif wrong := _why_wrong(value, name, now):
+        raise _wrong(line, name, wrong)
+
+
+def _why_wrong(value: Any, name: str, now: datetime) -> str:
+    """Return why a value cannot be stored; empty if it can."""
+    if isinstance(value, float):
+        return "" if isfinite(value) else "the number is not finite"
+    if isinstance(value, int):
+        return "" if abs(value) <= (LARGEST if name in BIG else LARGEST_SMALL) else "the number is too large"
+    if isinstance(value, str):
+        return "" if len(value) <= LONGEST_TEXT else f"the text is longer than {LONGEST_TEXT} characters"
+    if isinstance(value, datetime) and (value.tzinfo is None or not EARLIEST <= value <= now + AHEAD):
+        return "the time has no offset, is before 2000, or lies in the future"
+    return ""
+
+
+def _require_name(text: str, name: str, line: int) -> None:
+    """Raise ``FormatError`` if a name is too long, or has control characters, with which it could pose as another."""
+    if len(text.encode(errors="replace")) > LONGEST_NAME:
+        raise _wrong(line, name, f"the name is longer than {LONGEST_NAME} bytes")
+    if _CONTROL.search(text):
+        raise _wrong(line, name, "the name has control characters")
+
+
+def _require_case(case: Case, line: int) -> None:
+    if not case.benchmark or not case.variant or case.version < 0:
+        raise _wrong(line, "case", "it has no benchmark or no variant")
+    if len(dict(case.point)) < len(case.point):
+        raise _wrong(line, "case", "an axis is there twice")
+    _require_name(case.id, "case", line)
+    for former in case.formerly:
+        _require_name(former, "formerly", line)
+
+
+def _require_known(uuid: str, known: set[str], line: int) -> None:
+    if uuid not in known:
+        raise _wrong(line, "device", "the first line does not describe this device")
+
+
+def _require_numbers(sent: SentMeasurement, line: int) -> None:
+    """Raise ``FormatError`` if the numbers of a measurement contradict each other, or if it has code."""
+    measurement, estimate = sent.measurement, sent.estimate
+    if measurement.python is not None or measurement.files:
+        raise _wrong(line, "python", "the server takes no code of other hosts")
+    _require_counts(measurement, line)
+    times = (
+        *measurement.samples_s,
+        *measurement.places_s,
+        *(s for batch in measurement.batches for s in batch.samples_s),
+    )
+    if any(not 0 <= time_s <= LONGEST_S for time_s in times):
+        raise _wrong(line, "samples_s", "a time is negative or too long")
+    if measurement.status is not Status.OK and measurement.samples_s:
+        raise _wrong(line, "samples_s", f"a measurement that is {measurement.status} has no times")
+    if bool(measurement.samples_s) != (estimate is not None):
+        raise _wrong(line, "estimate", "a measurement has either samples and an estimate, or neither")
+    if estimate and not (
+        min(measurement.samples_s) * 0.999
+        <= estimate.low_s
+        <= estimate.median_s
+        <= estimate.high_s
+        <= max(measurement.samples_s) * 1.001
+    ):
+        raise _wrong(line, "estimate", "it does not fit the samples")
+
+
+def _require_counts(measurement: Measurement, line: int) -> None:
+    if measurement.replica < 0 or measurement.warmup < 0:
+        raise _wrong(line, "replica", "a number is negative")
+    for name in ("wall_s", "check_s", "sampling_s", "busy_s"):
+        if not 0 <= getattr(measurement, name) <= LONGEST_S:
+            raise _wrong(line, name, "the time is negative or too long")
+
+
+def _wrong(line: int, name: str, what: str) -> FormatError:
+    return FormatError(f"line {line}: {name}: {what}", cure=CURE)

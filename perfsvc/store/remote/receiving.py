@@ -1,0 +1,172 @@
+"""Runs that another host has sent: store them, each only once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, insert, select, update
+
+from perfsvc.errors import UsageError
+from perfsvc.keys import Keys
+from perfsvc.model import DeviceInfo, Noise
+from perfsvc.store.cases import case_id, device_ids
+from perfsvc.store.devices import put_device
+from perfsvc.store.measurements import KnownIds, put_measurement, put_noise
+from perfsvc.store.remote.rows import SentMeasurement, SentRun
+from perfsvc.store.rows import CaseKey, MeasurementEntry
+from perfsvc.store.runs import run_row
+from perfsvc.store.schema.engine import POSTGRESQL, Database, insert_new, new_id
+from perfsvc.store.schema.environments import put_full
+from perfsvc.store.schema.server_tables import ReceivedRuns
+from perfsvc.store.schema.tables import Devices, GpuPeaks, OverBudgetCases, Peaks, Runs
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Which run a host has sent: ``new`` is False if it was stored before."""
+
+    run: int
+    new: bool
+
+
+class ReceivedStore:
+    """Runs that other hosts have sent; each method is one transaction."""
+
+    def __init__(self, database: Database, keys: Keys) -> None:
+        self._database = database
+        self._keys = keys
+
+    def of_digest(self, digest: str) -> int | None:
+        """Return the run that was stored from a body with this SHA-256; None if there is none."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(ReceivedRuns.run_id).where(ReceivedRuns.digest == digest))
+
+    def put(
+        self,
+        sent: SentRun,
+        measurements: Iterable[SentMeasurement],
+        noise: Mapping[CaseKey, Noise],
+        *,
+        digest: str,
+        token: int,
+        key: str,
+    ) -> Received:
+        """Store a run that another host has sent, in one transaction.
+
+        A body that was stored before is not stored again.
+
+        Args:
+            sent: the run.
+            measurements: its measurements, without duplicates; they are read while they are stored.
+            noise: the noise of its cases.
+            digest: the SHA-256 of what the host sent.
+            token: the id of the host's token.
+            key: names the attempt; a host that is not sure whether its run has arrived sends the same key again.
+
+        Raises:
+            ReusedKeyError: the key was used with another body.
+            UsageError: a device is another one than the device that the database has under this UUID.
+        """
+        with self._database.writing() as connection:
+            if connection.dialect.name == POSTGRESQL:  # SQLite has one writer at a time
+                connection.exec_driver_sql("LOCK TABLE received_runs IN SHARE ROW EXCLUSIVE MODE")
+            stored = connection.scalar(select(ReceivedRuns.run_id).where(ReceivedRuns.digest == digest))
+            if stored is not None:
+                return Received(stored, new=False)
+            _require_unused(connection, token, key)
+            _put_devices(connection, sent.devices)
+            run = self._put_run(connection, sent, measurements)
+            put_noise(connection, run, noise)
+            _put_peaks(connection, run, sent)
+            row = {"digest": digest, "run_id": run, "token_id": token, "key": key, "received_at": datetime.now(UTC)}
+            connection.execute(insert(ReceivedRuns), row)
+            return Received(run, new=True)
+
+    def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
+        """Store a run with its measurements, its environment and the cases that were over budget."""
+        row = run_row(sent.provenance, sent.state) | {"finished_at": sent.finished}
+        number, known, replicas = new_id(connection, Runs, row), KnownIds(), 0
+        for each in measurements:
+            put_measurement(connection, number, _entry(each), self._keys, known)
+            replicas = max(replicas, each.measurement.replica + 1)
+        connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
+        if sent.environment is not None:
+            put_full(connection, number, sent.environment)
+        uuids = device_ids(connection, [uuid for uuid, _, _ in sent.over_budget])
+        over_budget = [
+            {"run_id": number, "case_id": case_id(connection, case), "device_id": uuids[uuid], "cache": cache}
+            for uuid, case, cache in sent.over_budget
+        ]
+        if over_budget:
+            connection.execute(insert(OverBudgetCases), over_budget)
+        return number
+
+
+class ReusedKeyError(UsageError):
+    """An idempotency key was used before, with another body."""
+
+
+def _require_unused(connection: Connection, token: int, key: str) -> None:
+    """Raise ``ReusedKeyError`` if a token has used a key."""
+    used = select(ReceivedRuns.run_id).where(ReceivedRuns.token_id == token, ReceivedRuns.key == key)
+    run = connection.scalar(used)
+    if run is not None:
+        raise ReusedKeyError(
+            f"the Idempotency-Key was used for run {run}, which had another content",
+            cure="use a new key for each run",
+        )
+
+
+def _put_devices(connection: Connection, devices: Iterable[DeviceInfo]) -> None:
+    """Store devices; raise ``UsageError`` if one is another device than the database has under its UUID.
+
+    A GPU never changes its model. A host that sends another model would change all times of this GPU.
+    """
+    for device in devices:
+        query = select(Devices.kind, Devices.model).where(Devices.uuid == device.uuid)
+        stored = connection.execute(query).first()
+        if stored and (stored.kind, stored.model) != (device.kind, device.model):
+            raise UsageError(
+                f"the device {device.uuid} is a {stored.model} here, and not a {device.model}",
+                cure="send runs of devices that have a UUID of their own",
+            )
+        put_device(connection, device)
+
+
+def _put_peaks(connection: Connection, run: int, sent: SentRun) -> None:
+    """Store the measured peaks of a run; a peak of a GPU that the database has stays as it is."""
+    ids = device_ids(connection, {*sent.peaks, *(peak.device for peak in sent.gpu_peaks)})
+    rows = [
+        {
+            "run_id": run,
+            "device_id": ids[uuid],
+            "copy_bytes_per_s": peak.copy_bytes_per_s,
+            "read_bytes_per_s": peak.read_bytes_per_s,
+        }
+        for uuid, peak in sent.peaks.items()
+    ]
+    if rows:
+        connection.execute(insert(Peaks), rows)
+    for peak in sent.gpu_peaks:
+        row = {
+            "device_id": ids[peak.device],
+            "driver": peak.driver,
+            "power_limit_w": peak.power_limit_w,
+            "name": peak.name,
+            "rate": peak.rate,
+            "version": peak.kernels,
+            "measured_at": peak.measured_at,
+        }
+        insert_new(connection, GpuPeaks, row)
+
+
+def _entry(sent: SentMeasurement) -> MeasurementEntry:
+    return MeasurementEntry(
+        sent.measurement,
+        sent.environment,
+        sent.work,
+        sent.estimate,
+        variant_index=sent.variant_index,
+        relative_to=sent.relative_to,
+        measured_at=sent.measured_at,
+    )

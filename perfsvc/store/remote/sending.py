@@ -1,0 +1,237 @@
+"""Whole runs, read to send them to the server of another host."""
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from perfsvc.errors import UsageError
+from perfsvc.model import (
+    Batch,
+    Case,
+    Conditions,
+    Estimate,
+    Measurement,
+    Slowdown,
+    Work,
+)
+from perfsvc.store.cases import CASE_COLUMNS, case_of
+from perfsvc.store.devices import DeviceStore
+from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
+from perfsvc.store.runs import ENDED, RunStore
+from perfsvc.store.schema.column_types import unpack
+from perfsvc.store.schema.engine import Database, damaged
+from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    GpuPeaks,
+    MeasurementBatches,
+    Measurements,
+    Metrics,
+)
+
+FORMAT = 1
+"""The version of the format of sent runs."""
+PART = 200
+"""How many measurements are read at a time: their samples fill some MB."""
+
+
+class SendingStore:
+    """Reads whole runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def run(self, number: int) -> SentRun:
+        """Return a run without its measurements.
+
+        Raises:
+            NotMeasuredError: there is no such run.
+            UsageError: the run has not ended, or has no measurements.
+        """
+        row, devices = RunStore(self._database).get(number), DeviceStore(self._database)
+        if row.state not in ENDED:
+            raise UsageError(f"run {number} has not ended", cure="send it when it has ended")
+        if not row.counts:
+            raise UsageError(f"run {number} has no measurements", cure="perfsvc runs lists the runs")
+        over_budget = RunStore(self._database).over_budget(number)
+        used = {*row.devices, *(uuid for uuid, _, _ in over_budget)}
+        peaks = devices.peaks(number)
+        return SentRun(
+            FORMAT,
+            row.state,
+            row.finished or row.provenance.started,
+            row.provenance,
+            tuple(device for uuid, device in devices.all().items() if uuid in used | peaks.keys()),
+            devices.full_environments([number]).get(number),
+            peaks,
+            self._gpu_peaks(number),
+            tuple(over_budget),
+            sum(row.counts.values()),
+        )
+
+    def measurements(self, number: int) -> Iterator[SentMeasurement]:
+        """Yield the measurements of a run in the order in which they were stored.
+
+        Raises ``UsageError`` if their samples were removed: then the receiver could not compute what this host has.
+        """
+        query = select(Measurements.id).where(Measurements.run_id == number).order_by(Measurements.id)
+        with self._database.reading() as connection:
+            ids = connection.scalars(query).all()
+        for start in range(0, len(ids), PART):
+            with self._database.reading() as connection:
+                part = _measurements(connection, number, ids[start : start + PART])
+            yield from part
+
+    def _gpu_peaks(self, run: int) -> tuple[SentPeak, ...]:
+        """Return the measured peaks of arithmetic and caches in the states that the devices of a run had."""
+        states = (
+            select(Measurements.device_id, Environments.driver, Environments.power_limit_w)
+            .join(Environments, Environments.id == Measurements.environment_id)
+            .where(Measurements.run_id == run)
+            .distinct()
+            .subquery()
+        )
+        query = (
+            select(Devices.uuid, GpuPeaks)
+            .join(Devices, Devices.id == GpuPeaks.device_id)
+            .join(
+                states,
+                (states.c.device_id == GpuPeaks.device_id)
+                & (states.c.driver == GpuPeaks.driver)
+                & (states.c.power_limit_w == GpuPeaks.power_limit_w),
+            )
+            .order_by(Devices.id, GpuPeaks.name)
+        )
+        with self._database.reading() as connection:
+            return tuple(
+                SentPeak(row.uuid, row.driver, row.power_limit_w, row.name, row.rate, row.version, row.measured_at)
+                for row in connection.execute(query)
+            )
+
+
+def _measurements(connection: Connection, run: int, ids: Sequence[int]) -> list[SentMeasurement]:
+    """Return some measurements of a run, in the order of their ids."""
+    query = (
+        select(*CASE_COLUMNS, Cases.lineage_id, Cases.former, Devices.uuid, *ENVIRONMENT, Measurements)
+        .join(Cases, Cases.id == Measurements.case_id)
+        .join(Devices, Devices.id == Measurements.device_id)
+        .join(Environments, Environments.id == Measurements.environment_id)
+        .where(Measurements.id.in_(ids))
+        .order_by(Measurements.id)
+    )
+    rows = connection.execute(query).all()
+    former = _former_names(connection, {row.lineage_id for row in rows})
+    batches = _batches(connection, ids)
+    metrics: dict[int, dict[str, float]] = defaultdict(dict)
+    values = select(Metrics).where(Metrics.measurement_id.in_(ids), Metrics.value.is_not(None))
+    for metric in connection.execute(values):
+        metrics[metric.measurement_id][metric.name] = metric.value
+    return [_sent(run, row, former, batches[row.id], metrics[row.id]) for row in rows]
+
+
+def _sent(
+    run: int,
+    row: Any,
+    former: Mapping[int, tuple[str, ...]],
+    batches: Sequence[Any],
+    metrics: Mapping[str, float],
+) -> SentMeasurement:
+    """Return a measurement from its row, the former names of its lineage, and the rows of its batches and metrics."""
+    if row.samples is None and row.sample_count:
+        raise UsageError(
+            f"the samples of run {run} were removed", cure="send runs before perfsvc db prune removes them"
+        )
+    case = case_of(row.benchmark, row.variant, row.point, row.version)
+    formerly = () if row.former else former.get(row.lineage_id, ())
+    samples_s = _short(row.samples)
+    measurement = Measurement(
+        Case(case.benchmark, case.variant, case.point, case.version, formerly),
+        row.uuid,
+        row.replica,
+        row.status,
+        cache=row.cache,
+        reason=row.reason,
+        cure=row.cure,
+        samples_s=samples_s,
+        places_s=_short(row.place_medians),
+        max_error=row.max_error,
+        mean_error=row.mean_error,
+        metrics=dict(metrics),
+        stopped=row.stopped,
+        batches=_with_samples(batches, samples_s),
+        warmup=row.warmup or 0,
+        note=row.note,
+        wall_s=row.wall_s,
+        check_s=row.check_s or 0.0,
+        sampling_s=row.sampling_s or 0.0,
+        busy_s=row.busy_s or 0.0,
+    )
+    estimate = None if row.median_s is None else Estimate(row.median_s, row.low_s, row.high_s, row.sample_count)
+    return SentMeasurement(
+        measurement,
+        environment_of(row),
+        Work(row.read_bytes, row.written_bytes, row.flops, row.precision, row.link_bytes),
+        estimate,
+        row.variant_index,
+        row.relative_to,
+        row.measured_at,
+    )
+
+
+def _former_names(connection: Connection, lineages: set[int]) -> dict[int, tuple[str, ...]]:
+    """Return the former names of the variants of lineages."""
+    query = select(Cases.lineage_id, Cases.variant).where(Cases.lineage_id.in_(lineages), Cases.former)
+    names: dict[int, tuple[str, ...]] = defaultdict(tuple)
+    for lineage, variant in connection.execute(query.order_by(Cases.id)):
+        names[lineage] += (variant,)
+    return names
+
+
+def _batches(connection: Connection, ids: Sequence[int]) -> dict[int, list[Any]]:
+    """Return the rows of the batches of measurements, in the order of measuring."""
+    batches: dict[int, list[Any]] = defaultdict(list)
+    query = select(MeasurementBatches.__table__).where(MeasurementBatches.measurement_id.in_(ids))
+    for row in connection.execute(query.order_by(MeasurementBatches.measurement_id, MeasurementBatches.number)):
+        batches[row.measurement_id].append(row)
+    return batches
+
+
+def _with_samples(rows: Sequence[Any], samples_s: tuple[float, ...]) -> tuple[Batch, ...]:
+    """Return batches; an accepted batch gets its share of the samples of its measurement."""
+    batches, start = [], 0
+    for row in rows:
+        if row.rejected:
+            own = _short(row.samples)
+        else:
+            own, start = samples_s[start : start + row.sample_count], start + row.sample_count
+        conditions = Conditions(
+            row.sm_clock_hz,
+            row.memory_clock_hz,
+            row.temperature_c,
+            row.power_w,
+            tuple(Slowdown(text) for text in _items(row.slowdowns)),
+            row.ecc_errors,
+            tuple(int(text) for text in _items(row.xids)),
+            tuple(int(text) for text in _items(row.others)),
+        )
+        batches.append(Batch(own, row.blocked, row.kept_ahead, row.busy_s, row.rejected, conditions))
+    return tuple(batches)
+
+
+def _items(text: str) -> list[str]:
+    return text.split(", ") if text else []
+
+
+def _short(blob: bytes | None) -> tuple[float, ...]:
+    """Return the samples of a blob with nine digits, which name each float32 exactly and are half as long."""
+    if blob is None:
+        return ()
+    try:
+        return tuple(float(f"{sample:.9g}") for sample in unpack(blob))
+    except (zlib.error, ValueError) as error:
+        raise damaged("a blob of samples") from error

@@ -1,0 +1,124 @@
+"""Make a database of many nights quickly: two nights are measured on the fake device, the others are copies of them."""
+
+import math
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from simulated.planted import Plan
+from simulated.workplace import BETWEEN, Workplace
+from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text
+
+from perfsvc.measure.host.servers import worker_servers
+from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.run import run
+from perfsvc.store import Store
+from perfsvc.store.schema.engine import POSTGRESQL
+from perfsvc.store.schema.judging_tables import Verdicts
+from perfsvc.store.schema.tables import Base, MeasurementBatches, Measurements, Metrics, NoiseOfCases, Peaks, Runs
+
+VARIANTS = 100
+"""How many cases a benchmark has."""
+MEASURED = 2
+"""How many nights are measured. The others are copies of the second, which has verdicts against the first."""
+RANDOM = {"sqlite": "(random() / 18446744073709551616.0)", POSTGRESQL: "(random() - 0.5)"}
+"""A random number between -0.5 and 0.5, by database."""
+NIGHTS_A_TRANSACTION = 50
+
+
+def workplace(folder: Path, cases: int, replicas: int) -> Workplace:
+    """Return a suite with so many cases, at least one benchmark."""
+    variants = min(VARIANTS, cases)
+    return Workplace(folder, Plan(MEASURED, max(1, cases // variants), variants, (), replicas), seed=1)
+
+
+def request(place: Workplace, database: str, night: int, budget_s: float | None = None) -> RunRequest:
+    """Return the request of a night's run; without a budget everything is measured."""
+    return RunRequest(
+        database=database,
+        suite=place.suite,
+        devices=(f"fake:{place.script}",),
+        seed=night,
+        replicas=place.plan.replicas,
+        label="nightly",
+        budget_s=budget_s,
+    )
+
+
+class Silent:
+    """A ``Progress`` that shows nothing."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """Ignore the stage."""
+
+    def step(self, what: str) -> None:
+        """Ignore the step."""
+
+    def report(self, line: str) -> None:
+        """Ignore the message."""
+
+
+def measure(place: Workplace, database: str) -> list[float]:
+    """Measure the first nights, and return the seconds that each took."""
+    seconds = []
+    with worker_servers() as servers:
+        for night in range(1, MEASURED + 1):
+            place.play(night, "measuring")
+            began = time.perf_counter()
+            run(request(place, database, night), Silent(), servers)
+            seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
+    """Copy the newest night until there are so many nights, or the time is up; return how many there are then."""
+    end = time.perf_counter() + limit_s
+    with Store.open(database) as store:
+        with store.database.reading() as connection:
+            there = source = connection.scalar(select(func.max(Runs.id))) or 0
+        while there < nights and time.perf_counter() < end:
+            with store.database.writing() as connection:
+                for _ in range(min(NIGHTS_A_TRANSACTION, nights - there)):
+                    there += 1
+                    _copy_night(connection, source, there)
+        if store.database.engine.dialect.name == POSTGRESQL:
+            with store.database.writing() as connection:
+                _set_sequences(connection)
+                connection.execute(text("ANALYZE"))  # PostgreSQL does so itself after some minutes
+    return there
+
+
+def _copy_night(connection: Connection, source: int, run: int) -> None:
+    """Copy all rows of the run ``source`` to a new run, with other medians and later times."""
+    of_source = Measurements.run_id == source
+    first = connection.scalar(select(func.min(Measurements.id)).where(of_source)) or 0
+    shift = (connection.scalar(select(func.max(Measurements.id))) or 0) + 1 - first
+    started = connection.scalars(select(Runs.started_at).where(Runs.id == source)).one()
+    began = started + timedelta(days=run - source)
+    times = {"started_at": began, "finished_at": began + timedelta(hours=1)}
+    at = {name: literal(time, Runs.started_at.type) for name, time in times.items()}
+    noise: ColumnElement[float] = literal_column(f"(1 + {2 * BETWEEN} * {RANDOM[connection.dialect.name]})")
+    measured = {"median_s": Measurements.median_s * noise, "measured_at": at["started_at"]}
+    of_run: dict[str, Any] = {"run_id": literal(run)}
+    _copy(connection, Runs, Runs.id == source, {"id": literal(run), **at})
+    _copy(connection, Measurements, of_source, {"id": Measurements.id + shift, **of_run, **measured})
+    ids = select(Measurements.id).where(of_source)
+    for table in (MeasurementBatches, Metrics):
+        _copy(connection, table, table.measurement_id.in_(ids), {"measurement_id": table.measurement_id + shift})
+    for table in (NoiseOfCases, Peaks, Verdicts):
+        _copy(connection, table, table.run_id == source, of_run)
+
+
+def _copy(connection: Connection, table: type[Base], where: ColumnElement[bool], changed: dict[str, Any]) -> None:
+    """Insert a copy of some rows; ``changed`` has the new values of columns."""
+    columns = table.__table__.columns
+    query = select(*(changed.get(column.name, column) for column in columns)).where(where)
+    connection.execute(insert(table).from_select([column.name for column in columns], query))
+
+
+def _set_sequences(connection: Connection) -> None:
+    """Let PostgreSQL give later rows ids above those of the copies."""
+    for table in (Runs, Measurements):
+        sequence = func.pg_get_serial_sequence(table.__tablename__, "id")
+        connection.execute(select(func.setval(sequence, select(func.max(table.id)).scalar_subquery())))

@@ -1,0 +1,162 @@
+"""Time perfsvc's commands with a database of many nights: wall time, processor time and peak memory of whole processes.
+
+Two nights of a simulated suite are measured on the fake device. Copies of the second night fill the database. Each
+command then runs as a process of its own. Needs no GPU.
+
+    python tests/benchmarks/size.py FOLDER [--cases 1000] [--nights 200] [--replicas 3] [--db postgresql://…]
+        [--only compare,show] [--limit 900] [--json size.json]
+
+FOLDER keeps the suite and the SQLite file. A second call uses what it has, and adds nights if they are fewer.
+"""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from simulated import grown
+from workbench import table
+
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.store import Store
+
+IN_PROCESS = """
+import json, sys
+from perfsvc.cli import main
+note, sys.argv = sys.argv[1], ["perfsvc", *sys.argv[2:]]
+try:
+    main()
+finally:
+    with open("/proc/self/status") as status:
+        peak = next(line for line in status if line.startswith("VmHWM"))
+    with open(note, "w") as file:
+        file.write(peak.split()[1])
+"""
+"""Runs the command line, and writes the peak of its memory in KiB to a file."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took: wall time and processor time with its child processes, and its own peak memory."""
+
+    command: str
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    exit_code: int
+
+
+def cost(arguments: Sequence[str], folder: Path) -> Cost:
+    """Run a command and return what it took; the output is thrown away."""
+    with tempfile.NamedTemporaryFile() as note, (folder / "output.txt").open("w") as output:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-c", IN_PROCESS, note.name, *arguments], stdout=output, stderr=output
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        wall_s = time.perf_counter() - began
+        peak = int(note.read() or 0) * 1024
+    code = process.returncode = os.waitstatus_to_exitcode(status)
+    return Cost(arguments[0], wall_s, used.ru_utime + used.ru_stime, peak, code)
+
+
+def main() -> int:
+    """Fill the database, time the commands, and print a table."""
+    options = parse_options()
+    folder: Path = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"PERFSVC_CACHE": str(folder / "cache"), "PERFSVC_LOCKS": str(folder / "locks")}
+    database = options.db or str(folder / "perfsvc.db")
+    if not (folder / "repository").exists():
+        place = grown.workplace(folder, options.cases, options.replicas)
+        seconds = grown.measure(place, database)
+        print(f"measured two nights in {seconds[0]:.1f} s and {seconds[1]:.1f} s", flush=True)
+    began = time.perf_counter()
+    nights = grown.grow(database, options.nights, options.limit)
+    print(f"{nights} nights after {time.perf_counter() - began:.1f} s", flush=True)
+    costs = []
+    for name, arguments in commands(folder, database).items():
+        if not options.only or name in options.only.split(","):
+            costs.append(replace(cost(arguments, folder), command=name))
+            print(costs[-1], flush=True)
+    judged = [] if options.only and "judge" not in options.only.split(",") else list(judging(database, nights))
+    inside = dict(judged)
+    print(table(COLUMNS, [cells(each) for each in costs]))
+    print(table(("in one process", "wall time"), [(name, f"{seconds * 1e3:.0f} ms") for name, seconds in judged]))
+    if options.json:
+        results = {"nights": nights, "commands": [asdict(each) for each in costs], "inside_s": inside}
+        options.json.write_text(json.dumps(results, indent=2))
+    return 0
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="keeps the suite and the database")
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--nights", type=int, default=200)
+    parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--db", default="", help="an empty database on PostgreSQL, by its URL")
+    parser.add_argument("--only", default="", help="time only these, separated by commas")
+    parser.add_argument("--limit", type=float, default=math.inf, help="the most seconds for copying nights")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    return parser.parse_args()
+
+
+def commands(folder: Path, database: str) -> dict[str, list[str]]:
+    """Return the arguments of each command that is timed, by its name in the table."""
+    where = ["--db", database]
+    suite = ["--suite", str(folder / "repository" / "kernels")]
+    measuring = ["run", *where, *suite, "--device", f"fake:{folder / 'script.json'}", "--label", "nightly"]
+    case = "b0/v7[n=64]"
+    return {
+        "help": ["--help"],
+        "compare": ["compare", "latest~1", "latest", *where, *suite],
+        "show": ["show", case, *where],
+        "report": ["report", "latest", *where, *suite],
+        "runs": ["runs", *where],
+        "report-csv": ["report", "latest", *where, *suite, "--output", str(folder / "latest.csv")],
+        "all-parquet": ["report", "--all", *where, "--output", str(folder / "all.parquet")],
+        "all-csv": ["report", "--all", *where, "--output", str(folder / "all.csv")],
+        "run": measuring,
+        "run-budget": [*measuring, "--budget", "10m"],
+    }
+
+
+def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:
+    """Yield the names and the seconds of what a night does with the history, early and late in it, and of writing."""
+    with Store.open(database) as store:
+        for run in sorted({min(100, nights), nights}):
+            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run))
+            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run))
+        yield "history of a case", timed(lambda: store.series.case_history("b0/v7[n=64]"))
+        yield "the runs to compare with", timed(lambda: store.runs.newest(1))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the wall time of the second of two calls: the first fills the caches of the file system."""
+    work()
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+COLUMNS = ("command", "wall time", "processor time", "peak memory", "exit code")
+
+
+def cells(each: Cost) -> tuple[str, ...]:
+    """Return the row of a command."""
+    peak = f"{each.peak_bytes / 1e6:.0f} MB"
+    return each.command, f"{each.wall_s:.2f} s", f"{each.cpu_s:.2f} s", peak, str(each.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""Runs that other hosts send: what is stored, what is refused, and what the audit log says, on both databases."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from perfsvc.config import ServerSettings, Settings
+from perfsvc.server.app import make_app
+from perfsvc.server.serving import Serving
+from perfsvc.service.dashboard.live import LivePages
+from perfsvc.service.transfer.body import written
+from perfsvc.store import Scope, Store
+from tests.server.conftest import BASE
+
+PATH = "/api/v1/runs"
+
+
+@pytest.fixture
+def receiver(request: pytest.FixtureRequest, tmp_path: Path, receiving_kind: str) -> Iterator[Store]:
+    """Return an empty database on each kind of database."""
+    if receiving_kind == "sqlite":
+        with Store.open(tmp_path / "there.db") as store:
+            yield store
+        return
+    databases = request.getfixturevalue("databases")
+    name = databases.create()
+    with Store.open(databases.url(name)) as store:
+        yield store
+    databases.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def receiving_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def body(planted_sqlite: str) -> bytes:
+    """Return the uncompressed body of the first planted run."""
+    with Store.open(planted_sqlite, create=False, read_only=True) as store:
+        return gzip.decompress(b"".join(written(store, 1)))
+
+
+@pytest.fixture
+def send(receiver: Store) -> Callable[..., Any]:
+    """Return a function that sends a body with a token of the scope write, and further headers and settings."""
+    _, secret = receiver.tokens.make("box", [Scope.WRITE], by="ann")
+
+    def send(content: bytes, *, token: str = secret, headers: dict[str, str] | None = None, **settings: Any) -> Any:
+        web = client_of(receiver, **settings)
+        given = {"Content-Type": "application/x-ndjson", **({"Authorization": f"Bearer {token}"} if token else {})}
+        return web.post(PATH, content=content, headers=given | (headers or {}))
+
+    return send
+
+
+def client_of(store: Store, **settings: Any) -> TestClient:
+    """Return a client of a server that may change a database."""
+    every = Settings(server=ServerSettings(**{"changes": True, **settings}))
+    serving = Serving(store, every, LivePages(store), None, Path("/nowhere"), store)
+    return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
+
+
+def lines(body: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in body.splitlines()]
+
+
+def joined(objects: list[Any]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in objects)
+
+
+def changed(body: bytes, path: str, value: Any, line: int = 1) -> bytes:
+    """Return the body with another value at a path such as ``measurement.replica``, in a line counted from 0."""
+    objects = lines(body)
+    *folders, name = path.split(".")
+    place = objects[line]
+    for folder in folders:
+        place = place[int(folder)] if isinstance(place, list) else place[folder]
+    place[int(name) if isinstance(place, list) else name] = value
+    return joined(objects)
+
+
+def refusals(store: Store) -> list[tuple[str, int]]:
+    return [(entry.who, entry.status) for entry in store.audit.newest(100)]
+
+
+def test_a_sent_run_is_stored_with_its_measurements_and_judged(send, receiver, body, planted_sqlite):
+    answer = send(body)
+    assert (answer.status_code, answer.json()) == (201, {"run": 1, "new": True, "later_run": None})
+    with Store.open(planted_sqlite, create=False) as sender:
+        there, here = receiver.measurements.columns([1]), sender.measurements.columns([1])
+        assert receiver.runs.get(1).provenance == sender.runs.get(1).provenance
+        assert receiver.devices.all() == sender.devices.all()
+        assert [each.times_s.tolist() for each in receiver.measurements.samples(1)] == [
+            each.times_s.tolist() for each in sender.measurements.samples(1)
+        ]
+    same = ("case", "device", "status", "median_s", "low_s", "high_s", "max_error", "driver", "measured_at", "metrics")
+    assert {name: there[name] for name in same} == {name: here[name] for name in same}
+    assert receiver.verdicts.of_run(1)
+    assert refusals(receiver) == [("box", 201)]
+
+
+def test_a_compressed_run_is_the_same_as_a_plain_one(send, receiver, body):
+    assert send(gzip.compress(body), headers={"Content-Encoding": "gzip"}).status_code == 201
+    again = send(body)
+    assert (again.status_code, again.json()["new"]) == (200, False)
+    assert len(receiver.runs.list()) == 1
+
+
+def test_a_key_is_for_one_body(send, receiver, body):
+    other = changed(body, "provenance.label", "another", line=0)
+    key = {"Idempotency-Key": "night-7"}
+    assert [send(content, headers=key).status_code for content in (body, body, other)] == [201, 200, 409]
+    assert len(receiver.runs.list()) == 1
+    assert refusals(receiver)[0] == ("box", 409)
+
+
+def test_a_run_that_was_not_judged_before_the_server_stopped_is_judged_by_the_replay(send, receiver, body):
+    send(body)
+    receiver.verdicts.put(1, [])
+    assert not receiver.verdicts.of_run(1)
+    send(body)
+    assert receiver.verdicts.of_run(1)
+
+
+def test_wrong_tokens_are_refused_and_logged(send, receiver, body):
+    _, reads = receiver.tokens.make("reader", [Scope.READ, Scope.ACT], by="ann")
+    old = datetime.now(UTC) - timedelta(seconds=1)
+    _, expired = receiver.tokens.make("expired", [Scope.WRITE], by="ann", expires=old)
+    _, revoked = receiver.tokens.make("revoked", [Scope.WRITE], by="ann")
+    receiver.tokens.revoke("revoked", by="ann")
+    tokens = ("", "perfsvc_" + "0" * 64, "perfsvc_short", reads, expired, revoked)
+    answers = [send(body, token=token) for token in tokens]
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 403, 401, 401]
+    assert [answer.json()["error"] for answer in answers[4:]] == ["the token is expired", "the token is revoked"]
+    assert receiver.runs.list() == []
+    assert [status for _, status in refusals(receiver)] == [401, 401, 403, 401, 401, 401]
+
+
+def test_a_server_without_changes_refuses_a_run(send, receiver, body):
+    answer = send(body, changes=False)
+    assert answer.status_code == 201  # this server was given a database to change
+    serving = Serving(receiver, Settings(), LivePages(receiver), None, Path("/nowhere"))
+    web = TestClient(make_app(serving), base_url=BASE)
+    _, secret = receiver.tokens.make("other", [Scope.WRITE], by="ann")
+    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/x-ndjson"}
+    assert web.post(PATH, content=body, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_a_body_that_is_too_large_is_refused(send, receiver, body, coding):
+    bomb = b" " * (3 * 2**20)
+    content = gzip.compress(bomb) if coding == "gzip" else bomb
+    answer = send(content, headers={"Content-Encoding": coding}, largest_run_mib=1, largest_run_unpacked_mib=2)
+    assert answer.status_code == 413
+    assert receiver.runs.list() == []
+    assert refusals(receiver) == [("box", 413)]
+
+
+def test_a_bomb_of_ten_gigabytes_is_refused_before_it_is_unpacked(send, receiver):
+    layer = gzip.compress(b"\0" * 2**28, 9) * 40  # 40 members of 256 MiB
+    answer = send(layer, headers={"Content-Encoding": "gzip"}, largest_run_unpacked_mib=8)
+    assert answer.status_code == 413
+    assert refusals(receiver) == [("box", 413)]
+
+
+MALFORMED = {
+    "no JSON": lambda body: b"{",
+    "nothing": lambda body: b"",
+    "not whole": lambda body: joined(lines(body)[:-1]),
+    "too many lines": lambda body: body + body.splitlines(keepends=True)[-1],
+    "a measurement twice": lambda body: joined([*lines(body)[:-1], lines(body)[1]]),
+    "another version": lambda body: changed(body, "perfsvc_run", 2, line=0),
+    "a run that runs": lambda body: changed(body, "state", "running", line=0),
+    "no host": lambda body: changed(body, "provenance.host", "", line=0),
+    "the future": lambda body: changed(body, "provenance.started", "2999-01-01T00:00:00Z", line=0),
+    "no offset": lambda body: changed(body, "provenance.started", "2026-01-01T00:00:00", line=0),
+    "year 1": lambda body: changed(body, "provenance.started", "0001-01-01T00:00:00Z", line=0),
+    "a huge integer": lambda body: changed(body, "provenance.seed", 10**30, line=0),
+    "a large integer": lambda body: changed(body, "measurement.replica", 2**31),
+    "a negative replica": lambda body: changed(body, "measurement.replica", -1),
+    "NaN": lambda body: changed(body, "measurement.wall_s", float("nan")),
+    "infinity": lambda body: changed(body, "measurement.samples_s", [float("inf")]),
+    "a huge float": lambda body: changed(body, "measurement.samples_s.0", 1e300),
+    "a negative time": lambda body: changed(body, "measurement.samples_s.0", -1e-6),
+    "an estimate of other samples": lambda body: changed(body, "estimate.median_s", 1.0),
+    "no estimate": lambda body: changed(body, "estimate", None),
+    "an unknown device": lambda body: changed(body, "measurement.device", "GPU-77"),
+    "a name of 10 kB": lambda body: changed(body, "measurement.case.variant", "x" * 10_000),
+    "a name with an escape": lambda body: changed(body, "measurement.case.variant", "\x1b[31m"),
+    "a name that turns text": lambda body: changed(body, "measurement.case.variant", "a\u202eb"),
+    "a metric of 10 kB": lambda body: changed(body, "measurement.metrics", {"x" * 10_000: 1.0}),
+    "an axis twice": lambda body: changed(body, "measurement.case.point", [["n", 1], ["n", 2]]),
+    "text for a number": lambda body: changed(body, "measurement.wall_s", "1"),
+    "code": lambda body: changed(body, "measurement.files", {"a": "b"}),
+    "deep JSON": lambda body: b"[" * 100_000 + b"]" * 100_000,
+    "a lone surrogate": lambda body: body.replace(b'"transpose"', b'"\\ud800"'),
+    "no UTF-8": lambda body: body.replace(b'"transpose"', b'"\xff"'),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_what_is_malformed_is_refused_whole(send, receiver, body, what):
+    answer = send(MALFORMED[what](body))
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["cure"]
+    assert receiver.runs.list() == []
+    assert receiver.devices.all() == {}
+    assert refusals(receiver) == [("box", 422)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Content-Encoding": "gzip"}, 400),
+        ({"Content-Encoding": "br"}, 415),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Idempotency-Key": "x" * 300}, 400),
+    ],
+)
+def test_headers_that_do_not_fit_are_refused(send, receiver, body, headers, status):
+    assert send(body, headers=headers).status_code == status
+    assert receiver.runs.list() == []
+
+
+def test_a_gzip_stream_with_something_after_it_is_refused(send, receiver, body):
+    content = gzip.compress(body) + b"more"
+    assert send(content, headers={"Content-Encoding": "gzip"}).status_code == 400
+    assert receiver.runs.list() == []
+
+
+def test_a_host_cannot_change_the_model_of_a_gpu_that_the_database_knows(send, receiver, body):
+    send(body)
+    other = body.replace(b'"NVIDIA H100"', b'"NVIDIA A100"')
+    answer = send(other)
+    assert (answer.status_code, answer.json()["error"]) == (
+        422,
+        "the device GPU-1 is a NVIDIA H100 here, and not a NVIDIA A100",
+    )
+    assert receiver.devices.all()["GPU-1"].model == "NVIDIA H100"
+    assert len(receiver.runs.list()) == 1
+
+
+def test_sql_in_names_is_text(send, receiver, body):
+    name = "'; DROP TABLE runs; --"
+    assert send(changed(body, "provenance.label", name, line=0)).status_code == 201
+    assert receiver.runs.get(1).provenance.label == name
+
+
+def test_a_token_that_changes_too_much_must_wait(send, receiver, body):
+    web = client_of(receiver, changes_a_minute=2)
+    _, secret = receiver.tokens.make("eager", [Scope.WRITE], by="ann")
+    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/x-ndjson"}
+    answers = [web.post(PATH, content=body, headers=headers) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [201, 200, 429]
+    assert answers[-1].headers["retry-after"] == "60"

@@ -1,0 +1,57 @@
+"""The queries of each night find measurements through an index: history must not slow them."""
+
+import pytest
+from sqlalchemy import event
+
+from perfsvc.store.schema.engine import transaction
+
+GROWING = ("measurements", "metrics", "batches", "noise", "verdicts")
+"""The tables that grow with every night."""
+
+
+SHARED = ("(device_id=?)", "(environment_id=?)")
+"""Values that all measurements of years may share: to search by nothing else reads nearly everything."""
+
+
+def scans(store, work):
+    """Return the steps of SQLite's query plans that read most of a growing table while ``work`` runs."""
+    statements = []
+    engine = store.database.engine
+
+    def note(_connection, _cursor, statement, parameters, *_rest):
+        if statement.lstrip().startswith(("SELECT", "WITH")):
+            statements.append((statement, parameters))
+
+    event.listen(engine, "before_cursor_execute", note)
+    work()
+    event.remove(engine, "before_cursor_execute", note)
+    assert statements
+    with transaction(engine, writes=False) as connection:
+        plans = [connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", given).all() for text, given in statements]
+    steps = [step for plan in plans for *_, step in plan]
+    return [
+        step
+        for step in steps
+        if step.split()[1] in GROWING and (step.startswith("SCAN") or any(shared in step for shared in SHARED))
+    ]
+
+
+NIGHTLY = {
+    "levels": lambda story, run, _series: story.store.series.levels(run),
+    "histories": lambda story, run, _series: story.store.series.histories_until(run, 200),
+    "baselines": lambda story, run, series: story.store.baselines.get(series, run),
+    "nights of baselines": lambda story, run, series: story.store.baselines.nights(dict.fromkeys(series, 1), run),
+    "expected series": lambda story, run, _series: story.store.baselines.expected(run),
+    "costs": lambda story, run, _series: story.store.measurements.costs([story.tiled, story.naive], before=run),
+    "rows of a run": lambda story, run, _series: story.store.measurements.columns([run]),
+    "history of a case": lambda story, _run, _series: story.store.series.case_history(story.tiled.id),
+    "newest run": lambda story, _run, _series: story.store.runs.newest(1),
+}
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+@pytest.mark.parametrize("name", NIGHTLY)
+def test_a_query_of_each_night_scans_no_table_that_grows(story, name):
+    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
+    series = list(story.store.series.levels(runs[-1]))
+    assert scans(story.store, lambda: NIGHTLY[name](story, runs[-1], series)) == []
