@@ -5,7 +5,7 @@ from functools import cached_property
 from threading import RLock
 from typing import overload
 
-from perfsvc.model import MAX_ERROR, Case, Series, Status
+from perfsvc.model import MAX_ERROR, Case, Series
 from perfsvc.report.pages.site import (
     BENCHMARK_PAGES,
     RunPoint,
@@ -19,6 +19,9 @@ from perfsvc.report.pages.site import (
 )
 from perfsvc.service.dashboard.series import place, read_series
 from perfsvc.store import SeriesHistory, Store
+
+FEW = 20
+"""Up to so many cases are read one by one; for more, it is faster to read what tonight's run measured."""
 
 
 class StoredSeries(SeriesViews):
@@ -81,9 +84,9 @@ class StoredSeries(SeriesViews):
 
     def known(self, series: Iterable[Series]) -> set[Series]:
         """Return which of some series the site has."""
-        if self._site.tonight:
-            self.in_run(self._site.tonight.id)
         asked = set(series)
+        if self._site.tonight and sum(one.case not in self._read for one in asked) > FEW:
+            self.in_run(self._site.tonight.id)
         found = {one for measured in list(self._in_runs.values()) for one in asked & measured.keys()}
         errors = {one for one in asked if one.metric == MAX_ERROR}
         if errors:  # the site has them only if a finding or an event reports them
@@ -113,11 +116,11 @@ class StoredSeries(SeriesViews):
     def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
         """Return the series that a run measured without a correct result; excluded data is left out."""
         found = []
-        for series, history in sorted(self.in_run(run).items(), key=lambda item: place(item[0])):
-            (measured,) = history
-            if measured.status is not Status.OK and not measured.excluded:
+        for series, history in self.in_run(run).items():
+            if history.bad and not history.excluded:
+                (measured,) = history
                 found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
-        return found
+        return sorted(found, key=lambda item: place(item[0]))
 
     def of_benchmark_at(self, path: str) -> Sequence[SeriesView]:
         """Return the series of the benchmark whose page lies at a path; empty if there is none."""

@@ -75,7 +75,13 @@ def add_night(store: Store, first: int, run: int, *, keeps_samples: bool = True)
     at = BEGAN + timedelta(days=run - first)
     given = {"first": first, "run": run, "night": run - first, "at": at.replace(tzinfo=None).isoformat(" ")}
     other = {
-        "runs": {"id": ":run", "started_at": ":at", "finished_at": ":at", "git_commit": "printf('%040x', 7919 * :run)"},
+        "runs": {
+            "id": ":run",
+            "uid": "lower(hex(randomblob(16)))",
+            "started_at": ":at",
+            "finished_at": ":at",
+            "git_commit": "printf('%040x', 7919 * :run)",
+        },
         "measurements": {
             "id": "NULL",
             "run_id": ":run",

@@ -74,6 +74,7 @@ OF_ANOTHER_KIND = {
     "plot",  # draws a file and prints nothing
     "schedule print",  # what it prints is for a scheduler, in the scheduler's own form
     "schedule run",  # a daemon, which tells standard error what it does
+    "serve",  # a server, which tells standard error what it does
 }
 
 

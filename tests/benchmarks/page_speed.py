@@ -1,0 +1,113 @@
+"""Time single pages of a large database, and builds of a whole site.
+
+    python tests/benchmarks/page_speed.py [--cases 1000] [--nights 365] [--database FILE] [--site]
+
+A SQLite database is filled with a year of nights. Then a running process renders pages alone from the store, each after
+a change of the database, so that nothing that was read before helps. With --site, the whole site is built too, and
+built again after one more night. The claims count processor time: other programs on the machine do not change it much.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from simulated.many import add_night, fill
+from workbench import Claim, finish, table
+
+from perfsvc.report.pages.site import comparison_page, series_page
+from perfsvc.service.dashboard.build import build
+from perfsvc.service.dashboard.live import LivePages
+from perfsvc.store import Store
+
+PAGE_S = 1.0
+COMPARISON_MB = 3.0
+BUILD_S, NIGHT_S = 60.0, 10.0
+
+
+def main() -> int:
+    """Fill the database, time its pages, check the claims, and return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1000, help="each has a series of times and a series of energies")
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--database", type=Path, help="keep the database in this file, or use it if it exists")
+    parser.add_argument("--site", action="store_true", help="build the whole site too")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.database or Path(folder) / "perfsvc.db"
+        exists = path.exists()
+        with Store.open(path) as store:
+            if not exists:
+                fill(store, options.cases, options.nights)
+            rows, claims = single_pages(store, options.repeats)
+            if options.site:
+                more, further = whole_sites(store, Path(folder) / "site")
+                rows, claims = rows + more, claims + further
+    print(table(["what", "wall, s", "processor, s", "MB"], rows))
+    return finish(claims, options.json, rows=rows)
+
+
+def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Claim]]:
+    """Return a row for each kind of page, and the claims about them."""
+    newest = store.runs.list(1)[0].id
+    series = min(store.series.histories([newest]), key=lambda one: one.case.id)
+    paths = {
+        "Tonight": "index.html",
+        "a series": series_page(series),
+        "a comparison": comparison_page(newest),
+        "a page that does not exist": "series/none-0123456789.html",
+    }
+    shown = LivePages(store)
+    rows = [_row("the first page of a process", [_timed(lambda: shown.page("findings.html"))])]
+    claims = []
+    for name, path in paths.items():
+        times = []
+        for _ in range(repeats):
+            _change(store)
+            times.append(_timed(lambda path=path: shown.page(path)))
+        rows.append(_row(name, times))
+        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
+    size = len(shown.page(comparison_page(newest)) or "") / 1e6
+    return rows, [*claims, Claim("size of a comparison", size, COMPARISON_MB, " MB")]
+
+
+def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim]]:
+    """Return a row for the first build and one for that after a further night, and the claims about them."""
+    first = _timed(lambda: str(len(build(store, folder))))
+    newest, oldest = store.runs.list(1)[0].id, store.runs.list()[-1].id
+    add_night(store, oldest, newest + 1)
+    second = _timed(lambda: str(len(build(store, folder))))
+    rows = [_row("the whole site", [first]), _row("the whole site, a night later", [second])]
+    return rows, [
+        Claim("processor time of a site", first[1], BUILD_S, " s"),
+        Claim("processor time of a site, a night later", second[1], NIGHT_S, " s"),
+    ]
+
+
+def _change(store: Store) -> None:
+    """Change the database so that its state is another one."""
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE devices SET clock_hz = clock_hz + 1")
+
+
+def _timed(work: Callable[[], str | None]) -> tuple[float, float, int]:
+    """Return the wall time and the processor time of some work in seconds, and the size of its text in bytes."""
+    began, used = time.perf_counter(), time.process_time()
+    text = work() or ""
+    return time.perf_counter() - began, time.process_time() - used, len(text.encode())
+
+
+def _row(name: str, times: list[tuple[float, float, int]]) -> list[str]:
+    wall, processor, size = (statistics.median(column) for column in zip(*times, strict=True))
+    return [name, f"{wall:.2f}", f"{processor:.2f}", f"{size / 1e6:.2f}"]
+
+
+if __name__ == "__main__":
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    sys.exit(main())
