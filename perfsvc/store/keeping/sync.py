@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
-from perfsvc.model import EventKind, RunState
+from perfsvc.model import RunState
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.keeping.copying import Copier, NotCopiedError, Numbers, Row
 from perfsvc.store.keeping.tables import OF_RUN, OF_RUN_REPLACED, PARTS, Table
@@ -366,19 +366,21 @@ def _copy_newest(copier: Copier, table: type[Pins | GpuPeaks], changed_at: str) 
 
 @dataclass(frozen=True, slots=True)
 class _FindingState:
-    """A finding in a database: its number, the time of its newest change, and what identifies its events."""
+    """A finding in a database: number, newest change, and what identifies its events and bisections."""
 
     number: int
     changed_at: datetime
-    events: frozenset[tuple[EventKind, datetime, str]]
+    events: frozenset[tuple[str, datetime, str]]
 
 
 def _findings(connection: Connection) -> dict[str, _FindingState]:
     """Return the state of each finding by its ``uid``, oldest first."""
-    events: dict[int, set[tuple[EventKind, datetime, str]]] = defaultdict(set)
+    events: dict[int, set[tuple[str, datetime, str]]] = defaultdict(set)
     query = select(FindingEvents.finding_id, FindingEvents.kind, FindingEvents.done_at, FindingEvents.text)
     for number, kind, at, text in connection.execute(query):
-        events[number].add((kind, at, text))
+        events[number].add((kind.value, at, text))
+    for number, at in connection.execute(select(Bisections.finding_id, Bisections.stored_at)):
+        events[number].add(("bisection", at, ""))
     findings = connection.execute(select(Findings.id, Findings.uid, Findings.set_at).order_by(Findings.id))
     return {
         row.uid: _FindingState(
