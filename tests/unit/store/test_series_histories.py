@@ -11,6 +11,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.store.schema.engine import report_damaged
 
 
 def test_a_history_has_the_replicas_of_each_run_oldest_first(story, store):
