@@ -26,6 +26,7 @@ Each error holds what happened, to what, and the cure. Each branch sets the exit
         ├── NoProfilerError
         ├── CountersError
         ├── DatabaseError
+        │   ├── DamagedError      stored content cannot be read
         │   └── UntrustedError    stored code is signed by no key that this user trusts, or was changed
         ├── NotSentError          a message was not delivered
         └── MissingPackageError
@@ -218,6 +219,10 @@ class DatabaseError(InfrastructureError):
     def __init__(self, what: str, *, cure: str = "", again: bool = False) -> None:
         super().__init__(what, cure=cure)
         self.again = again
+
+
+class DamagedError(DatabaseError):
+    """Stored content cannot be read."""
 
 
 class UntrustedError(DatabaseError):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfsvc.errors import DatabaseError, UsageError
+from perfsvc.errors import DamagedError, DatabaseError, UsageError
 from perfsvc.service.progress import Progress
 from perfsvc.store import Store
 from perfsvc.store.keeping.sync import RunToSync, Sync, SyncAction
@@ -133,7 +133,7 @@ def _copy_runs(
     for run in wanted:
         try:
             number = sync_.copy_run(run)
-        except (LookupError, ValueError, TypeError) as error:  # a value that the source's column cannot hold
+        except (DamagedError, ValueError, TypeError) as error:  # a value that the source's column cannot hold
             damaged.append((run.number, " ".join(str(error).split())))
             continue
         if number is not None:

@@ -125,7 +125,8 @@ REFERENCE = [*(DOCS / "reference").glob("*.md"), *(DOCS / "explanation").glob("*
 def names_of_the_model() -> set[str]:
     """The public classes and type aliases of the model."""
     statements = [node for source in MODEL.glob("*.py") for node in ast.parse(text_of(source)).body]
-    aliases = {target.id for node in statements if isinstance(node, ast.Assign) for target in node.targets}
+    targets = [target for node in statements if isinstance(node, ast.Assign) for target in node.targets]
+    aliases = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
     aliases.discard("__all__")
     return aliases | {item.__name__ for item in CLASSES}
 

@@ -136,7 +136,7 @@ def _split(connection: Connection, finding: Finding, action: Action) -> Finding:
         raise UsageError(f"finding {finding.id} holds {what}", cure=f"perfsvc findings show {finding.id}")
     original = connection.execute(select(Findings).where(Findings.id == finding.id)).mappings().one()
     copy = {**original, "last_run_id": max(row.last_run_id for row in rows)}
-    del copy["id"]
+    del copy["id"], copy["uid"]
     number = new_id(connection, Findings, copy)
     for row in rows:
         key = {name: getattr(row, name) for name in KEY}

@@ -70,8 +70,8 @@ IDENTITY: Final[dict[Table, tuple[str, ...]]] = {
     Profiles: ("run_id", "case_id", "device_id", "profiler", "sections", "kernel", "launch", "profiled_at"),
     Explanations: ("run_id", "case_id", "device_id", "explained_at"),
     Exclusions: ("run_id", "case_id", "excluded_at"),
-    FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
     Bisections: ("finding_id", "stored_at"),
+    FindingEvents: ("finding_id", "kind", "run_id", "done_by", "done_at", "text"),
     Messages: ("key",),
 }
 """The columns by which a row is recognized in another database, for tables whose primary key is only a number."""

@@ -33,7 +33,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from perfsvc import units
-from perfsvc.errors import DatabaseError, MissingPackageError, UsageError
+from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.store.schema.tables import Base
 from perfsvc.text import url_without_password, visible, without_password
@@ -281,7 +281,7 @@ def translated(url: URL) -> Iterator[None]:
     except LookupError as error:
         if "defined enum values" not in str(error):  # SQLAlchemy has no class of its own for this
             raise
-        raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
+        raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise
@@ -292,9 +292,9 @@ def _too_large() -> UsageError:
     return UsageError("a number is too large for the database", cure="give one of at most 9 digits")
 
 
-def damaged(what: str) -> DatabaseError:
+def damaged(what: str) -> DamagedError:
     """Return the error for stored content that cannot be read."""
-    return DatabaseError(
+    return DamagedError(
         f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
     )
 

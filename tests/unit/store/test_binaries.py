@@ -131,13 +131,6 @@ def test_a_damaged_replay_record_is_an_error(story, binary):
         story.store.binaries.replay(story.tiled.id, run)
 
 
-def test_damaged_samples_are_an_error(story):
-    run = story.run()
-    story.execute("UPDATE measurements SET samples = :blob", blob=b"half a blob")
-    with pytest.raises(DatabaseError, match=r"samples of transpose/tiled.* is damaged"):
-        story.store.series.levels(run)
-
-
 def test_the_binaries_of_cases_are_read_for_these_cases_and_runs_only(story, record, binary):
     modules = {digest(CUBIN): CUBIN, digest(OTHER): OTHER}
     changed = story.put_binary(replace(record, seed=8), modules, BENCH, {})

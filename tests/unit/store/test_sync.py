@@ -23,7 +23,7 @@ from perfsvc.store.schema.tables import Base
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
 """A database with rows in every table."""
 SOFT = {("exclusions", "run_id"): "runs", ("finding_events", "night"): "nights"}
-UNCOMPARED = {"expectations", "removed_uids", "lineages"}
+UNCOMPARED = {"lineages", *(table.__tablename__ for table in tables.LEFT_OUT)}
 OWN_NUMBERS = {"id", "event_id", "lineage_id"}
 
 
@@ -243,6 +243,19 @@ def test_a_finding_whose_only_news_is_a_bisection_is_copied(full, place):
         assert connection.scalar(select(func.count()).select_from(Bisections)) == len(had) + 1
     assert synced.findings == 1
     assert copy(full, place).findings == 0
+
+
+def test_a_newer_bisection_does_not_take_back_what_a_person_decided(full, place):
+    copy(full, place)
+    with Store.open(full) as source, Store.open(place) as target:
+        ours, theirs = (next(f for f in store.findings.active() if f.moved) for store in (source, target))
+        target.findings.set_state(theirs.id, FindingState.RESOLVED, reason="fixed", by="bob")
+        with source.database.writing() as connection:
+            row = {"finding_id": ours.id, "answer": "{}", "stored_at": datetime.now(UTC)}
+            connection.execute(insert(Bisections), row)
+    copy(full, place)
+    with Store.open(place) as target:
+        assert target.findings.get(theirs.id).state is FindingState.RESOLVED
 
 
 def test_a_pruned_measurement_stays_pruned(place, new_database, new_story):
