@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, func, insert, select, update
 
-from perfsvc.model import RunState
+from perfsvc.model import EventKind, RunState
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.keeping.copying import Copier, NotCopiedError, Numbers, Row
 from perfsvc.store.keeping.tables import OF_RUN, OF_RUN_REPLACED, PARTS, Table
