@@ -9,8 +9,11 @@ from perfsvc.text import without_password
 
 def page(url: str) -> str:
     """Return the address of a page unchanged; raise ``ValueError`` if it is none."""
-    if url and (urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc):
+    parts = urlsplit(url)
+    if url and (parts.scheme not in {"http", "https"} or not parts.netloc):
         raise ValueError(f"{without_password(url)!r} is no address of a page; write https://host/path/")
+    if parts.username is not None or not url.isprintable():  # every reader of a link would see the password
+        raise ValueError(f"{without_password(url)!r} has a user or a control character; write https://host/path/")
     return url
 
 
