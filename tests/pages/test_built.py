@@ -32,6 +32,7 @@ def test_a_site_has_its_pages_its_assets_and_a_manifest(site):
         "assets/comparison.css",
         "assets/history.css",
         "assets/fleet.css",
+        "assets/forms.css",
         "assets/tabs.js",
         "assets/nights.js",
         "assets/comparison.js",
