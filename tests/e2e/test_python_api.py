@@ -365,7 +365,7 @@ def multiply(path, rows):
         connection.execute("DROP TABLE copied")
         connection.execute("CREATE TEMP TABLE copied AS SELECT * FROM measurements WHERE run_id = 1")
         for run in range(1000, 1000 + rows // 600):
-            copy_row(connection, "runs", 1, {"id": run})
+            copy_row(connection, "runs", 1, {"id": run, "uid": str(run)})
             connection.execute("UPDATE copied SET id = NULL, run_id = ?", [run])
             connection.execute("INSERT INTO measurements SELECT * FROM copied")
         connection.execute("UPDATE measurements SET median_s = median_s * (1 + id / 1e9), wall_s = 1 + id / 1e9")

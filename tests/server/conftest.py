@@ -19,11 +19,12 @@ from tests.pages.conftest import HOSTILE, NAIVE, TILED, Nights, planted
 BASE = "http://localhost"
 
 
-def client(store: Store, **settings: Any) -> TestClient:
-    """Return a client of a new server for a database."""
+def client(store: Store, *, peer: tuple[str, int] = ("testclient", 50000), **settings: Any) -> TestClient:
+    """Return a client of a new server for a database, which sees the client at the address ``peer``."""
     every = Settings(server=ServerSettings(**settings))
     serving = Serving(store, every, LivePages(store), None, Path("/nowhere"))
-    return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
+    app = make_app(serving)
+    return TestClient(app, base_url=BASE, client=peer, follow_redirects=False, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="session")

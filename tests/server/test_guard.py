@@ -123,7 +123,7 @@ def test_an_unknown_visitor_reads_only_if_the_settings_let_it(served, path):
 
 
 def test_a_visitor_that_a_proxy_names_reads(served):
-    web = served(trusted_header="X-Forwarded-User")
+    web = served(trusted_header="X-Forwarded-User", peer=("127.0.0.1", 1))
     assert web.get("/").status_code == 401
     assert web.get("/", headers={"x-forwarded-user": " "}).status_code == 401
     assert web.get("/", headers={"x-forwarded-user": "ann"}).status_code == 200

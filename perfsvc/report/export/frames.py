@@ -117,8 +117,14 @@ def _with_relative_speed(table: pd.DataFrame, shared: Sequence[str]) -> pd.DataF
 
 
 def parse_point(text: str) -> dict[str, Value]:
-    """Return the value of each axis in a point's text: ``{"n": 4096, "dtype": "f32"}`` for ``n=4096,dtype=f32``."""
-    return {axis: _number(value) for axis, _, value in (part.partition("=") for part in text.split(",") if part)}
+    """Return the value of each axis in a point's text: ``{"n": 4096, "dtype": "f32"}`` for ``n=4096,dtype=f32``.
+
+    A text that is no list of axes, which only another tool can have stored, counts as one axis.
+    """
+    parts = [part.partition("=") for part in text.split(",")] if text else []
+    axes = {axis: _number(value) for axis, _, value in parts}
+    first, _, rest = text.partition("=")
+    return axes if ",".join(f"{axis}={value}" for axis, value in axes.items()) == text else {first: rest}
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:

@@ -112,6 +112,7 @@ def test_axes_and_metrics_that_are_given_as_objects_are_spread_out() -> None:
 def test_a_point_is_parsed_as_a_case_writes_it() -> None:
     assert parse_point("n=4096,alpha=0.5,dtype=f32") == {"n": 4096, "alpha": 0.5, "dtype": "f32"}
     assert parse_point("") == {}
+    assert parse_point("a=1,b,a=2") == {"a": "1,b,a=2"}
 
 
 def test_a_store_without_measurements_makes_an_empty_frame() -> None:

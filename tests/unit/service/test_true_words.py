@@ -270,6 +270,8 @@ def sentences(store, night, run):
     for path, html in pages:
         found = Sentences(html).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
+        if path.startswith("benchmarks/"):  # the bar of a variant stands below its size, on the page of its benchmark
+            found = [re.sub(r"^ ?(\w+=\d+) (\w+) ", rf"{found[0].split()[0]}/\2[\1] ", sentence) for sentence in found]
         yield from (f"{about} {sentence}" for sentence in found)
     if news := news_of(store, night, ("new", "resolved", "failed")):
         yield words.title(news)

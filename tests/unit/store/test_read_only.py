@@ -62,13 +62,6 @@ def test_samples_are_of_the_chosen_cases_and_devices(store: Store, story: Any) -
     assert store.measurements.samples(second, cases={story.naive.id}) == []
 
 
-def test_damaged_samples_are_an_error_that_names_the_case(store: Store, story: Any) -> None:
-    run = story.run(story.tiled)
-    story.execute("UPDATE measurements SET samples = :blob", blob=b"no zlib")
-    with pytest.raises(DatabaseError, match=r"samples of transpose/tiled\[n=4096,dtype=f32\] is damaged"):
-        store.measurements.samples(run)
-
-
 def test_a_database_that_is_opened_to_read_refuses_changes(store: Store, story: Any, place: str) -> None:
     run = story.run(story.tiled)
     with Store.open(place, create=False, read_only=True) as reader:
