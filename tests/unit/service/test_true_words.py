@@ -188,8 +188,9 @@ class Sentences(HTMLParser):
     HEADINGS = frozenset({"h1", "h3", "summary"})
     BLOCKS = HEADINGS | {"tr", "li", "p", "h2", "div", "section", "caption", "figcaption"}
 
-    def __init__(self, html):
+    def __init__(self, html, *, has_sizes=False):
         super().__init__()
+        self._has_sizes = has_sizes  # a section has a heading for each size
         self.found, self._text, self._silent, self._heading = [], [], False, ""
         self.feed(html)
         self._end()
@@ -198,7 +199,7 @@ class Sentences(HTMLParser):
         self._silent |= tag in {"script", "style", "svg"}
         if tag in self.BLOCKS:
             self._end()
-        if tag == "section" or (tag == "details" and ("class", "case") in attrs):
+        if tag == "section" or (self._has_sizes and tag == "h3") or (tag == "details" and ("class", "case") in attrs):
             self._heading = ""
 
     def handle_endtag(self, tag):
@@ -268,10 +269,15 @@ def sentences(store, night, run):
         results=lambda views: newest_results(store, site, views),
     )
     for path, html in pages:
-        found = Sentences(html).found
+        found = Sentences(html, has_sizes=path.startswith("benchmarks/")).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
-        if path.startswith("benchmarks/"):  # the bar of a variant stands below its size, on the page of its benchmark
-            found = [re.sub(r"^ ?(\w+=\d+) (\w+) ", rf"{found[0].split()[0]}/\2[\1] ", sentence) for sentence in found]
+        if path.startswith(
+            "benchmarks/"
+        ):  # a bar of a variant stands below its size; other tables are tested elsewhere
+            bars = (re.match(r" ?(\w+=\d+) (\w+) (.*)", sentence) for sentence in found)
+            found = [f"{found[0].split()[0]}/{bar[2]}[{bar[1]}] {bar[3]}" for bar in bars if bar]
+        if path == "benchmarks.html":
+            found = [re.sub(rf"(\w+) {GPU.model} (\w+=\d+) (\w+) ", r"\1/\3[\2] ", sentence) for sentence in found]
         yield from (f"{about} {sentence}" for sentence in found)
     if news := news_of(store, night, ("new", "resolved", "failed")):
         yield words.title(news)
