@@ -218,7 +218,7 @@ def test_every_reference_of_the_document_exists(local):
 
 def test_every_answer_is_as_the_document_describes_it(local):
     document = read(local, "openapi.json")
-    for endpoint in ENDPOINTS:
+    for endpoint in (one for one in ENDPOINTS if one.method == "GET"):
         path = endpoint.path.format(run=12, key=key_of(local), finding=1)
         query = {"explanations": "?finding=1", "compare": "?base=1&new=12"}.get(endpoint.name, "")
         operation = document["paths"][f"{API}/{endpoint.path}"]["get"]
