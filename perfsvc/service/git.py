@@ -41,22 +41,28 @@ _FATAL = "fatal: "
 _NO_REPOSITORY = "not a git repository"
 
 
-def git(folder: Path, *arguments: str, limit_s: float = LIMIT_S) -> str | None:
-    """Return a git command's stripped output; None if it fails, takes longer than the limit, or git is missing."""
+def git(folder: Path, *arguments: str, limit_s: float | None = None) -> str | None:
+    """Return a git command's stripped output; None if it fails, takes longer than the limit, or git is missing.
+
+    The limit is ``LIMIT_S`` if none is given.
+    """
     try:
-        completed = run_git(folder, *arguments, limit_s=limit_s)
+        completed = run_git(folder, *arguments, limit_s=LIMIT_S if limit_s is None else limit_s)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return completed.stdout.strip() if completed.returncode == 0 else None
 
 
-def unreadable(folder: Path, limit_s: float = LIMIT_S) -> str:
+def unreadable(folder: Path, limit_s: float | None = None) -> str:
     """Return why git cannot read the repository that holds a folder; empty if it can, or if there is no repository.
+
+    Git has ``limit_s`` seconds to answer, by default ``LIMIT_S``.
 
     Git refuses the repositories of other users ("dubious ownership"), for example to root's cron.
     """
     if _repository(folder) is None:
         return ""
+    limit_s = LIMIT_S if limit_s is None else limit_s
     try:
         completed = run_git(folder, "rev-parse", "--git-dir", limit_s=limit_s)
     except OSError as error:
@@ -238,7 +244,7 @@ def commit_ranges(root_cause: str) -> Iterator[tuple[str, str]]:
 
 
 def newest_commits(
-    folder: Path, after: str, last: str, most: int, *, limit_s: float = LIMIT_S
+    folder: Path, after: str, last: str, most: int, *, limit_s: float | None = None
 ) -> tuple[tuple[Commit, ...], int]:
     """Return the newest commits between ``after`` and ``last``, newest first, and how many there are in all.
 
@@ -249,7 +255,7 @@ def newest_commits(
         after: the hash of a commit that is left out with all its ancestors; empty to return only ``last``.
         last: the hash of the newest commit.
         most: the largest number of commits to return.
-        limit_s: the seconds for each of the two answers of git.
+        limit_s: the seconds for each of the two answers of git, by default ``LIMIT_S``.
     """
     revisions = f"{after}..{last}" if after else last
     limit = most if after else 1
