@@ -41,6 +41,8 @@ MOST_LINES = 30
 
 def visible(text: str) -> str:
     """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
+    if text.isascii() and text.isprintable():  # almost every name; this is ten times as fast
+        return text
     return _UNSEEN.sub(_picture, text)
 
 
@@ -54,10 +56,12 @@ def _picture(match: re.Match[str]) -> str:
 
 def cut(text: str, most: int = LONGEST) -> str:
     """Return the beginning of a long text with the number of characters that are missing."""
+    if len(text) <= most and text.count("\n") < MOST_LINES:
+        return text
     lines = text.split("\n", MOST_LINES)
     shown = "\n".join(lines[:MOST_LINES])[:most]
     missing = len(text) - len(shown)
-    return f"{shown}… ({missing} more characters: --format json)" if missing else text
+    return f"{shown}… ({missing} more characters: --format json)"
 
 
 def shortened(text: str, most: int) -> str:

@@ -55,7 +55,7 @@ class Case:
     @property
     def point_text(self) -> str:
         """The point as text: ``n=4096,dtype=f32``."""
-        return ",".join(f"{axis}={value}" for axis, value in self.point)
+        return ",".join([f"{axis}={value}" for axis, value in self.point])
 
     def __str__(self) -> str:
         return self.id

@@ -218,7 +218,7 @@ def series_names(every_series: Sequence[Series]) -> list[str]:
     """Return the name of each series: case, cache state (unless the case has only cold), metric (unless it is time)."""
     keys = [(series.device, series.case.id, series.cache) for series in every_series]
     words = cache_words(keys)
-    return [_name(series, words[key]) for series, key in zip(every_series, keys, strict=True)]
+    return [_name(key[1], words[key], series.metric) for series, key in zip(every_series, keys, strict=True)]
 
 
 def names_on_devices(every_series: Sequence[Series]) -> list[str]:
@@ -230,11 +230,11 @@ def names_on_devices(every_series: Sequence[Series]) -> list[str]:
 
 def series_name(series: Series) -> str:
     """Return the name of a single series: the case, a cache state other than cold, and a metric other than time."""
-    return _name(series, "" if series.cache is CacheState.COLD else series.cache.value)
+    return _name(series.case.id, "" if series.cache is CacheState.COLD else series.cache.value, series.metric)
 
 
-def _name(series: Series, cache: str) -> str:
-    return " ".join(filter(None, (series.case.id, cache, "" if series.metric == TIME else series.metric)))
+def _name(case: str, cache: str, metric: str) -> str:
+    return " ".join(filter(None, (case, cache, "" if metric == TIME else metric)))
 
 
 def series_cells(every_series: Sequence[Series]) -> list[Text]:

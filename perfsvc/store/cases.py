@@ -344,9 +344,9 @@ class PresentNames:
             query = query.where(among(connection, Cases.id, ids))
         self._cases: dict[int, Case] = {}
         self._present: dict[int, Case] = {}
-        for row in connection.execute(query):  # present names come last, and replace former names
-            self._cases[row.id] = case_of(row.benchmark, row.variant, row.point, row.version)
-            self._present[row.lineage_id] = self._cases[row.id]
+        for number, lineage, *name in connection.execute(query).all():
+            # Present names come last, and replace former names.
+            self._cases[number] = self._present[lineage] = case_of(*name)
         devices = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
         self._devices = {number: (uuid, model) for number, uuid, model in devices}
 

@@ -26,7 +26,7 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
-from perfsvc.store.histories import histories
+from perfsvc.store.histories import histories, measured
 from perfsvc.store.measurements import readable_samples
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
@@ -148,6 +148,14 @@ class SeriesStore:
             read = histories(connection, runs, of_cases, errors=errors, names=names)
         wanted = set(cases)
         return {series: history for series, history in read.items() if series.case in wanted}
+
+    def measured(self, run: int) -> dict[Series, bool]:
+        """Return each series that a run measured and ``histories`` returns, and whether its case has only ok replicas.
+
+        This is faster than ``histories``, because no values are read.
+        """
+        with self._database.reading() as connection:
+            return measured(connection, run)
 
     def histories_until(self, run: int, last: int) -> dict[Series, SeriesHistory]:
         """Return the histories up to a run of all series whose case this run measured, if verdicts judge their metric.

@@ -9,14 +9,15 @@ from sqlalchemy import Select, delete, exists, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import (
+    CASE_COLUMNS,
     case_id,
     case_ids,
+    case_of,
     device_id,
     device_ids,
     judged,
     namesakes_of,
     series_of,
-    with_case,
     with_series,
 )
 from perfsvc.store.measurements import batch_summary, readable_samples
@@ -24,7 +25,7 @@ from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, pack
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
-from perfsvc.store.schema.tables import Devices, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Runs
 
 QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
 """The verdicts that are not events in a history."""
@@ -77,7 +78,30 @@ class VerdictStore:
         With ``cases``, only the verdicts on these cases are returned.
         """
         query = (
-            with_case(Verdicts)
+            select(
+                *CASE_COLUMNS,
+                Devices.uuid,
+                Devices.model,
+                Verdicts.metric,
+                Verdicts.cache,
+                Verdicts.verdict,
+                Verdicts.reason,
+                Verdicts.ratio,
+                Verdicts.low,
+                Verdicts.high,
+                Verdicts.baseline_run_id,
+                Verdicts.run_id,
+                Verdicts.baseline_s,
+                Verdicts.candidate_s,
+                Verdicts.smallest,
+                Verdicts.baseline_replicas,
+                Verdicts.candidate_replicas,
+                Verdicts.baseline_runs,
+                Verdicts.between_nights,
+                Verdicts.cause,
+            )
+            .join(Cases, Cases.id == Verdicts.case_id)
+            .join(Devices, Devices.id == Verdicts.device_id)
             .where(Verdicts.run_id == run, judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.case_id, Verdicts.device_id, Verdicts.metric, Verdicts.cache)
         )
@@ -85,27 +109,13 @@ class VerdictStore:
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Verdicts.case_id, ids))
-            return [
-                Judgement(
-                    series_of(row),
-                    row.verdict,
-                    reason=row.reason,
-                    ratio=row.ratio,
-                    low=row.low,
-                    high=row.high,
-                    baseline_run=row.baseline_run_id,
-                    candidate_run=run,
-                    baseline_s=row.baseline_s,
-                    candidate_s=row.candidate_s,
-                    smallest=row.smallest,
-                    baseline_replicas=row.baseline_replicas,
-                    candidate_replicas=row.candidate_replicas,
-                    baseline_runs=row.baseline_runs,
-                    between_nights=row.between_nights,
-                    cause=row.cause,
-                )
-                for row in connection.execute(query)
-            ]
+            rows = connection.execute(query).all()
+        # The columns are in the order of the fields: a night has ten thousands of verdicts, and names take long.
+        return [
+            Judgement(Series(case_of(benchmark, variant, point, version), *of_series), *of_verdict)
+            for benchmark, variant, point, version, *others in rows
+            for of_series, of_verdict in [(others[:4], others[4:])]
+        ]
 
     def runs(self, runs: Collection[int]) -> set[int]:
         """Return which of some runs have a verdict that is not excluded."""

@@ -158,13 +158,13 @@ class Views:
             if view.news is EventKind.RESOLVED and view.finding.state is FindingState.RESOLVED
         ]
 
-    @property
+    @cached_property
     def counts(self) -> list[tuple[wording.Outcome, str, int]]:
         """Each outcome with its noun and the number of tonight's series with this outcome, in order of importance."""
         numbers, nouns = wording.tally(self.site.verdicts), wording.OUTCOME_NOUNS
         return [(word, nouns[word][numbers[word] != 1], numbers[word]) for word in COUNTED]  # [0] singular, [1] plural
 
-    @property
+    @cached_property
     def moved(self) -> list[Judgement]:
         """The verdicts on series that moved or went missing tonight, the worst first."""
 

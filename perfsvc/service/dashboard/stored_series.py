@@ -18,7 +18,7 @@ from perfsvc.report.pages.site import (
     slug,
 )
 from perfsvc.service.dashboard.series import place, read_series
-from perfsvc.store import SeriesHistory, Store
+from perfsvc.store import Store
 
 FEW = 20
 """Up to so many cases are read one by one; for more, it is faster to read what tonight's run measured."""
@@ -37,7 +37,7 @@ class StoredSeries(SeriesViews):
         self._store = store
         self._site = site
         self._read: dict[Case, tuple[SeriesView, ...]] = {}
-        self._in_runs: dict[int, dict[Series, SeriesHistory]] = {}
+        self._in_runs: dict[int, dict[Series, bool]] = {}
         self._lock = RLock()
 
     def __len__(self) -> int:
@@ -55,7 +55,12 @@ class StoredSeries(SeriesViews):
 
     @cached_property
     def _all(self) -> tuple[SeriesView, ...]:
-        return self._views_of(None)
+        views = self._views_of(None)
+        with self._lock:
+            self._read |= {case: () for case in self._cases}
+            for view in views:
+                self._read[view.series.case] = (*self._read.get(view.series.case, ()), view)
+        return views
 
     def _views_of(self, cases: Collection[Case] | None) -> tuple[SeriesView, ...]:
         rows = list(self._site.runs.values())[::-1]
@@ -102,11 +107,14 @@ class StoredSeries(SeriesViews):
         beginning = slug(case.id)
         return not beginning or f"{name}-".startswith(f"{beginning}-")
 
-    def in_run(self, run: int) -> dict[Series, SeriesHistory]:
-        """Return what a run measured, except the errors of results; then ``known`` is fast for these series."""
+    def in_run(self, run: int) -> dict[Series, bool]:
+        """Return the series that a run measured, except the errors of results, and whether every replica is ok.
+
+        Then ``known`` is fast for these series.
+        """
         with self._lock:
             if run not in self._in_runs:
-                self._in_runs[run] = self._store.series.histories([run])
+                self._in_runs[run] = self._store.series.measured(run)
             return self._in_runs[run]
 
     @cached_property
@@ -115,8 +123,10 @@ class StoredSeries(SeriesViews):
 
     def bad(self, run: int) -> Sequence[tuple[Series, RunPoint]]:
         """Return the series that a run measured without a correct result; excluded data is left out."""
+        cases = {series.case for series, ok in self.in_run(run).items() if not ok}
+        histories = self._store.series.histories([run], cases=cases) if cases else {}
         found = []
-        for series, history in self.in_run(run).items():
+        for series, history in histories.items():
             if history.bad and not history.excluded:
                 (measured,) = history
                 found.append((series, RunPoint(run, measured.segment, measured.status, measured.reason)))
