@@ -228,9 +228,12 @@ def names_on_devices(every_series: Sequence[Series]) -> list[str]:
     return [name + (f" on {series.device}" if several else "") for name, series in names]
 
 
-def series_name(series: Series) -> str:
-    """Return the name of a single series: the case, a cache state other than cold, and a metric other than time."""
-    return _name(series.case.id, "" if series.cache is CacheState.COLD else series.cache.value, series.metric)
+def series_name(series: Series, case: str = "") -> str:
+    """Return the name of a single series: the case, a cache state other than cold, and a metric other than time.
+
+    ``case`` is the id of the case, if the caller has it.
+    """
+    return _name(case or series.case.id, "" if series.cache is CacheState.COLD else series.cache.value, series.metric)
 
 
 def _name(case: str, cache: str, metric: str) -> str:

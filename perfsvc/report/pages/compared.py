@@ -1,9 +1,9 @@
 """The page of a comparison: what it shows, and the data that its script filters and draws."""
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from markupsafe import Markup
 
@@ -186,12 +186,23 @@ class Axis:
 
 @dataclass(slots=True)
 class _Texts:
-    """Distinct texts in the order in which they first occur; rows hold their indices, so each is written once."""
+    """Distinct texts in the order in which they first occur; rows hold their indices, so each is written once.
 
+    Attributes:
+        write: returns the text of a value.
+        texts: the index of each text.
+        known: the index of the text of each value: a page has ten thousands of rows, and few different values.
+    """
+
+    write: Callable[[Any], str]
     texts: dict[str, int] = field(default_factory=dict)
+    known: dict[Any, int] = field(default_factory=dict)
 
-    def index(self, text: str) -> int:
-        return self.texts.setdefault(text, len(self.texts))
+    def index(self, value: Any) -> int:
+        at = self.known.get(value)
+        if at is None:
+            at = self.known[value] = self.texts.setdefault(self.write(value), len(self.texts))
+        return at
 
 
 def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
@@ -204,27 +215,40 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
     ordered = by_significance(sides.judgements)
     names = wording.series_names([judgement.series for judgement in ordered])
     devices = _device_names(sides.judgements)
-    lists: dict[str, _Texts] = defaultdict(_Texts)
+    outcomes, benchmarks = _Texts(lambda word: word.value), _Texts(lambda name: cut(visible(name), LONGEST_NAME))
+    gpus, causes = _Texts(devices.__getitem__), _Texts(lambda cause: cause.value if cause else "")
+    reasons = _Texts(lambda reason: cut(visible(reason), LONGEST_REASON))
+    thresholds = _Texts(lambda threshold: str(_number(threshold) or 0))
     rows = [
         [
-            lists["outcomes"].index(wording.outcome(row).value),
+            outcomes.index(word),
             cut(visible(name), LONGEST_NAME),
-            lists["benchmarks"].index(cut(visible(row.series.case.benchmark), LONGEST_NAME)),
-            lists["devices"].index(devices[row.series.device]),
+            benchmarks.index(row.series.case.benchmark),
+            gpus.index(row.series.device),
             wording.level(row.baseline_s, row.series.metric),
             wording.level(row.candidate_s, row.series.metric),
             _number(row.ratio),
             _number(row.low),
             _number(row.high),
             units.change(row.smallest) if row.smallest is not None else "",
-            lists["causes"].index(row.cause.value if row.cause and row.cause != wording.outcome(row) else ""),
-            lists["reasons"].index(_reason(row)),
-            lists["thresholds"].index(str(_number(sides.thresholds.get(row.series)) or 0)),
+            causes.index(None if row.cause == word else row.cause),
+            # The interval of an unchanged series shows why it is unchanged.
+            reasons.index("" if row.verdict is Verdict.UNCHANGED else row.reason),
+            thresholds.index(sides.thresholds.get(row.series)),
             link.get(row.series, ""),
         ]
         for row, name in zip(ordered, names, strict=True)
+        for word in [wording.outcome(row)]
     ]
-    texts = {name: list(known.texts) for name, known in lists.items()}
+    lists = {
+        "outcomes": outcomes,
+        "benchmarks": benchmarks,
+        "devices": gpus,
+        "causes": causes,
+        "reasons": reasons,
+        "thresholds": thresholds,
+    }
+    texts = {name: list(known.texts) for name, known in lists.items()} if rows else {}
     axis = Axis.of(sides)
     shared = {"scale": axis.scale, "limit": axis.limit, "relevant": [word.value for word in FIRST]}
     written = json_text({**texts, "rows": rows, **shared}, indent=None)
@@ -244,8 +268,3 @@ def _device_names(judgements: Sequence[Judgement]) -> dict[str, str]:
 
 def _number(value: float | None) -> float | None:
     return float(f"{value:.6g}") if value is not None and math.isfinite(value) else None
-
-
-def _reason(judgement: Judgement) -> str:
-    """Return why a verdict is as it is; nothing for an unchanged series, whose interval shows it."""
-    return "" if judgement.verdict is Verdict.UNCHANGED else cut(visible(judgement.reason), LONGEST_REASON)

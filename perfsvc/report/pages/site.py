@@ -286,8 +286,9 @@ class Site:
 
 def series_page(series: Series) -> str:
     """Return the path of a series' page: a readable part, and a digest of everything that identifies the series."""
-    identity = "\n".join((series.case.id, str(series.case.version), series.device, series.metric, series.cache.value))
-    return f"series/{slug(series_name(series))}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
+    case = series.case.id
+    identity = f"{case}\n{series.case.version}\n{series.device}\n{series.metric}\n{series.cache.value}"
+    return f"series/{slug(series_name(series, case))}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}.html"
 
 
 def readable_part(path: str) -> str | None:
