@@ -57,7 +57,7 @@ class StoredSeries(SeriesViews):
     def _all(self) -> tuple[SeriesView, ...]:
         views = self._views_of(None)
         with self._lock:
-            self._read |= {case: () for case in self._cases}
+            self._read |= dict.fromkeys(self._cases, ())
             for view in views:
                 self._read[view.series.case] = (*self._read.get(view.series.case, ()), view)
         return views
