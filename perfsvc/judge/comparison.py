@@ -7,19 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from perfsvc.judge.levels import NORMAL_MAD, Floats, median, median_of_sorted, replica_medians, sorted_samples
+from perfsvc.judge.levels import replica_medians, sorted_samples
 from perfsvc.judge.nights import NightsLevel
+from perfsvc.judge.sides import RESOLUTION, Side
 from perfsvc.model import Verdict
 
 ALPHA = 0.01
 """The probability of an interval that misses the true ratio, unless a caller asks for another."""
-
-RESOLUTION = 2.0**-23
-"""Levels closer than this are equal: samples are stored as float32, so that a ratio of two is rounded by up to this."""
-
-SHARE_OF_WITHIN = 0.3
-"""Processes differ by at least this share of what the samples of one process differ by. For six kernels on an H200 the
-share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
 
 MIN_ERRORS = 2.0
 """How many standard errors, by each side's own replicas, a change must be away in any case. One wild replica is never
@@ -118,9 +112,15 @@ def compare(
         raise ValueError(f"a threshold is a fraction from 0 up, unlike {threshold:g}")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha lies between 0 and 1, unlike {alpha:g}")
-    before, after = _Side.of(baseline), _Side.of(candidate)
+    return compare_sides(Side.of(baseline), Side.of(candidate), further=further, threshold=threshold, alpha=alpha)
+
+
+def compare_sides(
+    before: Side, after: Side, *, further: Sequence[ArrayLike] = (), threshold: float, alpha: float = ALPHA
+) -> Comparison:
+    """Return what ``compare`` returns, from sides that ``sides_of`` has read for many comparisons at once."""
     nights = [before.medians, *(sorted_samples(night, allow_zero=True) for night in further)]
-    old, new = np.concatenate(nights), after.medians
+    old, new = np.concatenate(nights) if further else before.medians, after.medians
     if min(old.min(), new.min()) <= 0:
         return _compare_zeros(float(old.max()), float(new.max()))
     # Relative to the logarithm of one median, equal times differ by exactly 0, and have a ratio of exactly 1.
@@ -212,49 +212,6 @@ def compare_with_devices(
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
-    """What a comparison needs to know of the baseline's or of the candidate's replicas.
-
-    Attributes:
-        medians: the medians of the replicas, shape (replicas,).
-        min_deviation: the least deviation between processes (of logarithms), estimated from the spread of the samples
-            around their own replica's median; 0 if no replica shows a spread. Undefined if a median is 0.
-        step: the smallest difference between two samples of one replica that is not rounding; infinite if no replica
-            shows a difference.
-    """
-
-    medians: Floats
-    min_deviation: float
-    step: float
-
-    @classmethod
-    def of(cls, replicas: Sequence[ArrayLike]) -> "_Side":
-        """Read the replicas of one side.
-
-        The step of the clock is the smallest difference between samples that is more than the rounding of float32. If
-        the clock is too fine to show its step, this difference is too small to matter.
-        """
-        if not len(replicas):
-            raise ValueError("no replicas: a level needs the samples of at least one")
-        ordered = [sorted_samples(replica, allow_zero=True) for replica in replicas]
-        medians = np.array([median_of_sorted(times) for times in ordered])
-        with_spread = [(times, center) for times, center in zip(ordered, medians, strict=True) if times.size > 1]
-        if not with_spread:
-            return cls(medians, 0.0, math.inf)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a sample of 0 is infinitely far away
-            deviations = np.concatenate([np.abs(np.log(times) - np.log(center)) for times, center in with_spread])
-        gaps = [(np.diff(times), RESOLUTION * times[-1]) for times, _ in with_spread]
-        step = min(float(differences[differences > rounding].min(initial=math.inf)) for differences, rounding in gaps)
-        return cls(medians, SHARE_OF_WITHIN * NORMAL_MAD * median(deviations), step)
-
-    def least_variance(self, step: float) -> float:
-        """Return the least variance of the logarithms of the replicas; ``step`` is that of the clock."""
-        relative_step = 0.0 if math.isinf(step) else step / median(self.medians)
-        deviation = max(relative_step, self.min_deviation)
-        return deviation * deviation
-
-
-@dataclass(frozen=True, slots=True)
 class _Noise:
     """The noise of a comparison, from which the width of its interval follows.
 
@@ -275,7 +232,7 @@ class _Noise:
     alpha: float
 
     @classmethod
-    def of(cls, level: NightsLevel, after: _Side, step: float, alpha: float) -> "_Noise | None":
+    def of(cls, level: NightsLevel, after: Side, step: float, alpha: float) -> "_Noise | None":
         """Pool the noise of both sides; None if no side has two replicas.
 
         Args:

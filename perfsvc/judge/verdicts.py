@@ -10,8 +10,9 @@ from types import MappingProxyType
 import numpy as np
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare, compare_with_devices
-from perfsvc.judge.levels import center_of, median
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
+from perfsvc.judge.levels import center_of
+from perfsvc.judge.sides import Side, sides_of
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
@@ -74,30 +75,32 @@ def verdicts(
         every: include the auxiliary metrics that did not move.
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
-    usable = {series: level for series, level in baseline.items() if not _fault(level)}
+    levels = _Levels.of([*baseline.values(), *candidate.values()])
+    usable = {series: level for series, level in baseline.items() if not levels.fault(level)}
     baseline_sources = _baseline_sources(baseline, usable, candidate)
     usable_of_case = {_time_of(series): level for series, level in usable.items()}  # any usable level of the case
     versions = _newest_versions(baseline)
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
     judgements = [
-        _missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
+        levels.missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
     ]
     for series, level in candidate.items():
         before = baseline.get(series)
         if not every and series.metric in AUXILIARY and before is not None and before.replicas == level.replicas:
             continue
         sources = {source: baseline[source] for source in baseline_sources.get(series, ())}
-        before = next(iter(sources.values()), None) or _fault_of_case(baseline, series)
+        before = next(iter(sources.values()), None) or levels.fault_of_case(baseline, series)
         if level.status is Status.SKIPPED:
             if baseline_level := usable_of_case.get(_time_of(series)):
-                judgements.append(_missing(series, baseline_level, level))
-        elif fault := _fault(level):
-            judgements.append(_row(series, Verdict.BROKEN, fault, before, level))
+                judgements.append(levels.missing(series, baseline_level, level))
+        elif fault := levels.fault(level):
+            judgements.append(levels.row(series, Verdict.BROKEN, fault, before, level))
         elif usable.keys().isdisjoint(sources):
-            judgements.append(_row(series, Verdict.NEW, _why_new(series, before, versions), before, level))
+            why = levels.fault(before) if before is not None else ""
+            judgements.append(levels.row(series, Verdict.NEW, _why_new(series, why, versions), before, level))
         else:
-            judgements.append(_compared(series, sources, level, limit_of(series)))
+            judgements.append(_compared(levels, series, sources, level, limit_of(series)))
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -164,43 +167,51 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def _compared(series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float) -> Judgement:
+def _compared(
+    levels: "_Levels", series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float
+) -> Judgement:
     """Compare a series with its baseline: its own level, or the levels of other devices of its model."""
     source, before = next(iter(baselines.items()))
-    levels = (after, *baselines.values())
-    values = [*chain.from_iterable(chain(*(chain(level.replicas, level.further) for level in levels)))]
-    if min(values) <= 0:
-        if min(values) == max(values) == 0:
-            return _row(series, Verdict.UNCHANGED, BOTH_ZERO, before, after)
-        return _row(series, Verdict.INCONCLUSIVE, NO_RATIO, before, after)
-    note = ""
+    values = [part for level in (after, *baselines.values()) for part in chain(level.replicas, level.further)]
+    if min(map(min, values)) <= 0:
+        if min(map(min, values)) == max(map(max, values)) == 0:
+            return levels.row(series, Verdict.UNCHANGED, BOTH_ZERO, before, after)
+        return levels.row(series, Verdict.INCONCLUSIVE, NO_RATIO, before, after)
+    note, further = "", before.further
     if len(baselines) > 1:
         devices = [level.replicas for level in baselines.values()]
         comparison = compare_with_devices(devices, after.replicas, threshold=threshold)
         note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
     else:
-        comparison = compare(before.replicas, after.replicas, further=before.further, threshold=threshold)
-        if drift := _drift(comparison, before, after, threshold):
-            comparison, before = drift, replace(before, further=before.further[: FIRST_RUNS - 1])
+        sides = levels.side(before), levels.side(after)
+        comparison = compare_sides(*sides, further=further, threshold=threshold)
+        if drift := _drift(comparison, *sides, further, threshold):
+            comparison, further = drift, further[: FIRST_RUNS - 1]
             note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
         if source.device != series.device:
             note += (
                 f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
             )
     return replace(
-        _row(series, comparison.verdict, comparison.reason + note, before, after),
+        levels.row(series, comparison.verdict, comparison.reason + note, before, after),
         ratio=comparison.ratio,
         low=comparison.low,
         high=comparison.high,
-        baseline_s=_center(after) / comparison.ratio
-        if before.further
-        else center_of(np.array([_center(level) for level in baselines.values()])),
+        baseline_s=levels.center(after) / comparison.ratio
+        if further
+        else levels.center(before)
+        if len(baselines) == 1
+        else center_of(np.array([levels.center(level) for level in baselines.values()])),
+        baseline_replicas=len(before.replicas) + sum(map(len, further)),
+        baseline_runs=1 + len(further),
         smallest=comparison.smallest,
         between_nights=comparison.between_nights,
     )
 
 
-def _drift(comparison: Comparison, before: Level, after: Level, threshold: float) -> Comparison | None:
+def _drift(
+    comparison: Comparison, before: Side, after: Side, further: Sequence[Sequence[float]], threshold: float
+) -> Comparison | None:
     """Return the comparison with the first runs of a baseline if only these show that the candidate moved; else None.
 
     A slow drift of unchanged code takes the baseline along, run by run. The first runs drifted least. Each run is
@@ -208,13 +219,14 @@ def _drift(comparison: Comparison, before: Level, after: Level, threshold: float
 
     Args:
         comparison: the comparison with all runs of the baseline.
-        before: the baseline.
+        before: the baseline's first run.
         after: the candidate.
+        further: for each further run of the baseline the value of each replica.
         threshold: the smallest relevant change, as a fraction.
     """
-    if comparison.verdict in MOVES or len(before.further) < FIRST_RUNS:
+    if comparison.verdict in MOVES or len(further) < FIRST_RUNS:
         return None
-    first = compare(before.replicas, after.replicas, further=before.further[: FIRST_RUNS - 1], threshold=threshold)
+    first = compare_sides(before, after, further=further[: FIRST_RUNS - 1], threshold=threshold)
     limit = 1 + threshold
     is_beyond = first.low is not None and first.high is not None and (first.low > limit or first.high < 1 / limit)
     return first if is_beyond and first.verdict in MOVES else None
@@ -229,16 +241,16 @@ def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
     return versions
 
 
-def _why_new(series: Series, before: Level | None, versions: Mapping[Hashable, int]) -> str:
+def _why_new(series: Series, fault: str, versions: Mapping[Hashable, int]) -> str:
     """Return the reason of a new series.
 
     Args:
         series: the series.
-        before: its faulty level in the baseline; None if the baseline does not have the series.
+        fault: why its level in the baseline cannot be compared; empty if the baseline does not have the series.
         versions: the newest version of each case in the baseline.
     """
-    if before is not None:
-        return f"the baseline has no level: {_fault(before)}"
+    if fault:
+        return f"the baseline has no level: {fault}"
     if (version := versions.get(_any_version(series))) is not None:
         return f"version {series.case.version} of a case whose history ended with version {version}"
     return "the baseline does not have it"
@@ -273,18 +285,6 @@ def _absent(
     }
 
 
-def _missing(series: Series, before: Level, after: Level | None) -> Judgement:
-    absent = f"run {before.run} has it and the candidate does not"
-    reason = absent if after is None else after.reason or "skipped without a reason"
-    return _row(series, Verdict.MISSING, reason, before, after)
-
-
-def _fault_of_case(baseline: Mapping[Series, Level], series: Series) -> Level | None:
-    """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
-    level = baseline.get(_time_of(series))
-    return level if level and _fault(level) else None
-
-
 def _time_of(series: Series) -> Series:
     """Return the time series of the same case. A failed or skipped case has only its time series."""
     return replace(series, metric=TIME)
@@ -295,24 +295,71 @@ def _any_version(series: Series) -> Hashable:
     return replace(series, case=replace(series.case, version=0))
 
 
-def _row(series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None) -> Judgement:
-    """Return a judgement without a ratio; ``before`` is the baseline's level and ``after`` the candidate's."""
-    return Judgement(
-        series,
-        verdict,
-        reason,
-        baseline_run=before.run if before else None,
-        candidate_run=after.run if after else None,
-        baseline_s=None if before is None or _fault(before) else _center(before),
-        candidate_s=None if after is None or _fault(after) else _center(after),
-        baseline_replicas=len(before.replicas) + sum(map(len, before.further)) if before else None,
-        baseline_runs=1 + len(before.further) if before else 1,
-        candidate_replicas=len(after.replicas) if after else None,
-    )
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """What all levels of both mappings need, computed together: a run may have ten thousand series.
 
+    Attributes:
+        faults: why each level cannot be compared; empty if it can. The keys are the ids of the objects: to hash a level
+            means to hash all its samples.
+        centers: the level of each level without a fault, as a number.
+        sides: its side in a comparison; None if a value is below 0.
+    """
 
-def _center(level: Level) -> float:
-    return center_of(np.array([median(np.asarray(values)) for values in level.replicas]))
+    faults: Mapping[int, str]
+    centers: Mapping[int, float]
+    sides: Mapping[int, Side | None]
+
+    @classmethod
+    def of(cls, every: Sequence[Level]) -> "_Levels":
+        """Read levels, which must live as long as the object."""
+        faults = {id(level): _fault(level) for level in every}
+        usable = [level for level in every if not faults[id(level)]]
+        sides, centers = sides_of([level.replicas for level in usable])
+        ids = [id(level) for level in usable]
+        return cls(faults, dict(zip(ids, centers, strict=True)), dict(zip(ids, sides, strict=True)))
+
+    def fault(self, level: Level) -> str:
+        """Return why a level cannot be compared; empty if it can."""
+        return self.faults[id(level)]
+
+    def center(self, level: Level) -> float:
+        """Return a level without a fault as a number."""
+        return self.centers[id(level)]
+
+    def side(self, level: Level) -> Side:
+        """Return the side of a level without a fault whose values are not below 0."""
+        side = self.sides[id(level)]
+        assert side is not None  # noqa: S101 - for mypy: the caller compares only values above 0
+        return side
+
+    def fault_of_case(self, baseline: Mapping[Series, Level], series: Series) -> Level | None:
+        """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
+        level = baseline.get(_time_of(series))
+        return level if level and self.fault(level) else None
+
+    def missing(self, series: Series, before: Level, after: Level | None) -> Judgement:
+        """Return the judgement on a series that the candidate does not have."""
+        absent = f"run {before.run} has it and the candidate does not"
+        reason = absent if after is None else after.reason or "skipped without a reason"
+        return self.row(series, Verdict.MISSING, reason, before, after)
+
+    def row(
+        self, series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None
+    ) -> Judgement:
+        """Return a judgement without a ratio; ``before`` is the baseline's level and ``after`` the candidate's."""
+        return Judgement(
+            series,
+            verdict,
+            reason,
+            baseline_run=before.run if before else None,
+            candidate_run=after.run if after else None,
+            baseline_s=self.centers.get(id(before)),
+            candidate_s=self.centers.get(id(after)),
+            baseline_replicas=len(before.replicas) + sum(map(len, before.further)) if before else None,
+            baseline_runs=1 + len(before.further) if before else 1,
+            candidate_replicas=len(after.replicas) if after else None,
+        )
 
 
 def _sort_key(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
