@@ -20,11 +20,13 @@ from simulated.many import add_night, fill
 from workbench import Claim, finish, table
 
 from perfsvc.report.pages.site import comparison_page, series_page
+from perfsvc.server.run import collecting_rarely
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
 
 PAGE_S = 1.0
+TWO_RUNS_S = 5.0
 COMPARISON_MB = 3.0
 BUILD_S, NIGHT_S = 60.0, 10.0
 
@@ -42,7 +44,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = options.database or Path(folder) / "perfsvc.db"
         exists = path.exists()
-        with Store.open(path) as store:
+        with Store.open(path) as store, collecting_rarely():
             if not exists:
                 fill(store, options.cases, options.nights)
             rows, claims = single_pages(store, options.repeats)
@@ -55,12 +57,13 @@ def main() -> int:
 
 def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Claim]]:
     """Return a row for each kind of page, and the claims about them."""
-    newest = store.runs.list(1)[0].id
+    newest, before = (row.id for row in store.runs.list(2))
     series = min(store.series.histories([newest]), key=lambda one: one.case.id)
     paths = {
         "Tonight": "index.html",
         "a series": series_page(series),
         "a comparison": comparison_page(newest),
+        "a comparison of two runs": f"compare/{before}-{newest}.html",
         "a page that does not exist": "series/none-0123456789.html",
     }
     shown = LivePages(store)
@@ -72,7 +75,8 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
             _change(store)
             times.append(_timed(lambda path=path: shown.page(path)))
         rows.append(_row(name, times))
-        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
+        most = TWO_RUNS_S if name == "a comparison of two runs" else PAGE_S
+        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), most, " s"))
     size = len(shown.page(comparison_page(newest)) or "") / 1e6
     return rows, [*claims, Claim("size of a comparison", size, COMPARISON_MB, " MB")]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import (
+    CacheState,
     Case,
     Cause,
     Environment,
@@ -46,6 +47,26 @@ def test_a_case_with_a_wrong_replica_has_a_reason_and_no_values(story, store):
     assert (one.status, one.values) == (Status.WRONG, ())
     assert one.reason == "9 of 10 elements are beyond the tolerance"
     assert store.series.samples([run]).keys() == {story.series(story.tiled)}
+
+
+def test_the_measured_series_of_a_run_are_those_of_its_histories(story, store):
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    story.run()
+    story.run(renamed)
+    run = story.begin()
+    story.put(run, story.tiled, metrics={"steps": 3.0, "sm_cycles": 9.0})  # its name is now that of a new variant
+    story.put(run, renamed, metrics={"steps": 3.0})
+    story.put(run, renamed, replica=1, status=Status.WRONG, metrics={"steps": 3.0})
+    story.put(run, story.tiled, cache=CacheState.WARM)
+    measured = store.series.measured(run)
+    assert measured.keys() == store.series.histories([run]).keys()
+    assert {(series.case.variant, series.metric, series.cache.value): ok for series, ok in measured.items()} == {
+        ("tiled", "time", "cold"): True,
+        ("tiled", "steps", "cold"): True,
+        ("tiled", "time", "warm"): True,
+        ("shared", "time", "cold"): False,
+    }
+    assert store.series.measured(run + 1) == {}
 
 
 def test_a_renamed_case_keeps_its_history_events_and_samples(story, store):
