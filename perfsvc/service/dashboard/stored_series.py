@@ -56,10 +56,11 @@ class StoredSeries(SeriesViews):
     @cached_property
     def _all(self) -> tuple[SeriesView, ...]:
         views = self._views_of(None)
-        with self._lock:
-            self._read |= dict.fromkeys(self._cases, ())
-            for view in views:
-                self._read[view.series.case] = (*self._read.get(view.series.case, ()), view)
+        of_cases: dict[Case, tuple[SeriesView, ...]] = dict.fromkeys(self._cases, ())
+        for view in views:
+            of_cases[view.series.case] = (*of_cases.get(view.series.case, ()), view)
+        with self._lock:  # threads may hold the views of cases that were read before, which therefore stay
+            self._read |= {case: read for case, read in of_cases.items() if case not in self._read}
         return views
 
     def _views_of(self, cases: Collection[Case] | None) -> tuple[SeriesView, ...]:
