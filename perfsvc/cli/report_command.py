@@ -1,11 +1,16 @@
 """``perfsvc report``."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from perfsvc.cli import options, output
 from perfsvc.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMATS = ("table", "csv", "json", "markdown", "html", "parquet", "xlsx")
 ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm": "html"}
@@ -48,7 +53,7 @@ def command(
     """
     from perfsvc.report.export import files, frames
     from perfsvc.report.tables.run import run_tables
-    from perfsvc.service.results import stored_report
+    from perfsvc.service.results import measurement_parts, stored_report
     from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
 
@@ -59,8 +64,13 @@ def command(
             shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
             output.show(run_tables([stored_report(store, number) for number in shown]))
             return
-        frame = frames.frame(store.measurements.columns(numbers))
-    files.write(frames.summary(frame) if summary else frame, chosen_format, destination)
+        exported = [row for row in store.runs.list() if numbers is None or row.id in numbers]
+
+        def parts() -> "Iterator[pd.DataFrame]":
+            for part in measurement_parts(store, sorted(exported, key=lambda row: row.id)):
+                yield frames.summary(part) if summary else part
+
+        files.write(parts, chosen_format, destination)
 
 
 def _format(option: str | None, destination: Path | None) -> str:
