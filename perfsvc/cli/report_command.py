@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from perfsvc.cli import options, output
 from perfsvc.errors import UsageError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FORMATS = ("table", "csv", "json", "markdown", "html", "parquet", "xlsx")
 ENDINGS = {f".{name}": name for name in FORMATS[1:]} | {".md": "markdown", ".htm": "html"}
@@ -66,7 +62,7 @@ def command(
             return
         exported = [row for row in store.runs.list() if numbers is None or row.id in numbers]
 
-        def parts() -> "Iterator[pd.DataFrame]":
+        def parts() -> Iterator[frames.Table]:
             for part in measurement_parts(store, sorted(exported, key=lambda row: row.id)):
                 yield frames.summary(part) if summary else part
 

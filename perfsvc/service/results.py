@@ -5,7 +5,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 import numpy as np
-import pandas as pd
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
@@ -45,7 +44,7 @@ def measurement_parts(
     rows: int = PART,
     cases: Collection[str] | None = None,
     devices: Collection[str] | None = None,
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[frames.Table]:
     """Yield the measurements of some runs in parts of whole runs, all with the same columns; at least one part.
 
     Args:

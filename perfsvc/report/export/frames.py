@@ -12,6 +12,9 @@ from perfsvc.model import CacheState, Status, Value
 from perfsvc.report.export import schema
 from perfsvc.report.rows import SEPARATOR, Key, RunDetails
 
+Table = pd.DataFrame
+"""A frame, for rooms that pass frames on and need not know pandas."""
+
 NESTED = ("axes", "metrics")
 
 LEVELS = ("median_s", "bandwidth_bytes_per_s", "flops_per_s", "bus_bytes_per_s", "peak_share")
