@@ -177,6 +177,12 @@ def _center(values: Sequence[float]) -> float:
 
 def _details(store: Store, row: HistoryRow) -> RunDetails:
     """Return the details of a row: what the store holds, besides the time, about the row's case in the row's run."""
-    summary = frames.summary(frames.frame(store.measurements.columns([row.run])))
+    columns = store.measurements.columns([row.run], [row.case])
+    names = zip(columns["benchmark"], columns["variant"], columns["relative_to"], strict=True)
+    references = {  # the details hold the speed relative to another variant at the same point
+        f"{benchmark}/{reference}{row.case.removeprefix(f'{benchmark}/{variant}')}"
+        for benchmark, variant, reference in names
+    }
+    summary = frames.summary(frames.frame(store.measurements.columns([row.run], {row.case, *references})))
     matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
     return frames.details(summary[matches].to_dict("records")[0])
