@@ -3,13 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from perfsvc.model import FullEnvironment, Series
 from perfsvc.report.rows import EnvironmentDifferences
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RunQuantities:
-    """What a run measured of a case besides its time and its named metrics; None is unknown.
+    """What the runs of a series measured of its case besides the time and the named metrics, oldest first.
+
+    Each array has the shape (runs,), with the runs of the series; NaN is unknown.
 
     Attributes:
         error: the largest error of a result.
@@ -20,12 +25,12 @@ class RunQuantities:
         spilled_bytes: of all kernels.
     """
 
-    error: float | None = None
-    bandwidth: float | None = None
-    peak: str = ""
-    peak_share: float | None = None
-    registers: int | None = None
-    spilled_bytes: int | None = None
+    error: NDArray[np.float64]
+    bandwidth: NDArray[np.float64]
+    peak: Sequence[str]
+    peak_share: NDArray[np.float64]
+    registers: NDArray[np.float64]
+    spilled_bytes: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,13 @@ class SeriesDetails:
     """What the pages of series show besides the histories.
 
     Attributes:
-        quantities: by the series of the time, and by run.
+        quantities: by the series of the time.
         compared: the verdicts on the newest run against some runs before it, by the series of the time.
         differences: in what the full environments of two runs differ, for each change of a series' environment.
         environments: the full environments of the newest runs of all series, by run.
     """
 
-    quantities: Mapping[Series, Mapping[int, RunQuantities]] = field(default_factory=dict)
+    quantities: Mapping[Series, RunQuantities] = field(default_factory=dict)
     compared: Mapping[Series, Sequence[ComparedNights]] = field(default_factory=dict)
     differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
     environments: Mapping[int, FullEnvironment] = field(default_factory=dict)
