@@ -41,7 +41,8 @@ MOST_LINES = 30
 
 def visible(text: str) -> str:
     """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
-    return _UNSEEN.sub(_picture, text)
+    # Almost every line has only printable characters, and asking for them is many times faster than the expression.
+    return "\n".join(line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in text.split("\n"))
 
 
 def _picture(match: re.Match[str]) -> str:
@@ -54,6 +55,8 @@ def _picture(match: re.Match[str]) -> str:
 
 def cut(text: str, most: int = LONGEST) -> str:
     """Return the beginning of a long text with the number of characters that are missing."""
+    if len(text) <= most and text.count("\n") < MOST_LINES:
+        return text
     lines = text.split("\n", MOST_LINES)
     shown = "\n".join(lines[:MOST_LINES])[:most]
     missing = len(text) - len(shown)

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,15 +110,26 @@ class SeriesTabs:
 
     def link(self, view: SeriesView) -> str:
         """Return the path of the page with the tabs, and the tab of this series if there is one."""
-        key = next((tab.key for tab in self.tabs(self.main(view)) if tab.page == series_page(view.series)), "")
-        return f"{series_page(self.main(view).series)}{f'#tab={key}' if key else ''}"
+        main, *others = self._group(view)
+        metric = view.series.metric
+        if metric == MAX_ERROR:
+            known = self.views.site.details.quantities.get(main.series)
+            has_tab = known is not None and not np.isnan(known.error).all()
+        else:
+            has_tab = metric == ENERGY or self._shows_named(others)
+        return f"{series_page(main.series)}{f'#tab={_key(metric)}' if has_tab else ''}"
+
+    @staticmethod
+    def _shows_named(others: Iterable[SeriesView]) -> bool:
+        """Return True if the page of a main series has tabs for the named metrics among the other series."""
+        return sum(other.series.metric not in {TIME, ENERGY, MAX_ERROR} for other in others) <= MOST_NAMED
 
     def tabs(self, view: SeriesView) -> list[Tab]:
         """Return the tabs of a main series, its own first; a metric that no run has is left out."""
         group = self._group(view)
         others = {other.series.metric: other for other in group if other is not view}
         named = [metric for metric in others if metric not in {TIME, ENERGY, MAX_ERROR}]
-        shown = [ENERGY, *(named if len(named) <= MOST_NAMED else [])]
+        shown = [ENERGY, *(named if self._shows_named(others.values()) else [])]
         of_series = [self._of_series(view, others[metric]) for metric in shown if metric in others]
         energy = [tab for tab in of_series if tab.key == "energy"]
         quantities = [
@@ -204,10 +215,9 @@ class SeriesTabs:
 
     # --- the data of the page's scripts ------------------------------------------------------------------------------
 
-    def data(self, view: SeriesView) -> dict[str, Any]:
+    def data(self, view: SeriesView, tabs: Sequence[Tab]) -> dict[str, Any]:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
         drawn = self.views.data(view)
-        tabs = self.tabs(view) if self.main(view) is view else []
         place = {run: at for at, run in enumerate(view.points.runs.tolist())}
         compared = self.views.site.details.compared.get(view.series, ())
         return drawn | {
