@@ -219,7 +219,6 @@ class SeriesTabs:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
         drawn = self.views.data(view)
         place = {run: at for at, run in enumerate(view.points.runs.tolist())}
-        compared = self.views.site.details.compared.get(view.series, ())
         return drawn | {
             "judges": True,
             "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
@@ -233,7 +232,7 @@ class SeriesTabs:
                     wording.change_and_interval(nights.ratio, nights.low, nights.high),
                     nights.reason,
                 ]
-                for nights in compared
+                for nights in self.views.site.details.compared(view.series, view.samples)
                 if nights.base in place and nights.new in place
             ],
         }

@@ -1,6 +1,7 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from perfsvc.model import (
     Series,
     peak_of_case,
 )
-from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
+from perfsvc.report.pages.details import ComparedNights, RunQuantities, Samples, SeriesDetails
 from perfsvc.report.pages.site import RunPoints, SeriesView
 from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
@@ -50,7 +51,7 @@ def gather_details(
     changes = {pair for view in series for pair in _changes(view.points)}
     return SeriesDetails(
         _quantities(store, [row.id for row in rows], series, environments, devices, cases=cases),
-        {view.series: _compared(view, devices, threshold) for view in series if view.samples},
+        lambda series, samples: _compared(series, samples, devices[series.device], threshold),
         {
             (before, after): differences
             for (before, after), differences in environment_differences(store, changes).items()
@@ -106,10 +107,12 @@ def _quantities(
                 ]
             )
             work = int(moved[begin]), int(flops[begin]), names[int(precision[begin])]
-            where = {"warm": view.series.cache is CacheState.WARM, "l2_bytes": device.l2_bytes}
+            of_case = partial(
+                peak_of_case, 1.0, *work, warm=view.series.cache is CacheState.WARM, l2_bytes=device.l2_bytes
+            )
             # A share is inversely proportional to the time: these are the shares of a launch of one second.
-            bytes_s = peak_of_case(1.0, *work, {MEMORY: 1.0}, **where)
-            other = peak_of_case(1.0, *work, rates, link_bytes=int(link[begin]), **where)
+            bytes_s = of_case({MEMORY: 1.0})
+            other = of_case(rates, link_bytes=int(link[begin]))
             in_memory = (bytes_s.share if bytes_s else np.nan) / of_runs
             elsewhere = other.share if other else np.nan
             is_memory = ~(in_memory < elsewhere) & ~np.isnan(in_memory)
@@ -133,12 +136,14 @@ def _quantities(
 
 
 def _compared(
-    view: SeriesView, devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
+    series: Series, of_runs: Samples, device: DeviceInfo, threshold: judge.ThresholdOption
 ) -> tuple[ComparedNights, ...]:
     """Return the verdicts on the newest run with samples against the runs with samples before it, the newest first."""
-    newest, *before = sorted(view.samples, reverse=True)
-    smallest = judge.threshold_of(view.series.case, TIME, devices[view.series.device].kind, threshold)
-    samples = {run: [np.asarray(replica) for replica in view.samples[run]] for run in (newest, *before[:COMPARED])}
+    if not of_runs:
+        return ()
+    newest, *before = sorted(of_runs, reverse=True)
+    smallest = judge.threshold_of(series.case, TIME, device.kind, threshold)
+    samples = {run: of_runs[run] for run in (newest, *before[:COMPARED])}
     found = []
     for run in before[:COMPARED]:
         comparison = judge.compare(samples[run], samples[newest], threshold=smallest)

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, func, literal_column, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
@@ -35,8 +36,8 @@ def load_quantities(
     ids = None
     if cases is not None:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
-    state = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
-    precision = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
+    state: dict[Any, ColumnElement[int]] = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
+    precision: dict[Any, ColumnElement[int]] = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
     of_run = (
         select(
             Measurements.run_id,
@@ -64,7 +65,7 @@ def load_quantities(
     run, _, device, cache, environment, error, moved, flops, precisions, link, own, lineages = (
         column[in_order] for column in columns
     )
-    facts = _facts_of_rows(connection, runs, run, lineages, device, environment)
+    facts = _facts_of_rows(connection, run, lineages, device, environment)
     names = PresentNames(connection, ids)
     begins = np.flatnonzero(changes(lineages, own, device, cache)) if run.size else np.empty(0, np.int64)
     quantities: dict[Series, CaseQuantities] = {}
@@ -78,20 +79,18 @@ def load_quantities(
     return quantities
 
 
-def _facts_of_rows(
-    connection: Connection, runs: Collection[int], run: _Ints, lineages: _Ints, devices: _Ints, environments: _Ints
-) -> _Floats:
+def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices: _Ints, environments: _Ints) -> _Floats:
     """Return the registers and the spilled bytes of each row, shape (rows, 2); NaN if unknown.
 
     Args:
         connection: a transaction.
-        runs: the runs.
         run: the run of each row, like the other columns.
         lineages: its lineage.
         devices: its device.
         environments: its environment.
     """
     found = np.full((run.size, 2), np.nan)
+    runs = np.unique(run).tolist()
     facts = _static_facts(connection, runs)
     if not facts:
         return found
