@@ -43,7 +43,6 @@ from perfsvc.report.export.comparison_formats import comparison_junit, compariso
 from perfsvc.report.export.objects import comparison_json, finding_json, run_json
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import series_page
-from perfsvc.report.pages.site import series_page
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
