@@ -42,8 +42,9 @@ class SharedWork:
         self._parts = parts
         self._do = do
         processes = processes or min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
-        self._processes = processes if threading.active_count() == 1 else 1
         self._portion = max(LEAST_PORTION, -(-parts // MOST_PORTIONS))
+        portions = -(-parts // self._portion)
+        self._processes = min(processes, portions) if threading.active_count() == 1 else 1
         self._queue = -1
         self._children: dict[int, int] = {}
 

@@ -22,10 +22,10 @@ def test_each_result_has_the_place_of_its_part(parts, processes):
 
 
 def test_a_child_takes_parts_while_its_parent_has_other_work():
-    with SharedWork(2, lambda _: b"%d" % os.getpid(), 2) as shared:
+    with SharedWork(16, lambda _: b"%d" % os.getpid(), 2) as shared:
         (child,) = shared._children
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the child has done everything
-        assert shared.results() == [b"%d" % child] * 2
+        assert shared.results() == [b"%d" % child] * 16
 
 
 @pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: 1 / 0])
@@ -52,7 +52,7 @@ def test_no_child_is_left_after_an_error_of_the_parent():
     def wait(_):
         signal.pause()
 
-    with contextlib.suppress(KeyError), SharedWork(10, wait, 3) as shared:
+    with contextlib.suppress(KeyError), SharedWork(24, wait, 3) as shared:
         children = list(shared._children)
         raise KeyError
     assert len(children) == 2
@@ -66,7 +66,7 @@ def test_a_process_with_threads_works_alone():
     thread = threading.Thread(target=end.wait)
     thread.start()
     try:
-        with SharedWork(10, lambda _: b"%d" % os.getpid(), 2) as shared:
+        with SharedWork(16, lambda _: b"%d" % os.getpid(), 2) as shared:
             assert set(shared.results()) == {b"%d" % os.getpid()}
     finally:
         end.set()
