@@ -73,7 +73,8 @@ def drawn(page):
 
 def test_each_metric_of_the_case_has_a_tab_over_the_same_runs(shown):
     view = view_of(shown)
-    data = SeriesTabs(Views(shown)).data(view)
+    tabs = SeriesTabs(Views(shown))
+    data = tabs.data(view, tabs.tabs(view))
     assert [tab["key"] for tab in data["tabs"]][: len(KEYS)] == KEYS
     assert [tab["name"] for tab in data["tabs"]][len(KEYS) :] == [fleets.METRIC]
     assert all(len(tab["level"]) == len(data["runs"]) for tab in data["tabs"][1:])
