@@ -41,9 +41,8 @@ MOST_LINES = 30
 
 def visible(text: str) -> str:
     """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
-    if text.isascii() and text.isprintable():  # almost every name; this is ten times as fast
-        return text
-    return _UNSEEN.sub(_picture, text)
+    # Almost every line has only printable characters, and asking for them is many times faster than the expression.
+    return "\n".join(line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in text.split("\n"))
 
 
 def _picture(match: re.Match[str]) -> str:

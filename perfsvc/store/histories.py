@@ -153,13 +153,13 @@ class _Rows:
             Measurements.high_s,
             Measurements.max_error if errors else literal_column("NULL"),
         ).where(*measured)
-        columns = _columns(connection, query, "iiiiiiiiffff")
+        columns = read_columns(connection, query, "iiiiiiiiffff")
         ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, max_errors = columns
         lineages, own = _lineages(connection, runs, cases)
         in_order = np.lexsort((replicas, cases, runs, states, devices, own, lineages))
         identity = tuple(column[in_order] for column in (lineages, own, devices, states))
-        new_group = _changes(*identity)
-        new_cell = new_group | _changes(runs[in_order])
+        new_group = changes(*identity)
+        new_cell = new_group | changes(runs[in_order])
         first_of_group, first_of_cell = np.flatnonzero(new_group), np.flatnonzero(new_cell)
         cases = cases[in_order]
         first_cases, first_devices = cases[first_of_group], devices[in_order][first_of_group]
@@ -185,14 +185,21 @@ class _Rows:
         )
 
 
-def _columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
-    """Return the columns of a query as arrays; ``kinds`` has i for integers and f for numbers, in which NULL is NaN."""
-    types = [np.int64 if kind == "i" else np.float64 for kind in kinds]
-    parts: list[list[Any]] = [[np.empty(0, kind)] for kind in types]
-    for rows in connection.execute(query).partitions(ROWS_AT_ONCE):
-        for part, kind, column in zip(parts, types, zip(*rows, strict=True), strict=True):
-            part.append(np.array(column, kind))
-    return [np.concatenate(part) for part in parts]
+def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
+    """Return the columns of a query of numbers as arrays.
+
+    Args:
+        connection: a transaction.
+        query: the query; it returns the values of the database as they are, without the types of SQLAlchemy.
+        kinds: a letter for each column: i for integers below 2^53, f for numbers, in which NULL is NaN.
+    """
+    parts = [np.empty((0, len(kinds)))]
+    with connection.execute(query) as result:
+        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+        while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
+            parts.append(np.array(rows, np.float64))
+    table = np.concatenate(parts).T
+    return [table[at].astype(np.int64 if kind == "i" else np.float64) for at, kind in enumerate(kinds)]
 
 
 def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
@@ -214,7 +221,7 @@ def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, In
     return lineages, own
 
 
-def _changes(*columns: Ints) -> NDArray[np.bool_]:
+def changes(*columns: Ints) -> NDArray[np.bool_]:
     """Return whether each row differs from the row before in any of the columns; True for the first row."""
     changes = np.ones(columns[0].size, np.bool_)
     changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
@@ -256,21 +263,24 @@ def _metrics(
     """Yield each metric with the rows that measured it, in order, and their values."""
     ok = rows.ok[rows.cell]
     yield TIME, *_known(np.arange(rows.ids.size), np.where(ok, rows.medians, np.nan))
-    query = (
-        select(Metrics.measurement_id, Metrics.name, Metrics.value)
-        .join(Measurements, Measurements.id == Metrics.measurement_id)
-        .where(*measured, Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None))
+    query = select(Metrics.measurement_id, Metrics.name, Metrics.value).where(
+        Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None)
     )
+    if len(measured) == 1:  # all cases of the runs: their measurements are almost all in this range
+        query = query.where(Metrics.measurement_id.between(int(rows.ids.min()), int(rows.ids.max())))
+    else:
+        query = query.join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
     ids: dict[str, list[Any]] = defaultdict(list)
     values: dict[str, list[Any]] = defaultdict(list)
-    for some in connection.execute(query).partitions(ROWS_AT_ONCE):
-        numbers, names, floats = zip(*some, strict=True)
-        codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
-        code = np.array([codes[name] for name in names])
-        of_rows, numbers_of_rows = np.array(floats, np.float64), np.array(numbers, np.int64)
-        for name, number in codes.items():
-            ids[name].append(numbers_of_rows[code == number])
-            values[name].append(of_rows[code == number])
+    with connection.execute(query) as result:
+        while some := result.cursor.fetchmany(ROWS_AT_ONCE):
+            numbers, names, floats = zip(*some, strict=True)
+            of_rows, numbers_of_rows = np.array(floats, np.float64), np.array(numbers, np.int64)
+            codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+            code = np.array([codes[name] for name in names])
+            for name, number in codes.items():
+                ids[name].append(numbers_of_rows[code == number])
+                values[name].append(of_rows[code == number])
     by_id = np.argsort(rows.ids)
     for metric, parts in ids.items():
         known, value = np.concatenate(parts), np.concatenate(values[metric])
@@ -306,7 +316,9 @@ def _split(
         bad: the cells that are not ok, which belong to the times; None for another metric.
     """
     is_time = bad is not None
-    cells = np.unique(np.concatenate([rows.cell[at], np.flatnonzero(~rows.ok)]) if is_time else rows.cell[at])
+    shown = ~rows.ok if is_time else np.zeros(rows.ok.size, np.bool_)
+    shown[rows.cell[at]] = True
+    cells = np.flatnonzero(shown)
     if not cells.size:
         return
     of_value = np.searchsorted(cells, rows.cell[at])  # which of these cells each value belongs to
@@ -315,7 +327,7 @@ def _split(
     place = np.arange(at.size) - (ends - counts)[of_value]  # the place of each value in its cell
     first = rows.first_of_cell[cells]
     groups = rows.group[first]
-    begins = np.flatnonzero(_changes(groups))
+    begins = np.flatnonzero(changes(groups))
     limits = [*begins.tolist(), cells.size]
     for begin, end in pairwise(limits):
         low, high = int(ends[begin] - counts[begin]), int(ends[end - 1])

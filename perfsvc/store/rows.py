@@ -182,28 +182,32 @@ class SeriesInRun:
     excluded: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CaseQuantities:
-    """What one run measured of a case on a device besides its times and named metrics.
+    """What some runs measured of a case on a device besides its times and named metrics, the oldest run first.
+
+    Each array has the shape (runs,).
 
     Attributes:
-        max_error: the largest error of a result of any replica; None if no result was checked.
+        runs: the numbers of the runs; a run is absent if a replica of the case is not ok.
+        max_error: the largest error of a result of any replica; NaN if no result was checked.
         moved_bytes: the bytes that a launch reads and writes; 0 if unknown, like ``flops`` and ``link_bytes``.
         flops: the operations of a launch.
-        precision: of the operations; empty if unknown.
+        precision: of the operations, as an index of ``PRECISIONS``; -1 if unknown.
         link_bytes: the bytes of a launch over the busiest link between two GPUs.
-        registers: the registers of a thread of the kernel that needs most; None if ``perfsvc check`` did not look at
+        registers: the registers of a thread of the kernel that needs most; NaN if ``perfsvc check`` did not look at
             the commit of the run with the same compiler and for the architecture of the device.
-        spilled_bytes: the bytes that all kernels move to the stack and back because registers ran out; None likewise.
+        spilled_bytes: the bytes that all kernels move to the stack and back because registers ran out; NaN likewise.
     """
 
-    max_error: float | None
-    moved_bytes: int
-    flops: int
-    precision: str
-    link_bytes: int
-    registers: int | None
-    spilled_bytes: int | None
+    runs: NDArray[np.int64]
+    max_error: NDArray[np.float64]
+    moved_bytes: NDArray[np.float64]
+    flops: NDArray[np.float64]
+    precision: NDArray[np.int64]
+    link_bytes: NDArray[np.float64]
+    registers: NDArray[np.float64]
+    spilled_bytes: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,15 +2,20 @@
 
 import contextlib
 import errno
+import filecmp
 import importlib
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.files import Folder
 from perfsvc.model import Case, Environment, Measurement, Status, Verdict, Work
+from perfsvc.process import shared_work
 from perfsvc.report.pages import views
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.folder import MANIFEST, writing
@@ -316,3 +321,27 @@ def test_the_size_of_a_page_does_not_grow_with_the_number_of_metrics(nights, tmp
         assert others.partition("</table>")[0].count("<a href=") == views.MOST_OTHERS
         assert f"{len(metrics) - 1 - views.MOST_OTHERS} further series" in others
     assert all(f"metric {number}" in (tmp_path / "site" / "series.html").read_text() for number in range(99))
+
+
+def test_a_build_over_an_older_site_equals_a_build_from_nothing(nights, tmp_path, names, monkeypatch):
+    monkeypatch.setattr(shared_work, "LEAST_PORTION", 1)
+    cases = [names.tiled, names.naive, *(replace(names.tiled, variant=f"v{number}") for number in range(6))]
+    runs = [nights.night(dict.fromkeys(cases, 1e-4 * (1 + night % 3))) for night in range(4)]
+    changes = (
+        lambda: nights.night(dict.fromkeys(cases[1:], 2e-4)),
+        lambda: nights.store.exclusions.exclude(runs[1], None, by="me", reason="a hot GPU"),
+        lambda: nights.night({cases[0]: "it crashed", cases[1]: 1e-4}),
+        lambda: None,
+    )
+    made = datetime(2026, 4, 1, tzinfo=UTC)
+    monkeypatch.setattr(
+        importlib.import_module("perfsvc.service.dashboard.build"), "datetime", SimpleNamespace(now=lambda _: made)
+    )
+    for number, change in enumerate(changes):
+        change()
+        build(nights.store, tmp_path / "site", processes=3)
+        build(nights.store, tmp_path / f"new-{number}", processes=1)
+        compared = filecmp.dircmp(tmp_path / "site", tmp_path / f"new-{number}", ignore=[])
+        for folder in (compared, *compared.subdirs.values()):
+            assert not folder.left_only + folder.right_only
+            assert filecmp.cmpfiles(folder.left, folder.right, folder.common_files, shallow=False)[1:] == ([], [])

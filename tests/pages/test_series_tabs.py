@@ -73,7 +73,8 @@ def drawn(page):
 
 def test_each_metric_of_the_case_has_a_tab_over_the_same_runs(shown):
     view = view_of(shown)
-    data = SeriesTabs(Views(shown)).data(view)
+    tabs = SeriesTabs(Views(shown))
+    data = tabs.data(view, tabs.tabs(view))
     assert [tab["key"] for tab in data["tabs"]][: len(KEYS)] == KEYS
     assert [tab["name"] for tab in data["tabs"]][len(KEYS) :] == [fleets.METRIC]
     assert all(len(tab["level"]) == len(data["runs"]) for tab in data["tabs"][1:])
@@ -93,13 +94,13 @@ def test_the_share_of_peak_is_that_of_the_report(shown, fleet_database):
     for run, share in zip(table["run"], table["peak_share"], strict=True):
         expected[run] = expected.get(run, 1.0) * share ** (1 / 3)
     found = shown.details.quantities[view.series]
-    assert {run: row.peak_share for run, row in found.items()} == pytest.approx(expected)
-    assert {row.peak for row in found.values()} == {"memory"}
+    assert dict(zip(view.points.runs.tolist(), found.peak_share, strict=True)) == pytest.approx(expected)
+    assert set(found.peak) == {"memory"}
 
 
 def test_the_verdicts_on_two_nights_are_those_of_the_judge(shown):
     view = view_of(shown)
-    compared = shown.details.compared[view.series]
+    compared = shown.details.compared(view.series, view.samples)
     assert [nights.base for nights in compared] == sorted(view.samples, reverse=True)[1:8]
     for nights in compared:
         expected = judge.compare(view.samples[nights.base], view.samples[nights.new], threshold=0.01)

@@ -4,6 +4,7 @@ import json
 import math
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from markupsafe import Markup
 
@@ -108,8 +109,7 @@ def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
     site = gather(nights.store, 10, NOW)
     data = views.Views(site).data(site.series[0])
     assert json.dumps(data, allow_nan=False)
-    assert views.rounded(math.inf, 1.0) is None
-    assert views.rounded(math.nan, 1.0) is None
+    assert views.rounded(np.array([math.inf, math.nan, 2.0]), 1.0) == [None, None, 2.0]
 
 
 def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights, names):

@@ -1,15 +1,23 @@
 """What the pages of series show besides the histories, as frozen values that ``service`` reads from the store."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc.model import FullEnvironment, Series
 from perfsvc.report.rows import EnvironmentDifferences
 
+Samples = Mapping[int, tuple[NDArray[np.float32], ...]]
+"""The samples of a series, by run: an array of seconds for each replica."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RunQuantities:
-    """What a run measured of a case besides its time and its named metrics; None is unknown.
+    """What the runs of a series measured of its case besides the time and the named metrics, oldest first.
+
+    Each array has the shape (runs,), with the runs of the series; NaN is unknown.
 
     Attributes:
         error: the largest error of a result.
@@ -20,12 +28,12 @@ class RunQuantities:
         spilled_bytes: of all kernels.
     """
 
-    error: float | None = None
-    bandwidth: float | None = None
-    peak: str = ""
-    peak_share: float | None = None
-    registers: int | None = None
-    spilled_bytes: int | None = None
+    error: NDArray[np.float64]
+    bandwidth: NDArray[np.float64]
+    peak: Sequence[str]
+    peak_share: NDArray[np.float64]
+    registers: NDArray[np.float64]
+    spilled_bytes: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +49,23 @@ class ComparedNights:
     reason: str
 
 
+def _nothing_compared(series: Series, samples: Samples) -> Sequence[ComparedNights]:  # noqa: ARG001 - a default
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesDetails:
     """What the pages of series show besides the histories.
 
     Attributes:
-        quantities: by the series of the time, and by run.
-        compared: the verdicts on the newest run against some runs before it, by the series of the time.
+        quantities: by the series of the time.
+        compared: returns the verdicts on the newest run of a series with samples against some runs before it. It is
+            called when the page of the series is rendered, because a verdict takes half a millisecond.
         differences: in what the full environments of two runs differ, for each change of a series' environment.
         environments: the full environments of the newest runs of all series, by run.
     """
 
-    quantities: Mapping[Series, Mapping[int, RunQuantities]] = field(default_factory=dict)
-    compared: Mapping[Series, Sequence[ComparedNights]] = field(default_factory=dict)
+    quantities: Mapping[Series, RunQuantities] = field(default_factory=dict)
+    compared: Callable[[Series, Samples], Sequence[ComparedNights]] = _nothing_compared
     differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
     environments: Mapping[int, FullEnvironment] = field(default_factory=dict)

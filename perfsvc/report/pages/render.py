@@ -228,10 +228,8 @@ class SitePages:
                 return self.comparison(self._compared(run))
         return None
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield the path and the text of each page; ``index.html`` comes last, after all pages that it links to."""
-        for view in self.site.series:
-            yield paths.series_page(view.series), self.series(view)
+    def without_series(self) -> Iterator[tuple[str, str]]:
+        """Yield the path and the text of each page that is not that of a series; ``index.html`` comes last."""
         for shown in self.site.findings:
             yield paths.finding_page(shown.finding.id), self.finding(shown)
         for run in self.site.compared:

@@ -121,7 +121,8 @@ class RunPoints(Sequence[RunPoint]):
 
 
 def _known(value: np.float64) -> float | None:
-    return None if np.isnan(value) else float(value)
+    number = float(value)
+    return None if number != number else number  # noqa: PLR0124 - NaN differs from itself; asking so is the fastest
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from perfsvc import units
 from perfsvc.model import ENERGY, MAX_ERROR, TIME, CacheState, Case, Difference, Exclusion, Series
@@ -55,8 +57,9 @@ class _Quantity:
 
     key: str
     name: str
-    value: Callable[[RunQuantities], float | None]
-    text: Callable[[RunQuantities], str]
+    values: Callable[[RunQuantities], NDArray[np.float64]]
+    text: Callable[[float, str], str]
+    """Takes a value and the name of the peak that the case comes nearest to."""
     unit: Callable[[float], tuple[float, str]]
     """Takes the largest value; returns the factor and the unit in which values are drawn."""
 
@@ -71,25 +74,17 @@ def _unscaled(unit: str) -> Callable[[float], tuple[float, str]]:
 
 
 _QUANTITIES = (
-    _Quantity("error", "error", lambda row: row.error, lambda row: units.error(row.error or 0.0), _unscaled("")),
-    _Quantity("registers", "registers", lambda row: row.registers, lambda row: str(row.registers), _unscaled("")),
-    _Quantity(
-        "spills",
-        "spills",
-        lambda row: row.spilled_bytes,
-        lambda row: units.size(row.spilled_bytes or 0),
-        _unscaled("B"),
-    ),
+    _Quantity("error", "error", lambda of: of.error, lambda value, _: units.error(value), _unscaled("")),
+    _Quantity("registers", "registers", lambda of: of.registers, lambda value, _: str(int(value)), _unscaled("")),
+    _Quantity("spills", "spills", lambda of: of.spilled_bytes, lambda value, _: units.size(int(value)), _unscaled("B")),
     _Quantity(
         "peak",
         "share of peak",
-        lambda row: row.peak_share,
-        lambda row: peaks.share(row.peak, row.peak_share),
+        lambda of: of.peak_share,
+        lambda value, peak: peaks.share(peak, value),
         lambda _: (100.0, "%"),
     ),
-    _Quantity(
-        "bandwidth", "bandwidth", lambda row: row.bandwidth, lambda row: units.rate(row.bandwidth or 0.0), _rate_unit
-    ),
+    _Quantity("bandwidth", "bandwidth", lambda of: of.bandwidth, lambda value, _: units.rate(value), _rate_unit),
 )
 """In the order of the tabs, after the time and the energy."""
 
@@ -115,15 +110,26 @@ class SeriesTabs:
 
     def link(self, view: SeriesView) -> str:
         """Return the path of the page with the tabs, and the tab of this series if there is one."""
-        key = next((tab.key for tab in self.tabs(self.main(view)) if tab.page == series_page(view.series)), "")
-        return f"{series_page(self.main(view).series)}{f'#tab={key}' if key else ''}"
+        main, *others = self._group(view)
+        metric = view.series.metric
+        if metric == MAX_ERROR:
+            known = self.views.site.details.quantities.get(main.series)
+            has_tab = known is not None and not np.isnan(known.error).all()
+        else:
+            has_tab = metric == ENERGY or self._shows_named(others)
+        return f"{series_page(main.series)}{f'#tab={_key(metric)}' if has_tab else ''}"
+
+    @staticmethod
+    def _shows_named(others: Iterable[SeriesView]) -> bool:
+        """Return True if the page of a main series has tabs for the named metrics among the other series."""
+        return sum(other.series.metric not in {TIME, ENERGY, MAX_ERROR} for other in others) <= MOST_NAMED
 
     def tabs(self, view: SeriesView) -> list[Tab]:
         """Return the tabs of a main series, its own first; a metric that no run has is left out."""
         group = self._group(view)
         others = {other.series.metric: other for other in group if other is not view}
         named = [metric for metric in others if metric not in {TIME, ENERGY, MAX_ERROR}]
-        shown = [ENERGY, *(named if len(named) <= MOST_NAMED else [])]
+        shown = [ENERGY, *(named if self._shows_named(others.values()) else [])]
         of_series = [self._of_series(view, others[metric]) for metric in shown if metric in others]
         energy = [tab for tab in of_series if tab.key == "energy"]
         quantities = [
@@ -135,15 +141,15 @@ class SeriesTabs:
 
     def _own(self, view: SeriesView) -> Tab:
         metric = view.series.metric
-        newest = next((point.level for point in reversed(view.points) if point.level is not None), None)
-        text = "" if newest is None else wording.level(newest, metric)
+        known = view.points.level[~np.isnan(view.points.level)]
+        text = wording.level(float(known[-1]), metric) if known.size else ""
         line = self.views.spark(view.series)
         return Tab(_key(metric), _name(metric), text, line, series_page(view.series), {})
 
     def _of_series(self, main: SeriesView, view: SeriesView) -> Tab:
         """Return the tab of a metric that has a series of its own."""
         drawn = self.views.data(view)
-        place = {point.run: at for at, point in enumerate(main.points)}
+        place = {run: at for at, run in enumerate(main.points.runs.tolist())}
         at = [place.get(run) for run in drawn["runs"]]
         known = [(old, new) for old, new in enumerate(at) if new is not None]
         columns: dict[str, list[Any]] = {name: [None] * len(main.points) for name in ("level", "low", "high")}
@@ -174,16 +180,17 @@ class SeriesTabs:
             quantity: the metric.
             own: the series of this metric; None if it has none.
         """
-        by_run = self.views.site.details.quantities.get(main.series, {})
-        rows = [by_run.get(point.run) for point in main.points]
-        values = [None if row is None else quantity.value(row) for row in rows]
-        known = [value for value in values if value is not None]
-        if not known:
+        of_runs = self.views.site.details.quantities.get(main.series)
+        if of_runs is None:
             return None
-        factor, unit = quantity.unit(max(known))
-        newest = next(row for row, value in zip(reversed(rows), reversed(values), strict=True) if value is not None)
+        values = quantity.values(of_runs)
+        known = np.flatnonzero(~np.isnan(values))
+        if not known.size:
+            return None
+        factor, unit = quantity.unit(float(values[known].max()))
+        newest = int(known[-1])
         chart = {
-            "level": [rounded(value, factor) for value in values],
+            "level": rounded(values, factor),
             "low": [None] * len(values),
             "high": [None] * len(values),
             "unit": unit,
@@ -193,13 +200,14 @@ class SeriesTabs:
             "levels": [],
             "findings": [],
         }
-        judged = [None if point.excluded else value for point, value in zip(main.points, values, strict=True)]
+        judged = values.copy()
+        judged[list(main.points.excluded)] = np.nan
         label = f"{quantity.name} in {units.count(len(values), 'run')}"
         page = series_page(own.series) if own else ""
         return Tab(
             quantity.key,
             quantity.name,
-            quantity.text(newest) if newest else "",
+            quantity.text(float(values[newest]), of_runs.peak[newest]),
             spark(judged, label=label),
             page,
             chart,
@@ -207,17 +215,15 @@ class SeriesTabs:
 
     # --- the data of the page's scripts ------------------------------------------------------------------------------
 
-    def data(self, view: SeriesView) -> dict[str, Any]:
+    def data(self, view: SeriesView, tabs: Sequence[Tab]) -> dict[str, Any]:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
         drawn = self.views.data(view)
-        tabs = self.tabs(view) if self.main(view) is view else []
-        place = {point.run: at for at, point in enumerate(view.points)}
-        compared = self.views.site.details.compared.get(view.series, ())
+        place = {run: at for at, run in enumerate(view.points.runs.tolist())}
         return drawn | {
             "judges": True,
             "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
             "case": cut(shlex.quote(view.series.case.id)),
-            "pages": [place[point.run] for point in view.points if point.run in self.views.site.compared],
+            "pages": [place[run] for run in sorted(self.views.site.compared) if run in place],
             "judged": [
                 [
                     place[nights.base],
@@ -226,7 +232,7 @@ class SeriesTabs:
                     wording.change_and_interval(nights.ratio, nights.low, nights.high),
                     nights.reason,
                 ]
-                for nights in compared
+                for nights in self.views.site.details.compared(view.series, view.samples)
                 if nights.base in place and nights.new in place
             ],
         }
@@ -236,11 +242,10 @@ class SeriesTabs:
     def exclusions(self, view: SeriesView) -> list[Exclusion]:
         """Return who excluded the runs of a series from judging, when and why, the newest run first."""
         found = []
-        for point in reversed(view.points):
-            if point.excluded:
-                of_run = self.views.site.runs[point.run].excluded
-                of_case = [each for each in of_run if not each.case or each.reason == point.excluded]
-                found += [each for each in of_case if each.case in {"", view.series.case.id}] or of_case[:1]
+        for at, reason in sorted(view.points.excluded.items(), reverse=True):
+            of_run = self.views.site.runs[int(view.points.runs[at])].excluded
+            of_case = [each for each in of_run if not each.case or each.reason == reason]
+            found += [each for each in of_case if each.case in {"", view.series.case.id}] or of_case[:1]
         return found
 
     def differences(self, view: SeriesView, change: EnvironmentChange) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
-from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -69,6 +68,10 @@ MOST_OTHERS = 30
 """How many other series of its case the page of a series links to."""
 MOST_SAMPLES = 200
 """How many samples of a replica are drawn."""
+
+_EXACT = 22
+"""The largest power of ten that is a floating point number: a quotient by it is the number that the digits name."""
+_POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +237,7 @@ class Views:
         label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
         shown = view.points.level.copy()
         shown[list(view.points.excluded)] = np.nan
-        return spark([None if isnan(level) else level for level in shown.tolist()], rule, label=label)
+        return spark(shown, rule, label=label)
 
     def levels(self, view: SeriesView) -> list[LevelRow]:
         """Return the levels of a series as rows of a table, newest first; an empty list without a correct result."""
@@ -289,12 +292,17 @@ class Views:
             "commits": [text for _, text, _ in runs],
             "dirty": [at for at, (_, _, dirty) in enumerate(runs) if dirty],
             "excluded": sorted(points.excluded),
-            "level": _all_digits(points.level, factor),
-            "low": _all_digits(points.low, factor),
-            "high": _all_digits(points.high, factor),
+            "level": rounded(points.level, factor),
+            "low": rounded(points.low, factor),
+            "high": rounded(points.high, factor),
             "texts": {at: text for at in events if (text := _event(points[at]))},
             "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
-            "levels": [[index[level.first], index[level.last], rounded(level.level, factor)] for level in view.levels],
+            "levels": [
+                [index[level.first], index[level.last], height]
+                for level, height in zip(
+                    view.levels, rounded(np.array([level.level for level in view.levels]), factor), strict=True
+                )
+            ],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
             "findings": [
                 [index[first], finding.id, moved.direction.value]
@@ -379,14 +387,18 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def rounded(number: float | None, factor: float) -> float | None:
-    """Return a number times the factor, rounded to six digits; None if it is None or not finite."""
-    return float(f"{number * factor:.6g}") if number is not None and isfinite(number) else None
-
-
-def _all_digits(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
-    """Return numbers times the factor, rounded to six digits; None for NaN."""
-    return [rounded(number, factor) for number in numbers.tolist()]
+def rounded(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
+    """Return the numbers multiplied by the factor, each rounded to six digits; None for a number that is not finite."""
+    scaled = numbers * factor
+    known = np.isfinite(scaled)
+    power = np.zeros(scaled.shape, np.int64)
+    nonzero = known & (scaled != 0)
+    power[nonzero] = 5 - np.floor(np.log10(np.abs(scaled[nonzero])))
+    up, down = _POWERS[power.clip(0, _EXACT)], _POWERS[(-power).clip(0, _EXACT)]
+    digits: list[float | None] = (np.round(scaled * up / down) / up * down).tolist()
+    for at in np.flatnonzero(~known | (abs(power) > _EXACT)).tolist():
+        digits[at] = float(f"{scaled[at]:.6g}") if known[at] else None
+    return digits
 
 
 def _column(times: NDArray[np.float32], factor: float) -> list[float]:

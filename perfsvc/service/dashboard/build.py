@@ -11,9 +11,10 @@ from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
+from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site, series_page
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
 from perfsvc.service.dashboard.benchmark_results import newest_results
@@ -39,7 +40,14 @@ LAST = 400
 PLOTLY = "assets/plotly.min.js"
 
 
-def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.ThresholdOption = None) -> list[Path]:
+def build(
+    store: Store,
+    folder: Path,
+    *,
+    last: int = LAST,
+    threshold: judge.ThresholdOption = None,
+    processes: int | None = None,
+) -> list[Path]:
     """Write the site and return the paths of its pages, the first page first.
 
     Each page is replaced in a single step, and the first page last. So readers always see whole pages. Pages of an
@@ -50,6 +58,7 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
         folder: where to write; made if it does not exist.
         last: how many of the newest runs to show.
         threshold: the thresholds of the settings, which the comparisons of runs show.
+        processes: how many processes render the pages of series; None to use all processors, up to a limit.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -68,7 +77,10 @@ def build(store: Store, folder: Path, *, last: int = LAST, threshold: judge.Thre
         lambda run: comparison(store, site, run, threshold),
         results=lambda views: newest_results(store, site, views),
     )
-    pages = {name: text.encode() for name, text in rendered}
+    of_series = [series_page(view.series) for view in site.series]
+    with SharedWork(len(site.series), lambda at: rendered.series(site.series[at]).encode(), processes) as shared:
+        others = {name: text.encode() for name, text in rendered.without_series()}
+        pages = dict(zip(of_series, shared.results(), strict=True)) | others
     with writing(folder, [*files, *pages]) as opened:
         for name, content in (files | pages).items():
             opened.write(name, content)

@@ -1,14 +1,26 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.model import MEMORY, TIME, CacheState, Case, DeviceInfo, Environment, Rates, RunRow, Series, peak_of_case
-from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
-from perfsvc.report.pages.site import RunPoint, RunPoints, SeriesView
+from perfsvc.model import (
+    MEMORY,
+    PRECISIONS,
+    TIME,
+    CacheState,
+    Case,
+    DeviceInfo,
+    Environment,
+    RunRow,
+    Series,
+    peak_of_case,
+)
+from perfsvc.report.pages.details import ComparedNights, RunQuantities, Samples, SeriesDetails
+from perfsvc.report.pages.site import RunPoints, SeriesView
 from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
 
@@ -39,7 +51,7 @@ def gather_details(
     changes = {pair for view in series for pair in _changes(view.points)}
     return SeriesDetails(
         _quantities(store, [row.id for row in rows], series, environments, devices, cases=cases),
-        {view.series: _compared(view, devices, threshold) for view in series if view.samples},
+        lambda series, samples: _compared(series, samples, devices[series.device], threshold),
         {
             (before, after): differences
             for (before, after), differences in environment_differences(store, changes).items()
@@ -63,56 +75,75 @@ def _quantities(
     devices: Mapping[str, DeviceInfo],
     *,
     cases: Collection[Case] | None,
-) -> dict[Series, dict[int, RunQuantities]]:
-    """Return what the runs measured of each case besides its time, by the series of the time and by run."""
+) -> dict[Series, RunQuantities]:
+    """Return what the runs measured of each case besides its time, by the series of the time."""
     memory = store.devices.peaks_of(runs)
     peaks = store.devices.all_gpu_peaks()
     stored = store.measurements.quantities(runs, cases)
+    names = [*PRECISIONS, ""]  # the index -1 is an unknown precision
 
-    @cache
-    def rates_of(device: str, run: int, segment: int) -> Rates:
-        environment = environments[segment]
-        rates = dict(peaks.get((device, environment.driver, environment.power_limit_w), {}))
-        if measured := memory.get(device, {}).get(run):
-            rates[MEMORY] = measured.best_bytes_per_s
-        return rates
-
-    def of_point(view: SeriesView, point: RunPoint, case: CaseQuantities) -> RunQuantities:
-        nearest = peak_of_case(
-            point.level,
-            case.moved_bytes,
-            case.flops,
-            case.precision,
-            rates_of(view.series.device, point.run, point.segment),
-            warm=view.series.cache is CacheState.WARM,
-            l2_bytes=devices[view.series.device].l2_bytes,
-            link_bytes=case.link_bytes,
+    def of_view(view: SeriesView, case: CaseQuantities) -> RunQuantities:
+        device, points = devices[view.series.device], view.points
+        at = np.searchsorted(case.runs, points.runs).clip(max=len(case.runs) - 1)
+        known = case.runs[at] == points.runs
+        moved, flops, link = (
+            np.where(known, column[at], 0.0) for column in (case.moved_bytes, case.flops, case.link_bytes)
         )
+        precision = np.where(known, case.precision[at], -1)
+        level = np.where(points.level > 0, points.level, np.nan)
+        peak, share = [""] * len(points), np.full(len(points), np.nan)
+        # The work and the other peaks hardly ever change, so each part of the history with the same ones is one step.
+        columns = (moved, flops, link, precision, points.segments)
+        edges = np.flatnonzero(np.logical_or.reduce([column[1:] != column[:-1] for column in columns])) + 1
+        for begin, end in pairwise([0, *edges.tolist(), len(points)]):
+            environment = environments[int(points.segments[begin])]
+            rates = dict(peaks.get((view.series.device, environment.driver, environment.power_limit_w), {}))
+            usual = rates.pop(MEMORY, np.nan)
+            of_memory = memory.get(view.series.device, {})
+            of_runs = np.array(
+                [
+                    measured.best_bytes_per_s if (measured := of_memory.get(run)) else usual
+                    for run in points.runs[begin:end].tolist()
+                ]
+            )
+            work = int(moved[begin]), int(flops[begin]), names[int(precision[begin])]
+            of_case = partial(
+                peak_of_case, 1.0, *work, warm=view.series.cache is CacheState.WARM, l2_bytes=device.l2_bytes
+            )
+            # A share is inversely proportional to the time: these are the shares of a launch of one second.
+            bytes_s = of_case({MEMORY: 1.0})
+            other = of_case(rates, link_bytes=int(link[begin]))
+            in_memory = (bytes_s.share if bytes_s else np.nan) / of_runs
+            elsewhere = other.share if other else np.nan
+            is_memory = ~(in_memory < elsewhere) & ~np.isnan(in_memory)
+            share[begin:end] = np.fmax(in_memory, elsewhere) / level[begin:end]
+            for offset in np.flatnonzero(~np.isnan(share[begin:end])).tolist():
+                peak[begin + offset] = MEMORY if is_memory[offset] else other.peak if other else ""
         return RunQuantities(
-            case.max_error,
-            case.moved_bytes / point.level if case.moved_bytes and point.level else None,
-            nearest.peak if nearest else "",
-            nearest.share if nearest else None,
-            case.registers,
-            case.spilled_bytes,
+            np.where(known, case.max_error[at], np.nan),
+            np.where(moved > 0, moved, np.nan) / level,
+            peak,
+            share,
+            np.where(known, case.registers[at], np.nan),
+            np.where(known, case.spilled_bytes[at], np.nan),
         )
 
     return {
-        view.series: {
-            point.run: of_point(view, point, of_series[point.run]) for point in view.points if point.run in of_series
-        }
+        view.series: of_view(view, case)
         for view in series
-        if view.series.metric == TIME and (of_series := stored.get(view.series))
+        if view.series.metric == TIME and (case := stored.get(view.series))
     }
 
 
 def _compared(
-    view: SeriesView, devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
+    series: Series, of_runs: Samples, device: DeviceInfo, threshold: judge.ThresholdOption
 ) -> tuple[ComparedNights, ...]:
     """Return the verdicts on the newest run with samples against the runs with samples before it, the newest first."""
-    newest, *before = sorted(view.samples, reverse=True)
-    smallest = judge.threshold_of(view.series.case, TIME, devices[view.series.device].kind, threshold)
-    samples = {run: [np.asarray(replica) for replica in view.samples[run]] for run in (newest, *before[:COMPARED])}
+    if not of_runs:
+        return ()
+    newest, *before = sorted(of_runs, reverse=True)
+    smallest = judge.threshold_of(series.case, TIME, device.kind, threshold)
+    samples = {run: of_runs[run] for run in (newest, *before[:COMPARED])}
     found = []
     for run in before[:COMPARED]:
         comparison = judge.compare(samples[run], samples[newest], threshold=smallest)

@@ -128,10 +128,8 @@ class MeasurementStore:
         with self._database.reading() as connection:
             return further_of(connection, RowFilter(runs, cases, devices))
 
-    def quantities(
-        self, runs: Collection[int], cases: Collection[Case] | None = None
-    ) -> dict[Series, dict[int, CaseQuantities]]:
-        """Return the errors, the work and the static facts of cases in some runs, by the series of the time and by run.
+    def quantities(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, CaseQuantities]:
+        """Return the errors, the work and the static facts of cases in some runs, by the series of the time.
 
         A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
         the series of these cases are returned.

@@ -1,12 +1,17 @@
 """What runs measured of cases besides times: errors, work and static facts, for the history of a series."""
 
-from collections import defaultdict
 from collections.abc import Collection
+from itertools import pairwise
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Connection, func, literal_column, select
+from sqlalchemy import case as sql_case
 
-from perfsvc.model import TIME, CacheState, Case, Series, Status
+from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
 from perfsvc.store.cases import PresentNames, namesakes_of, own_name
+from perfsvc.store.histories import changes, read_columns
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import among
@@ -15,28 +20,35 @@ from perfsvc.store.schema.tables import Cases, Devices, Environments, Measuremen
 _Facts = tuple[int, int]
 """Registers of a thread, and bytes that are spilled."""
 
+_Floats = NDArray[np.float64]
+_Ints = NDArray[np.int64]
+
+_STATES = tuple(CacheState)
+
 
 def load_quantities(
     connection: Connection, runs: Collection[int], cases: Collection[Case] | None
-) -> dict[Series, dict[int, CaseQuantities]]:
-    """Return what some runs measured of each case besides its time, by the series of its time and by run.
+) -> dict[Series, CaseQuantities]:
+    """Return what some runs measured of each case besides its time, by the series of its time.
 
     A run in which a replica of the case is not ok is left out. The names of cases are the present ones.
     """
     ids = None
     if cases is not None:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+    state: dict[Any, ColumnElement[int]] = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
+    precision: dict[Any, ColumnElement[int]] = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
     of_run = (
         select(
             Measurements.run_id,
             Measurements.case_id,
             Measurements.device_id,
-            Measurements.cache,
+            sql_case(state, value=Measurements.cache).label("state"),
             func.max(Measurements.environment_id).label("environment_id"),
             func.max(Measurements.max_error).label("max_error"),
             func.max(Measurements.read_bytes + Measurements.written_bytes).label("moved_bytes"),
             func.max(Measurements.flops).label("flops"),
-            func.max(Measurements.precision).label("precision"),
+            sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")).label("precision"),
             func.max(Measurements.link_bytes).label("link_bytes"),
         )
         .where(Measurements.run_id.in_(runs), *([] if ids is None else [among(connection, Measurements.case_id, ids)]))
@@ -44,36 +56,55 @@ def load_quantities(
         .having(func.count().filter(Measurements.status != Status.OK) == 0)
         .subquery()
     )
-    query = (
-        select(
-            of_run,
-            own_name(of_run.c.run_id).label("own_name"),
-            Cases.lineage_id,
-            Runs.git_commit,
-            Runs.git_dirty,
-            Devices.target,
-            Environments.toolkit,
-        )
-        .join(Cases, Cases.id == of_run.c.case_id)
-        .join(Runs, Runs.id == of_run.c.run_id)
-        .join(Devices, Devices.id == of_run.c.device_id)
-        .join(Environments, Environments.id == of_run.c.environment_id)
-        .order_by(of_run.c.run_id, of_run.c.case_id)
+    query = select(of_run, own_name(of_run.c.run_id).label("own_name"), Cases.lineage_id).join(
+        Cases, Cases.id == of_run.c.case_id
     )
-    facts = _static_facts(connection, runs)
+    columns = read_columns(connection, query, "iiiiifffifii")
+    own, lineages = columns[10:]
+    in_order = np.lexsort((columns[1], columns[0], columns[3], columns[2], own, lineages))
+    run, _, device, cache, environment, error, moved, flops, precisions, link, own, lineages = (
+        column[in_order] for column in columns
+    )
+    facts = _facts_of_rows(connection, run, lineages, device, environment)
     names = PresentNames(connection, ids)
-    quantities: dict[tuple[int, int, int, CacheState], dict[int, CaseQuantities]] = defaultdict(dict)
-    for row in connection.execute(query):
-        built = (row.lineage_id, row.target, row.git_commit, row.toolkit)
-        registers, spilled = (None, None) if row.git_dirty else facts.get(built, (None, None))
-        quantities[row.lineage_id, row.own_name, row.device_id, row.cache][row.run_id] = CaseQuantities(
-            row.max_error, int(row.moved_bytes), int(row.flops), row.precision, int(row.link_bytes), registers, spilled
-        )
-    found = {
-        names.series(lineage, own, device, TIME, cache): by_run
-        for (lineage, own, device, cache), by_run in quantities.items()
-    }
-    return {series: by_run for series, by_run in found.items() if cases is None or series.case in cases}
+    begins = np.flatnonzero(changes(lineages, own, device, cache)) if run.size else np.empty(0, np.int64)
+    quantities: dict[Series, CaseQuantities] = {}
+    for begin, end in pairwise([*begins.tolist(), run.size]):
+        series = names.series(int(lineages[begin]), int(own[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
+        if cases is None or series.case in cases:
+            at = slice(begin, end)
+            quantities[series] = CaseQuantities(
+                run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
+            )
+    return quantities
+
+
+def _facts_of_rows(connection: Connection, run: _Ints, lineages: _Ints, devices: _Ints, environments: _Ints) -> _Floats:
+    """Return the registers and the spilled bytes of each row, shape (rows, 2); NaN if unknown.
+
+    Args:
+        connection: a transaction.
+        run: the run of each row, like the other columns.
+        lineages: its lineage.
+        devices: its device.
+        environments: its environment.
+    """
+    found = np.full((run.size, 2), np.nan)
+    runs = np.unique(run).tolist()
+    facts = _static_facts(connection, runs)
+    if not facts:
+        return found
+    checked = {commit for _, _, commit, _ in facts}
+    clean = select(Runs.id, Runs.git_commit).where(Runs.id.in_(runs), Runs.git_dirty.is_(False))
+    commits = {number: commit for number, commit in connection.execute(clean) if commit in checked}
+    targets = dict(connection.execute(select(Devices.id, Devices.target)).all())
+    toolkits = dict(connection.execute(select(Environments.id, Environments.toolkit)).all())
+    for row in np.flatnonzero(np.isin(run, list(commits))).tolist():
+        target, toolkit = targets[int(devices[row])], toolkits[int(environments[row])]
+        known = facts.get((int(lineages[row]), target, commits[int(run[row])], toolkit))
+        if known:
+            found[row] = known
+    return found
 
 
 def _static_facts(connection: Connection, runs: Collection[int]) -> dict[tuple[int, str, str, str], _Facts]:

@@ -1,0 +1,73 @@
+"""Work that several processes share."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import pytest
+
+from perfsvc.process.shared_work import SharedWork
+
+
+def squares(part):
+    return b"%d" % part**2
+
+
+@pytest.mark.parametrize("parts", [0, 1, 7, 8, 9, 1000, 20_000])
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_each_result_has_the_place_of_its_part(parts, processes):
+    with SharedWork(parts, squares, processes) as shared:
+        assert shared.results() == [squares(part) for part in range(parts)]
+
+
+def test_a_child_takes_parts_while_its_parent_has_other_work():
+    with SharedWork(16, lambda _: b"%d" % os.getpid(), 2) as shared:
+        (child,) = shared._children
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the child has done everything
+        assert shared.results() == [b"%d" % child] * 16
+
+
+@pytest.mark.parametrize("end", [lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: 1 / 0])
+def test_the_parent_does_what_a_child_did_not_finish(end):
+    parent = os.getpid()
+
+    def work(part):
+        if part == 5 and os.getpid() != parent:
+            end()
+        return bytes([part]) * 100_000
+
+    with SharedWork(40, work, 2) as shared:
+        (child,) = shared._children
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert shared.results() == [bytes([part]) * 100_000 for part in range(40)]
+
+
+def test_an_error_appears_in_the_parent():
+    with pytest.raises(ZeroDivisionError), SharedWork(40, lambda part: b"%d" % (1 // (part - 20)), 2) as shared:
+        shared.results()
+
+
+def test_no_child_is_left_after_an_error_of_the_parent():
+    def wait(_):
+        signal.pause()
+
+    with contextlib.suppress(KeyError), SharedWork(24, wait, 3) as shared:
+        children = list(shared._children)
+        raise KeyError
+    assert len(children) == 2
+    for child in children:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(child, 0)
+
+
+def test_a_process_with_threads_works_alone():
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    try:
+        with SharedWork(16, lambda _: b"%d" % os.getpid(), 2) as shared:
+            assert set(shared.results()) == {b"%d" % os.getpid()}
+    finally:
+        end.set()
+        thread.join()

@@ -1,0 +1,59 @@
+"""The numbers and the sparklines of the pages of series, against plain ways to compute them."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfsvc.report.pages.spark import EDGE, HEIGHT, LEAST_RANGE, MOST_VALUES, WIDTH, spark
+from perfsvc.report.pages.views import rounded
+
+NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.integers(-(10**9), 10**9).map(float))
+FACTORS = st.sampled_from([1.0, 1e3, 1e6, 1e9, 1e-9, 1e-12, 100.0])
+
+
+@given(st.lists(NUMBERS, max_size=20), FACTORS)
+def test_numbers_are_rounded_to_six_digits(numbers, factor):
+    values = np.array(numbers, np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = (values * factor).tolist()
+        found = rounded(values, factor)
+    assert len(found) == len(numbers)
+    for exact, number in zip(scaled, found, strict=True):
+        if not math.isfinite(exact):
+            assert number is None
+            continue
+        assert number == float(f"{number:.6g}")  # no further digit
+        assert number == pytest.approx(float(f"{exact:.6g}"), rel=1.01e-5, abs=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_measured_numbers_are_rounded_as_their_texts_are(seed):
+    values = np.exp(np.random.default_rng(seed).uniform(-60, 60, 1000))
+    assert rounded(values, 1.0) == [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def drawn_lines(values):
+    """Return the points of each line of a sparkline as text, computed one by one."""
+    shown = values[max(len(values) - MOST_VALUES, 0) :]
+    known = [value for value in shown if value is not None]
+    center = (min(known) + max(known)) / 2
+    half = max((max(known) - min(known)) / 2, LEAST_RANGE / 2 * abs(min(known) + max(known)) / 2) or 1.0
+    step = (WIDTH - 2 * EDGE) / max(len(shown) - 1, 1)
+    lines = [[]]
+    for index, value in enumerate(shown):
+        if value is None:
+            lines.append([])
+        else:
+            y = HEIGHT / 2 - (value - center) / half * (HEIGHT / 2 - EDGE)
+            lines[-1].append(f"{EDGE + index * step:.1f},{y:.1f}")
+    return [" ".join(line) for line in lines if line]
+
+
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=2 * MOST_VALUES))
+def test_a_sparkline_has_a_point_for_each_known_value_and_a_gap_for_the_others(values):
+    found = re.findall(r'points="([^"]*)"', spark(values))
+    assert found == (drawn_lines(values) if any(value is not None for value in values[-MOST_VALUES:]) else [])
