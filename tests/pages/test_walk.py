@@ -3,10 +3,7 @@
 The pages to open come from the links of the pages themselves, so a new kind of page is walked too.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,18 +60,8 @@ def token(database) -> str:
 def address(database, token) -> Iterator[str]:
     """Start a server that only people who signed in may read, and return its address."""
     (database.parent / "perfsvc.toml").write_text("[server]\nchanges = true\nanonymous = false\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "perfsvc", "serve", "--port", "0", "--db", str(database)],
-        cwd=database.parent,
-        env=os.environ | {"NO_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    line = process.stdout.readline()
-    yield line.split()[-1]
-    process.terminate()
-    assert process.wait(60) == 0
+    with walking.served(database) as base:
+        yield base
 
 
 # --- a window that notices everything --------------------------------------------------------------------------------
@@ -125,9 +112,13 @@ class Window:
         assert self.troubles == [], self.page.url
 
     def require_fits(self) -> None:
-        """Require that the page need not be scrolled sideways."""
-        width, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-        assert width <= window, f"{self.page.url} is {width} px wide in a window of {window} px"
+        """Require that the page need not be scrolled sideways, once its charts have followed the window."""
+        for _ in range(50):
+            width, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+            if width <= window:
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"{self.page.url} is {width} px wide in a window of {window} px")
 
     def require_accessible(self) -> None:
         axe = pytest.importorskip("axe_playwright_python.sync_playwright")
@@ -148,7 +139,7 @@ def window(browser, database, request) -> Iterator[Callable[..., Window]]:
     def opened(way: str, *, width: int = WIDE, theme: str = "light", sign_in: bool = True) -> Window:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
         contexts.append(context)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(20_000)
         if way == "files":
             site = database.parent / "site"
             result = Window(context.new_page(), f"{site.as_uri()}/", lambda path: (site / path).read_text())
@@ -176,6 +167,7 @@ def enter(window: Window, token: str) -> None:
     window.page.goto(f"{window.base}sign-in")
     window.page.get_by_label("Token").fill(token)
     window.page.get_by_role("button", name="Sign in").click()
+    window.page.wait_for_load_state("load")
 
 
 # --- every kind of page ----------------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 import posixpath
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from perfsvc.model import FindingState, Judgement, Provenance, RootCause, Series, Verdict
@@ -98,6 +102,18 @@ def _judge(nights: Nights, run: int) -> None:
         for case, verdict, ratio in zip((*EXPLAINED, HOSTILE), verdicts, changes, strict=True)
     ]
     nights.store.verdicts.put(run, judged)
+
+
+@contextmanager
+def served(database: Path) -> Iterator[str]:
+    """Serve a database with the settings in its folder, in a process of its own, and yield the address."""
+    command = [sys.executable, "-m", "perfsvc", "serve", "--port", "0", "--db", str(database)]
+    with subprocess.Popen(command, cwd=database.parent, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
+    assert process.returncode == 0
 
 
 class Links(HTMLParser):
