@@ -85,6 +85,12 @@ def test_exports_have_the_relative_speed_and_the_variant_index(scripted):
     assert {row["relative_to"] for row in table} == {"copy"}
 
 
+def test_the_history_of_a_case_has_its_relative_speed(scripted):
+    newest = json.loads(scripted("show", "ladder/one_block[n=2000]", "--format", "json", code=0).out)[-1]
+    assert newest["details"]["relative_to"] == "copy"
+    assert newest["details"]["relative_speed"] == pytest.approx(0.125, rel=0.1)
+
+
 def test_the_page_has_the_relative_speed(scripted):
     page = scripted("report", "night", "--format", "html", code=0).out
     assert '<td data-name="vs copy" class="number">0.50×</td>' in page
