@@ -60,7 +60,8 @@
       const [left, right] = [at(1 / (1 + change)), at(1 + change)];
       if (change < data.scale / 2 || right < free || right > WIDTH) continue;
       const text = change < 1 ? `+${100 * change} %` : `× ${1 + change}`;
-      shape(svg, "text", { x: right, y: 11, "text-anchor": "middle" }).textContent = text;
+      const anchor = right > WIDTH - 16 ? "end" : "middle"; // beyond the edge is the next column
+      shape(svg, "text", { x: right, y: 11, "text-anchor": anchor }).textContent = text;
       for (const x of [left, right]) shape(svg, "line", { x1: x, x2: x, y1: 13, y2: HEIGHT });
       free = right + 34;
     }

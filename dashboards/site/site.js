@@ -1,4 +1,5 @@
-// Filters the rows of a table by the words in a field: a row stays if it contains all of them.
+// Filters the rows of a table by the words in a field: a row stays if it contains all of them. The fragment of the
+// address keeps the words, so that they survive a reload and can be sent as a link.
 "use strict";
 
 for (const field of document.querySelectorAll("[data-filters]")) {
@@ -14,8 +15,19 @@ for (const field of document.querySelectorAll("[data-filters]")) {
     });
     left.textContent = words.length ? `${shown} of ${rows.length}` : "";
   };
-  field.addEventListener("input", filter);
-  filter(); // the field keeps its words when the user goes back to the page
+  const restore = () => {
+    const isPlace = location.hash && !location.hash.startsWith("#filter="); // on the page, such as #content
+    if (!isPlace) field.value = new URLSearchParams(location.hash.slice(1)).get("filter") ?? "";
+    filter();
+  };
+  field.addEventListener("input", () => {
+    filter();
+    const kept = new URLSearchParams({ filter: field.value });
+    history.replaceState(null, "", field.value ? `#${kept}` : location.pathname + location.search);
+  });
+  addEventListener("hashchange", restore);
+  addEventListener("pageshow", restore); // after the browser has filled in the words of an earlier visit
+  restore();
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && document.activeElement !== field) {
       event.preventDefault();

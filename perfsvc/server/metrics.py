@@ -16,6 +16,7 @@ from perfsvc.model import FindingState
 from perfsvc.report.pages.site import Site
 from perfsvc.server.access import READ, require
 from perfsvc.server.serving import Serving, serving
+from perfsvc.text import visible
 
 
 class ServerMetrics:
@@ -66,7 +67,7 @@ class StateCollector(Collector):
             labels=["device", "device_model"],
         )
         for (device, model), moment in last_seen(site).items():
-            seen.add_metric([device, model], moment.timestamp())
+            seen.add_metric([visible(device), visible(model)], moment.timestamp())
         yield seen
 
 

@@ -66,11 +66,16 @@ OLD, NEW = Environment("575.1", "nvcc 12.9", 700.0), Environment("580.1", "nvcc 
 
 @dataclass
 class Nights:
-    """Stores nights, one a day."""
+    """Stores nights, one a day.
+
+    Attributes:
+        nightly: whether each run belongs to a night, as after ``perfsvc nightly``.
+    """
 
     store: Store
     count: int = 0
     started: datetime = field(default=datetime(2026, 3, 1, 2, tzinfo=UTC))
+    nightly: bool = False
 
     def night(
         self, times: dict[Case, float | str], *, environment: Environment = NEW, dirty: bool = False, replicas: int = 3
@@ -78,6 +83,11 @@ class Nights:
         """Store a night of cases with their times in seconds or why they failed, and return its run."""
         at = self.started + timedelta(days=self.count)
         self.count += 1
+        night = None
+        if self.nightly:
+            night = self.store.nights.begin(
+                host=platform.node(), started=at, suite="kernels", command_line="perfsvc nightly", settings={"run": {}}
+            )
         run = self.store.runs.begin(
             Provenance(
                 at,
@@ -88,7 +98,8 @@ class Nights:
                 host=platform.node(),
                 label="nightly",
                 replicas=replicas,
-            )
+            ),
+            night=night,
         )
         self.store.devices.put(BOARD)
         for case, time in times.items():
@@ -96,6 +107,8 @@ class Nights:
                 self._put(run, case, time, replica, environment)
         self.store.devices.put_peaks(run, {BOARD.uuid: Peak(2.9e12 + 1e9 * self.count, 3.0e12)})
         self.store.runs.end(run, RunState.FINISHED)
+        if night is not None:
+            self.store.nights.end(night, RunState.FINISHED, 0)
         return run
 
     def _put(self, run: int, case: Case, time: float | str, replica: int, environment: Environment) -> None:

@@ -84,7 +84,7 @@ def fill(store: Store, nights: int = 20, cases: dict[Case, float] | None = None,
                 environment = OLD if number < 5 else NEW
                 hot = uuid == "GPU-0" and number == 7
                 binary = binaries[int(last and uuid == "GPU-0")]
-                _measure(store, run, uuid, cases, slower=slower, environment=environment, binary=binary, hot=hot)
+                measure(store, run, uuid, cases, slower=slower, environment=environment, binary=binary, hot=hot)
             store.devices.put_peaks(run, {uuid: Peak(2.6e12 + 1e9 * number, 3.0e12) for uuid in uuids})
             memory = {"gpu.ecc": "on" if number < 5 else "off"}
             store.devices.put_full_environment(
@@ -105,7 +105,7 @@ def fill(store: Store, nights: int = 20, cases: dict[Case, float] | None = None,
     return runs["alpha"]
 
 
-def _measure(
+def measure(
     store: Store,
     run: int,
     uuid: str,
@@ -113,9 +113,10 @@ def _measure(
     *,
     slower: float,
     environment: Environment,
-    binary: int,
+    binary: int | None,
     hot: bool,
 ) -> None:
+    """Store the measurements of a run on a GPU: three replicas of each case, with times multiplied by ``slower``."""
     conditions = Conditions(
         1.7e9, temperature_c=61.0, power_w=400.0, slowdowns=(Slowdown.THERMAL,) if hot else (Slowdown.POWER_CAP,)
     )
@@ -144,7 +145,7 @@ def _measure(
 
 
 def _binary(store: Store, number: int) -> int:
-    code = b"cubin %d" % number
+    code = b"cubin %d of the fleet" % number
     record = ReplayRecord(TILED, Kind.KERNEL, (), (), (digest(code),), digest(b"# bench.py"), seed=number)
     return store.binaries.put([CaseCode(record, {digest(code): code}, b"# bench.py", {})])[0]
 

@@ -1,0 +1,372 @@
+"""A walk over the whole site in a browser, as files and from a running server, on a database with every kind of page.
+
+The pages to open come from the links of the pages themselves, so a new kind of page is walked too.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_plus, urlsplit
+
+import pytest
+
+from perfsvc.model import FindingState
+from perfsvc.service.dashboard.build import build
+from perfsvc.store import Scope, Store
+from tests.pages import walking
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+WIDE, NARROW = 1600, 390
+KINDS = {
+    "/index.html",
+    "/findings.html",
+    "/series.html",
+    "/benchmarks.html",
+    "/fleet.html",
+    "findings/",
+    "series/",
+    "benchmarks/",
+    "compare/N.html",
+}
+"""The kinds of pages that the walk must find at least."""
+ONLY_SERVED = ("sign-in", "compare/1-39.html", "nothing.html")
+"""Pages of the server to which no page links."""
+
+
+# --- the site and the server -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def database(template, sides, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("walk") / "perfsvc.db"
+    shutil.copy(template, path)
+    with Store.open(path) as store:
+        walking.fill(store, sides)
+        build(store, path.parent / "site")
+    return path
+
+
+@pytest.fixture(scope="module")
+def token(database) -> str:
+    """Return the secret of a token with which a person may read and act."""
+    with Store.open(database) as store:
+        return store.tokens.make("Ann", (Scope.READ, Scope.ACT), by="root")[1]
+
+
+@pytest.fixture(scope="module")
+def address(database, token) -> Iterator[str]:
+    """Start a server that only people who signed in may read, and return its address."""
+    (database.parent / "perfsvc.toml").write_text("[server]\nchanges = true\nanonymous = false\n")
+    with walking.served(database) as base:
+        yield base
+
+
+# --- a window that notices everything --------------------------------------------------------------------------------
+
+
+@dataclass
+class Window:
+    """A window of the browser at a site.
+
+    Attributes:
+        base: the address of the site, with a slash at the end.
+        read: returns the text of the page at a path.
+        troubles: messages, errors, dialogs, failed requests and requests to other machines, in the order they came.
+    """
+
+    page: Any
+    base: str
+    read: Callable[[str], str]
+    troubles: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        self.page.on("requestfailed", lambda request: self.troubles.append(f"failed: {request.url}"))
+        self.page.on("response", lambda answer: answer.status >= 400 and self.troubles.append(f"{answer.status}"))
+        self.page.on("request", lambda request: self._is_own(request.url) or self.troubles.append(request.url))
+        self.page.route(lambda url: not self._is_own(url), lambda route: route.abort())
+
+    def _is_own(self, url: str) -> bool:
+        return url.startswith((self.base, "data:", "blob:"))
+
+    @property
+    def path(self) -> str:
+        return self.page.url.removeprefix(self.base).partition("#")[0]
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the page is complete, with its charts."""
+        self.page.wait_for_load_state("load")
+        if self.page.locator("#history.chart").count():
+            self.page.wait_for_selector("#history.chart .main-svg")
+
+    def require_quiet(self) -> None:
+        assert self.troubles == [], self.page.url
+
+    def require_fits(self) -> None:
+        """Require that the page need not be scrolled sideways, once its charts have followed the window."""
+        for _ in range(50):
+            width, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+            if width <= window:
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"{self.page.url} is {width} px wide in a window of {window} px")
+
+    def require_accessible(self) -> None:
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+        found = axe.Axe().run(self.page).response["violations"]
+        serious = [
+            (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+        ]
+        assert serious == [], self.page.url
+
+
+@pytest.fixture
+def window(browser, database, request) -> Iterator[Callable[..., Window]]:
+    """Return a function that opens a window at the site as files, or at the server with a person signed in."""
+    contexts = []
+
+    def opened(way: str, *, width: int = WIDE, theme: str = "light", sign_in: bool = True) -> Window:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        contexts.append(context)
+        context.set_default_timeout(20_000)
+        if way == "files":
+            site = database.parent / "site"
+            result = Window(context.new_page(), f"{site.as_uri()}/", lambda path: (site / path).read_text())
+        else:
+            base = request.getfixturevalue("address")
+
+            def read(path: str) -> str:
+                answer = context.request.get(base + path)
+                assert answer.ok, f"{path}: {answer.status}"
+                return str(answer.text())
+
+            result = Window(context.new_page(), base, read)
+            if sign_in:
+                enter(result, request.getfixturevalue("token"))
+        result.listen()
+        return result
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def enter(window: Window, token: str) -> None:
+    """Sign in with a token."""
+    window.page.goto(f"{window.base}sign-in")
+    window.page.get_by_label("Token").fill(token)
+    window.page.get_by_role("button", name="Sign in").click()
+    window.page.wait_for_load_state("load")
+
+
+# --- every kind of page ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "light"), (NARROW, "dark")])
+@pytest.mark.parametrize("way", ["files", "served"])
+def test_every_kind_of_page_is_quiet_fits_and_is_accessible(window, way, width, theme):
+    shown = window(way, width=width, theme=theme)
+    kinds = walking.pages_by_kind(shown.read)
+    assert set(kinds) >= KINDS
+    assert {kind for kind in kinds if kind not in KINDS} <= ({"/sign-in"} if way == "served" else set())
+    for paths in kinds.values():
+        for path in paths:
+            shown.open(path)
+            for tab in shown.page.get_by_role("tab").all():
+                tab.click()
+            if shown.page.locator("#compare").count():
+                shown.page.locator("#compare").click()
+            shown.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+            shown.require_fits()
+            if path == paths[0] and way == "served":  # the same pages, and forms
+                shown.require_accessible()
+            shown.page.set_viewport_size({"width": NARROW if width == WIDE else WIDE, "height": 900})
+            shown.require_fits()
+            shown.page.set_viewport_size({"width": width, "height": 900})
+            shown.require_quiet()
+
+
+@pytest.mark.parametrize(("width", "theme"), [(WIDE, "dark"), (NARROW, "light")])
+def test_pages_that_only_the_server_has_fit_and_are_accessible(window, width, theme):
+    shown = window("served", width=width, theme=theme)
+    for path in ONLY_SERVED:
+        shown.open(path)
+        shown.require_fits()
+        shown.require_accessible()
+        expected = ["404", "error: Failed to load resource: the server responded with a status of 404 (Not Found)"]
+        assert sorted(shown.troubles) == (expected if path == "nothing.html" else []), path
+        shown.troubles.clear()
+
+
+# --- from tonight to a comparison ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["files", "served"])
+def test_the_mouse_leads_from_tonight_to_a_comparison_whose_filters_stay(window, way):
+    shown = window(way)
+    page = shown.page
+    shown.open("index.html")
+    page.locator("section:has(#new) tbody a").first.click()
+    shown.settle()
+    assert shown.path.startswith("findings/")
+    page.locator("section:has(#moved) tbody a").first.click()
+    shown.settle()
+    assert shown.path.startswith("series/")
+    chart = page.locator("#history .nsewdrag").bounding_box()
+    y = chart["y"] + chart["height"] / 2
+    page.mouse.move(chart["x"] + 0.01 * chart["width"], y)
+    page.mouse.down()
+    page.mouse.move(chart["x"] + 0.99 * chart["width"], y, steps=5)
+    page.mouse.up()
+    page.locator("#compared .figures").wait_for()
+    page.get_by_role("link", name="against its baseline").click()
+    shown.settle()
+    assert shown.path == "compare/48.html"
+    require_filters_stay(page)
+    shown.require_quiet()
+
+
+def require_filters_stay(page):
+    """Require that the filters of the comparison of run 48 survive a reload, and a way to another page and back."""
+    filters, rows = page.locator("#filters"), page.locator("#compared tbody tr")
+    every = rows.count()
+    filters.get_by_label("show").select_option("relevant")
+    left = rows.count()
+    assert 0 < left < every
+    page.reload()
+    rows.first.wait_for()
+    assert (rows.count(), filters.get_by_label("show").input_value()) == (left, "relevant")
+    rows.locator("a").first.click()
+    page.wait_for_selector("#history.chart .main-svg")
+    page.go_back()
+    rows.first.wait_for()
+    assert (rows.count(), filters.get_by_label("show").input_value()) == (left, "relevant")
+    assert page.url.endswith("#show=relevant")
+
+
+@pytest.mark.parametrize("way", ["files", "served"])
+@pytest.mark.parametrize(("path", "words"), [("series.html", "naive H200"), ("benchmarks.html", "H200")])
+def test_the_filter_of_a_list_stays(window, way, path, words):
+    shown = window(way)
+    page, rows = shown.page, shown.page.locator("main tbody tr:visible")
+    shown.open(path)
+    every = rows.count()
+    page.keyboard.press("/")
+    page.keyboard.type(words)
+    left = rows.count()
+    assert 0 < left < every
+    assert unquote_plus(urlsplit(page.url).fragment) == f"filter={words}"
+    page.reload()
+    assert rows.count() == left
+    rows.first.locator("a").first.click()
+    shown.settle()
+    assert shown.path != path
+    page.go_back()
+    page.locator("#filter").wait_for()
+    assert (page.locator("#filter").input_value(), rows.count()) == (words, left)
+    page.locator("#filter").fill("")
+    assert (rows.count(), urlsplit(page.url).fragment) == (every, "")
+    shown.require_quiet()
+
+
+# The outline of the focus is drawn by the browser or by the style sheet; either way it must be there.
+FOCUSED = """() => {
+    const focused = document.activeElement, box = focused.getBoundingClientRect(), style = getComputedStyle(focused);
+    const visible = box.width > 0 && box.height > 0 && box.right > 0 && box.bottom > 0 && box.left < innerWidth;
+    return [visible && box.top < innerHeight && style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0,
+            focused.outerHTML.slice(0, 100)];
+}"""
+
+
+def tab_to(page, locator):
+    """Press Tab until an element has the focus, and require that each focus on the way is visible."""
+    wanted = locator.element_handle()
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        visible, html = page.evaluate(FOCUSED)
+        assert visible, html
+        if page.evaluate("(wanted) => document.activeElement === wanted", wanted):
+            return
+    raise AssertionError(f"200 times Tab do not lead to {locator}")
+
+
+@pytest.mark.parametrize("way", ["files", "served"])
+def test_the_keyboard_alone_leads_from_tonight_to_a_comparison(window, way):
+    shown = window(way)
+    page = shown.page
+    shown.open("index.html")
+    tab_to(page, page.locator("section:has(#new) tbody a").first)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/findings/*")
+    tab_to(page, page.locator("section:has(#moved) tbody a").first)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/series/*")
+    shown.settle()
+    tab_to(page, page.get_by_role("tab").first)
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab").nth(1).get_attribute("aria-selected") == "true"
+    page.keyboard.press("Home")
+    tab_to(page, page.locator("#history"))
+    summary = page.locator("#summary").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#summary").inner_text() != summary
+    tab_to(page, page.locator("#from"))
+    page.keyboard.press("ArrowDown")
+    tab_to(page, page.locator("#compare"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("link", name="against its baseline").first)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/compare/48.html")
+    page.keyboard.press("/")
+    page.keyboard.type("case_0")
+    rows = page.locator("#compared tbody tr")
+    assert rows.count() == 1
+    tab_to(page, page.locator("#filters").get_by_label("show"))
+    page.keyboard.type("inc")
+    assert rows.count() == 0
+    tab_to(page, page.get_by_role("button", name="Clear"))
+    page.keyboard.press("Enter")
+    rows.nth(8).wait_for()
+    shown.require_quiet()
+
+
+# --- what people do on the server ------------------------------------------------------------------------------------
+
+
+def test_a_person_signs_in_acknowledges_a_finding_and_signs_out(window, database, token):
+    shown = window("served", sign_in=False)
+    page = shown.page
+    for path in ("", "findings/2.html", "api/v1/runs", "feeds/findings.atom"):
+        assert page.context.request.get(shown.base + path).status == 401, path
+    enter(shown, "perfsvc_wrong")
+    assert "Not signed in" in page.get_by_role("alert").inner_text()
+    shown.troubles.clear()
+    enter(shown, token)
+    page.wait_for_url("**/findings.html")
+    page.get_by_role("link", name="transpose/case_0 and 8 more").click()
+    page.locator("select[name=action]").select_option("acknowledge")
+    page.get_by_label("Reason, comment, or owner").fill("<b>looking</b> at it")
+    page.get_by_role("button", name="Do it").click()
+    page.wait_for_url("**/findings/2.html")
+    assert page.locator("header .state").inner_text() == "acknowledged"
+    assert "acknowledged by Ann: <b>looking</b> at it" in page.locator("section:has(#history)").inner_text()
+    with Store.open(database) as store:
+        assert store.findings.get(2).state is FindingState.ACKNOWLEDGED
+        entry = store.audit.newest(1)[0]
+    assert (entry.who, entry.action, entry.target) == ("Ann", "acknowledge", "finding 2")
+    shown.open("sign-in")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token").wait_for()
+    shown.require_quiet()
+    assert page.context.request.get(shown.base).status == 401
