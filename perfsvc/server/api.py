@@ -365,7 +365,15 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),
     Endpoint("findings/{finding}", "finding", "A finding.", FindingParameters, FINDING_OBJECT, finding),
     Endpoint("explanations", "explanations", "Why it is slower.", FindingParameters, ExplanationsAnswer, explanations),
-    Endpoint("compare", "compare", "Judge a run against another.", ComparisonParameters, ComparisonObject, comparison),
+    Endpoint(
+        "compare",
+        "compare",
+        "Judge a run against another.",
+        ComparisonParameters,
+        ComparisonObject,
+        comparison,
+        by_git=True,
+    ),
     receiving.ENDPOINT,
     actions.ENDPOINT,
 )

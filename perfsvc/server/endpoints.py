@@ -14,9 +14,11 @@ from starlette.routing import Route
 
 from perfsvc.errors import UsageError
 from perfsvc.report.export.objects import plain
-from perfsvc.server.access import READ, Visitor, require
-from perfsvc.server.answers import JSON, answer
+from perfsvc.server.access import READ, require
+from perfsvc.server.answers import JSON, kept
+from perfsvc.server.kept import Content, kept_answers
 from perfsvc.server.serving import Serving, serving
+from perfsvc.text import json_text
 
 ROOT = "/api/v1"
 MOST_ROWS = 1000
@@ -65,19 +67,15 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Generic[P]):
-    """A request to an endpoint, checked.
+    """A request to an endpoint that only reads, checked.
 
     Attributes:
         serving: what all requests share.
-        visitor: who asks.
         given: the parameters of the path and the query.
-        body: the body as the endpoint's model of it; None if the endpoint takes none.
     """
 
     serving: Serving
-    visitor: Visitor
     given: P
-    body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,8 @@ class Endpoint(Generic[P]):
         scope: what the visitor needs.
         body: the model of the body; None if the endpoint takes none.
         status: the status code of an answer.
-        respond: answers a request instead of ``handler``, and checks it itself.
+        respond: answers a request that changes something instead of ``handler``, and checks it itself.
+        by_git: whether the answer depends on the branches of a repository too, so that it cannot be kept.
     """
 
     path: str
@@ -109,16 +108,21 @@ class Endpoint(Generic[P]):
     body: type[BaseModel] | None = None
     status: int = 200
     respond: Callable[[Request], Awaitable[Response]] | None = None
+    by_git: bool = False
 
     def route(self) -> Route:
         """Return the route that checks a request, calls the handler and checks its answer."""
 
         async def respond(request: Request) -> Response:
-            visitor = await run_in_threadpool(require, request, self.scope)
-            given = checked(self.parameters, _parameters(request))
-            body = None if self.body is None else checked(self.body, await json_body(request))
-            value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
-            return answer(value, self.status)
+            await run_in_threadpool(require, request, READ)
+            call = ApiCall(serving(request), checked(self.parameters, _parameters(request)))
+
+            def make() -> Content:
+                return Content(json_text(self._value(call)).encode(), JSON)
+
+            if self.by_git:
+                return (await kept_answers(request).run(make)).answer(request)
+            return await kept(request, f"{self.name} {call.given.model_dump_json()}", make)
 
         return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 

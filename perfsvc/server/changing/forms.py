@@ -145,9 +145,9 @@ async def sign_out(request: Request) -> Response:
 # --- the page of a finding -------------------------------------------------------------------------------------------
 
 
-def with_actions(request: Request, who: Visitor, number: int, text: str) -> Response:
+def with_actions(request: Request, number: int, text: str) -> Response:
     """Return the page of a finding with the form of its actions at the end."""
-    shared = serving(request)
+    shared, who = serving(request), visitor(request)
     finding = shared.store.findings.get(number)
     is_over = finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}
     section = template("act.html.j2").render(
