@@ -1,6 +1,7 @@
 """The web server as an ASGI application, composed of the routes of each module."""
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from anyio.to_thread import current_default_thread_limiter
@@ -63,6 +64,8 @@ def make_app(serving: Serving) -> Starlette:
     )
     app.state.serving = serving
     app.state.metrics = counted
+    # Runs are stored one after the other, so that many hosts at once leave the other threads to readers.
+    app.state.receiver = ThreadPoolExecutor(1, "store a run")
     app.state.kept = KeptAnswers(serving.store.database.state)
     return app
 

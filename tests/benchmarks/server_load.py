@@ -174,7 +174,7 @@ def write_nights(location: str, ended: Event, results: "multiprocessing.Queue[di
     try:
         with Store.open(location, create=False) as store:
             (device,) = [info for info in store.devices.all().values() if info.kind == "cuda"]
-            newest = store.runs.list(1)[0].id
+            newest = newest_run(store)
             cases = sorted({series.case for series in store.series.histories([newest])}, key=lambda case: case.id)
             cases = cases[:CASES_OF_A_NIGHT]
             while not ended.is_set():
@@ -190,13 +190,18 @@ def write_nights(location: str, ended: Event, results: "multiprocessing.Queue[di
                     if ended.wait(1 / MEASURED_A_SECOND):
                         break
                 store.runs.end(run, RunState.FINISHED)
-                store.verdicts.put(run, judge_run(store, run))
+                store.verdicts.put(run, judge_run(store, run, threshold=None))
                 update_findings(store, run)
                 counted["nights"] += 1
     except Exception as error:  # noqa: BLE001 - any fault of the night is a result of this benchmark
         print(f"the night failed: {error!r}", file=sys.stderr)
         counted["faults"] += 1
     results.put(dict(counted))
+
+
+def newest_run(store: Store) -> int:
+    """Return the newest run that was not killed with an earlier load."""
+    return next(run.id for run in store.runs.list() if run.state is RunState.FINISHED)
 
 
 def _entry(case: Case, device: DeviceInfo, time_s: float) -> MeasurementEntry:
@@ -235,7 +240,7 @@ class Asked:
 
 def weighted_paths(store: Store) -> list[Asked]:
     """Return what readers ask for: mostly Tonight and the pages that it links to, and what programs poll."""
-    newest = store.runs.list(1)[0].id
+    newest = newest_run(store)
     series = sorted(store.series.histories([newest]), key=lambda one: (one.case.id, one.metric))
     chosen = random.Random(1).sample(series, min(MOST_SERIES, len(series)))
     pages = [series_page(one) for one in chosen]

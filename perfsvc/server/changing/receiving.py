@@ -1,5 +1,6 @@
 """Receives runs that other hosts send: ``POST /api/v1/runs``."""
 
+import asyncio
 import hashlib
 import tempfile
 import zlib
@@ -8,7 +9,6 @@ from typing import BinaryIO, cast
 
 import anyio
 import anyio.lowlevel
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -38,6 +38,8 @@ class SentRunAnswer(Answer):
     """Its number in this database; null if it was deleted there."""
     new: bool
     """Whether it was stored now, and not before."""
+    judged: bool
+    """Whether it is judged. If not, judging failed: send the run again, and the server judges it then."""
     later_run: int | None
     """A run of the same suite that began later, and is stored already."""
 
@@ -65,13 +67,14 @@ async def _post_run(request: Request, attempt: Attempt) -> Response:
             )
 
         try:
-            received = await run_in_threadpool(stored)
+            received = await asyncio.shield(asyncio.wrap_future(request.app.state.receiver.submit(stored)))
         except ReusedKeyError as error:
             raise RefusedError(409, error.what, error.cure) from error
         except UsageError as error:
             raise RefusedError(422, error.what, error.cure) from error
+    facts = {"run": received.run, "new": received.new, "judged": received.judged, "later_run": received.later}
     attempt.target = f"run {received.run}" if received.run else "a run that was deleted"
-    return answer({"run": received.run, "new": received.new, "later_run": received.later}, 201 if received.new else 200)
+    return answer(facts, 201 if received.new else 200)
 
 
 async def _read_body(request: Request, body: BinaryIO) -> str:
