@@ -41,18 +41,19 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(json_text(plain(value)), status, headers, JSON)
 
 
-async def kept(request: Request, key: str, make: Callable[[], Content]) -> Response:
+async def kept(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Response:
     """Answer a visitor who may read with a content that is made once for all readers.
 
     Args:
         request: the request.
         key: names the content; requests with equal keys get the same content.
         make: makes the content; it runs in a thread.
+        of_all_series: whether making it reads all series.
     """
-    return (await content(request, key, make)).answer(request)
+    return (await content(request, key, make, of_all_series=of_all_series)).answer(request)
 
 
-async def content(request: Request, key: str, make: Callable[[], Content]) -> Content:
+async def content(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Content:
     """Return a content for a visitor who may read; the arguments are those of ``kept``."""
     shared = kept_answers(request)
 
@@ -60,7 +61,7 @@ async def content(request: Request, key: str, make: Callable[[], Content]) -> Co
         require(request, READ)
         return shared.state()
 
-    return await shared.get(key, await run_in_threadpool(look), make)
+    return await shared.get(key, await run_in_threadpool(look), make, of_all_series=of_all_series)
 
 
 def problem(

@@ -359,7 +359,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "runs/{run}/verdicts", "verdicts", "The verdicts of a run.", RunRowsParameters, page_of(VERDICT), verdicts
     ),
     Endpoint(
-        "series", "all_series", "The series of the newest runs.", SeriesParameters, page_of(SeriesRow), all_series
+        "series",
+        "all_series",
+        "The series of the newest runs.",
+        SeriesParameters,
+        page_of(SeriesRow),
+        all_series,
+        of_all_series=True,
     ),
     Endpoint("series/{key}", "series", "A series and its history.", SeriesKeyParameters, SeriesHistoryObject, series),
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),

@@ -25,9 +25,9 @@ from perfsvc.server.limiting import RefusedError, RequestLimit
 from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
-THREADS = 12
-"""How many requests read the database at a time. With the threads that make answers, that is at most the 15 connections
-of SQLAlchemy's pool."""
+THREADS = 10
+"""How many requests read the database at a time. With the threads that make answers and store runs, they need at most the
+15 connections of SQLAlchemy's pool."""
 
 
 def make_app(serving: Serving) -> Starlette:

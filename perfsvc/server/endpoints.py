@@ -94,6 +94,7 @@ class Endpoint(Generic[P]):
         body: the model of the body; None if the endpoint takes none.
         status: the status code of an answer.
         respond: answers a request that changes something instead of ``handler``, and checks it itself.
+        of_all_series: whether the handler reads all series.
         by_git: whether the answer depends on the branches of a repository too, so that it cannot be kept.
     """
 
@@ -108,6 +109,7 @@ class Endpoint(Generic[P]):
     body: type[BaseModel] | None = None
     status: int = 200
     respond: Callable[[Request], Awaitable[Response]] | None = None
+    of_all_series: bool = False
     by_git: bool = False
 
     def route(self) -> Route:
@@ -122,7 +124,8 @@ class Endpoint(Generic[P]):
 
             if self.by_git:
                 return (await kept_answers(request).run(make)).answer(request)
-            return await kept(request, f"{self.name} {call.given.model_dump_json()}", make)
+            key = f"{self.name} {call.given.model_dump_json()}"
+            return await kept(request, key, make, of_all_series=self.of_all_series)
 
         return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import TypeVar, cast
@@ -15,10 +15,10 @@ from typing import TypeVar, cast
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
-MAKERS = 2
-"""How many answers are made at a time. Python runs one thread at a time, so more would only make each one late."""
 OLDEST_S = 30.0
 """How old an answer may be, in seconds, while the server is busy with other answers."""
+OLDEST_FACTOR = 10.0
+"""How old it may be at most compared with the time that making it took, if that is longer than ``OLDEST_S``."""
 MOST_BYTES = 64 * 2**20
 """Bytes of all kept answers; the ones that were not asked for longest are dropped first."""
 SMALLEST_TO_COMPRESS = 1000
@@ -74,19 +74,39 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A content, or the one that is being made, as of the state and the moment in which the making began."""
+    """A content, or the one that is being made, as of the state and the moment in which the making began.
+
+    Attributes:
+        content: the content.
+        state: the state of the database before the making began.
+        began: when the making began, on the monotonic clock.
+        took_s: how long it took; 0 while it lasts.
+    """
 
     content: "Future[Content]"
     state: State
     began: float
+    took_s: float = 0.0
+
+
+class _Maker:
+    """A thread that makes answers, one after the other; ``waiting`` is how many it has to make."""
+
+    def __init__(self, name: str) -> None:
+        self.thread = ThreadPoolExecutor(1, name)
+        self.waiting = 0
 
 
 class KeptAnswers:
     """Makes each answer once for all readers who wait for it, and keeps it until the database changes.
 
     A night changes the database every second, so a busy server would make every answer anew for every reader. While
-    all its threads make answers, a reader gets the kept answer, unless it is older than ``OLDEST_S``. After a change
-    through this server, such as a finding that someone accepted, every answer is made anew.
+    the server makes other answers, or makes this one already, a reader gets the kept answer, unless it is older than
+    ``OLDEST_S``. After a change through this server, such as a finding that someone accepted, every answer is made
+    anew.
+
+    One thread makes the answers for which all series are read, and another one all others: a reader of Tonight does not
+    wait for the list of all series. More threads would not be faster, because Python runs one thread at a time.
 
     Args:
         state: returns a text that changes with the database.
@@ -98,8 +118,7 @@ class KeptAnswers:
         self._kept: OrderedDict[str, _Made] = OrderedDict()
         self._bytes = 0
         self._making: dict[str, _Made] = {}
-        self._waiting = 0
-        self._makers = ThreadPoolExecutor(MAKERS, "make an answer")
+        self._makers = {False: _Maker("make an answer"), True: _Maker("make an answer of all series")}
         self._lock = Lock()
 
     def state(self) -> State:
@@ -111,66 +130,62 @@ class KeptAnswers:
         with self._lock:
             self._changes += 1
 
-    async def get(self, key: str, state: State, make: Callable[[], Content]) -> Content:
+    async def get(self, key: str, state: State, make: Callable[[], Content], *, of_all_series: bool = False) -> Content:
         """Return an answer.
 
         Args:
             key: names the answer; equal keys have equal answers.
             state: the state of the database when the reader asked.
             make: makes the answer; it runs in a thread. Every reader who waits for the answer gets its error.
+            of_all_series: whether making it reads all series.
         """
         with self._lock:
             kept, making = self._kept.get(key), self._making.get(key)
-            if kept and (kept.state == state or (self._is_usable(kept, state) and (making or self._is_busy))):
+            maker = self._makers[of_all_series]
+            if kept and (kept.state == state or (_is_usable(kept, state) and (making or maker.waiting))):
                 self._kept.move_to_end(key)
                 return kept.content.result()
             if making is None or making.state.changes < state.changes:
-                making = self._begin(key, state, make)
+                making = self._begin(maker, key, state, make)
         return await asyncio.shield(asyncio.wrap_future(making.content))
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of some work that is not kept, and that takes as long as making an answer."""
+        maker = self._makers[False]
         with self._lock:
-            self._waiting += 1
+            maker.waiting += 1
 
         def counted() -> T:
             try:
                 return work()
             finally:
                 with self._lock:
-                    self._waiting -= 1
+                    maker.waiting -= 1
 
-        return await asyncio.shield(asyncio.wrap_future(self._makers.submit(counted)))
+        return await asyncio.shield(asyncio.wrap_future(maker.thread.submit(counted)))
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._waiting >= MAKERS
-
-    def _is_usable(self, kept: _Made, state: State) -> bool:
-        return kept.state.changes == state.changes and time.monotonic() - kept.began < OLDEST_S
-
-    def _begin(self, key: str, state: State, make: Callable[[], Content]) -> _Made:
+    def _begin(self, maker: _Maker, key: str, state: State, make: Callable[[], Content]) -> _Made:
         """Let a thread make an answer, and keep the answer if that works."""
-        self._waiting += 1
         making = _Made(Future(), state, time.monotonic())
         self._making[key] = making
-        self._makers.submit(self._make, key, making, make)
+        maker.waiting += 1
+        maker.thread.submit(self._make, maker, key, making, make)
         return making
 
-    def _make(self, key: str, making: _Made, make: Callable[[], Content]) -> None:
-        content, error = None, None
+    def _make(self, maker: _Maker, key: str, making: _Made, make: Callable[[], Content]) -> None:
+        content, error, began = None, None, time.monotonic()
         try:
             content = make()
             content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
         except BaseException as raised:  # noqa: BLE001 - those who wait for the answer get the error
             error = raised
         with self._lock:
-            self._waiting -= 1
+            maker.waiting -= 1
             if self._making.get(key) is making:
                 del self._making[key]
             if content:
                 making.content.set_result(content)
-                self._keep(key, making, content)
+                self._keep(key, replace(making, took_s=time.monotonic() - began), content)
         if error:
             making.content.set_exception(error)
 
@@ -182,6 +197,12 @@ class KeptAnswers:
         while self._bytes > MOST_BYTES:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= dropped.content.result().size
+
+
+def _is_usable(kept: _Made, state: State) -> bool:
+    """Return whether a busy server may answer with a kept answer of an older state of the database."""
+    oldest_s = max(OLDEST_S, OLDEST_FACTOR * kept.took_s)
+    return kept.state.changes == state.changes and time.monotonic() - kept.began < oldest_s
 
 
 def kept_answers(connection: HTTPConnection) -> KeptAnswers:

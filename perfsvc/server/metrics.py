@@ -98,7 +98,7 @@ def routes() -> list[Route]:
 async def metrics(request: Request) -> Response:
     """Answer with all metrics in the text format of Prometheus."""
     ours: ServerMetrics = request.app.state.metrics
-    of_site = await content(request, "metrics", ours.of_site)
+    of_site = await content(request, "metrics", ours.of_site, of_all_series=True)
     body = await run_in_threadpool(ours.now) + of_site.body
     return Response(body, headers={"Cache-Control": "no-store"}, media_type=of_site.kind)
 

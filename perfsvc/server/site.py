@@ -26,6 +26,8 @@ from perfsvc.service.revisions import BASELINE, choose, resolve
 
 _FINDING = re.compile(r"findings/(\d{1,9})\.html")
 
+OF_ALL_SERIES = frozenset({render.FLEET, render.BENCHMARKS, render.SERIES})
+"""The pages for which all series are read."""
 TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
@@ -57,7 +59,7 @@ async def page(request: Request) -> Response:
             raise HTTPException(404)
         return Content(text.encode(), "text/html")
 
-    made = await answers.content(request, f"page {path}", make)
+    made = await answers.content(request, f"page {path}", make, of_all_series=path in OF_ALL_SERIES)
     if shared.changing and (number := _FINDING.fullmatch(path)):
         return await run_in_threadpool(with_actions, request, int(number[1]), made.body.decode())
     return made.answer(request)

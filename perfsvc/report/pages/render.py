@@ -59,11 +59,12 @@ adds rules by script."""
 INDEX = "index.html"
 FLEET = "fleet.html"
 BENCHMARKS = "benchmarks.html"
+SERIES = "series.html"
 
 LISTS = {
     FLEET: ("fleet", "Fleet"),
     BENCHMARKS: ("benchmark_list", "Benchmarks"),
-    "series.html": ("series_list", "Series"),
+    SERIES: ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
 }
