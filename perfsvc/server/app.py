@@ -26,8 +26,8 @@ from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
 THREADS = 10
-"""How many requests read the database at a time. With the threads that make answers and store runs, they need at most the
-15 connections of SQLAlchemy's pool."""
+"""How many requests read the database at a time. With the threads that make answers and store runs, they need at most
+the 15 connections of SQLAlchemy's pool."""
 
 
 def make_app(serving: Serving) -> Starlette:

@@ -156,6 +156,8 @@ def served(location: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str],
         process.send_signal(signal.SIGTERM)
         process.wait()
         process.stdout.close()
+        faults = [line for line in (folder / "log").read_text().splitlines() if '"failed"' in line]
+        print("".join(f"fault: {line[:2000]}\n" for line in faults[:3]), end="")
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def send(receiver: Store) -> Callable[..., Any]:
 def client_of(store: Store, **settings: Any) -> TestClient:
     """Return a client of a server that may change a database."""
     every = Settings(server=ServerSettings(**{"changes": True, **settings}))
-    serving = Serving(store, every, LivePages(store), None, Path("/nowhere"), store)
+    serving = Serving(store, every, LivePages(store, forms=True), None, Path("/nowhere"), store)
     return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
 
 

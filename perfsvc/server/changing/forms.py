@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from perfsvc.model import FindingState
-from perfsvc.report.pages.render import POLICY, template
+from perfsvc.report.pages.render import FORM_HERE, FORM_POLICY, template
 from perfsvc.server.access import ACT, OF_PEOPLE, Visitor, address, token_of, visitor
 from perfsvc.server.changing.changes import Attempt, audited, is_own_origin, require_own_page
 from perfsvc.server.limiting import RefusedError, network_of
@@ -22,8 +22,6 @@ MOST_FIELDS = 20
 MOST_SIGN_INS = 20
 """How often an address may sign in in a minute."""
 
-FORM_POLICY = POLICY.replace("form-action 'none'", "form-action 'self'")
-"""The content security policy of pages with forms."""
 HEADERS = {
     "Content-Security-Policy": f"{FORM_POLICY}; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send no Origin with a form
@@ -146,7 +144,7 @@ async def sign_out(request: Request) -> Response:
 
 
 def with_actions(request: Request, number: int, text: str) -> Response:
-    """Return the page of a finding with the form of its actions at the end."""
+    """Return the page of a finding with the form of its actions at ``FORM_HERE``."""
     shared, who = serving(request), visitor(request)
     finding = shared.store.findings.get(number)
     is_over = finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}
@@ -158,10 +156,5 @@ def with_actions(request: Request, number: int, text: str) -> Response:
         choices=CHOICES_LATER if is_over else CHOICES,
         root="../",
     )
-    # The first lines of the page, before any text of a user, and the last ones, after all of them.
-    head, rest = text.split("<title>", 1)
-    head = head.replace(POLICY, FORM_POLICY).replace('content="no-referrer"', 'content="same-origin"')
-    body, _, end = rest.rpartition("</main>")
-    style = '<link rel="stylesheet" href="../assets/forms.css">\n'
-    page = f"{head}{style}<title>{body}{visible(section)}</main>{end}"
+    page = text.replace(FORM_HERE, visible(section), 1)
     return Response(page, headers=HEADERS, media_type="text/html")

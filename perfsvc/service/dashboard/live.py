@@ -51,15 +51,23 @@ class LivePages:
         last: how many of the newest runs to show.
         threshold: the thresholds of the settings, which comparisons show.
         plotly: the path of plotly.js, relative to the root of the site.
+        forms: whether the pages of findings have the place where the server puts the form of its actions.
     """
 
     def __init__(
-        self, store: Store, *, last: int = LAST, threshold: judge.ThresholdOption = None, plotly: str = PLOTLY
+        self,
+        store: Store,
+        *,
+        last: int = LAST,
+        threshold: judge.ThresholdOption = None,
+        plotly: str = PLOTLY,
+        forms: bool = False,
     ) -> None:
         self._store = store
         self._last = last
         self._threshold = threshold
         self._plotly = plotly
+        self._forms = forms
         self._state: _State | None = None
         self._lock = Lock()
 
@@ -121,6 +129,7 @@ class LivePages:
             FindingDetailsReader(self._store, site).of,
             lambda run: comparison(self._store, site, run, self._threshold),
             results=lambda views: newest_results(self._store, site, views),
+            forms=self._forms,
         )
 
     def _render(self, state: _State, path: str) -> str | None:
