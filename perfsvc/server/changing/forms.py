@@ -11,7 +11,7 @@ from perfsvc.model import FindingState
 from perfsvc.report.pages.render import FORM_HERE, FORM_POLICY, template
 from perfsvc.server.access import ACT, OF_PEOPLE, Visitor, address, token_of, visitor
 from perfsvc.server.changing.changes import Attempt, audited, is_own_origin, require_own_page
-from perfsvc.server.limiting import RefusedError, network_of
+from perfsvc.server.limiting import RefusedError, network_of, small_body
 from perfsvc.server.serving import serving
 from perfsvc.server.sessions import COOKIE, LONGEST_S
 from perfsvc.text import visible
@@ -54,11 +54,7 @@ def routes() -> list[Route]:
 async def form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form; raise ``RefusedError`` if it is too long, no form, or has a field twice."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > LONGEST_FORM:
-            raise RefusedError(413, "the form is too long", "write less")
+    content = await small_body(request, LONGEST_FORM)
     if kind != "application/x-www-form-urlencoded":
         raise RefusedError(415, "the request is no form", "send programs' requests to /api/v1/")
     try:

@@ -16,13 +16,13 @@ from perfsvc.errors import UsageError
 from perfsvc.server.access import WRITE
 from perfsvc.server.answers import answer
 from perfsvc.server.changing.changes import Attempt, audited, permitted
-from perfsvc.server.endpoints import Answer, Endpoint, NoParameters
+from perfsvc.server.endpoints import NDJSON, Answer, Endpoint, NoParameters
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.serving import serving
 from perfsvc.service.transfer.receive import ReceivedRun, receive
+from perfsvc.store import SentMeasurement, SentRun
 from perfsvc.store.remote.receiving import ReusedKeyError
 
-KIND = "application/x-ndjson"
 MIB = 2**20
 IN_MEMORY = 4 * MIB
 """Bytes of a body that stay in memory; a longer body is in a temporary file."""
@@ -82,8 +82,8 @@ async def _read_body(request: Request, body: BinaryIO) -> str:
     settings = serving(request).server
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if kind != KIND or coding not in {"gzip", "identity"}:
-        raise RefusedError(415, f"the body is not {KIND}, plain or compressed with gzip", "send it with perfsvc send")
+    if kind != NDJSON or coding not in {"gzip", "identity"}:
+        raise RefusedError(415, f"the body is not {NDJSON}, plain or compressed with gzip", "send it with perfsvc send")
     digest, size = hashlib.sha256(), 0
     try:
         with anyio.fail_after(settings.upload):
@@ -147,6 +147,7 @@ ENDPOINT = Endpoint(
     None,
     method="POST",
     scope=WRITE,
+    lines=(SentRun, SentMeasurement),
     status=201,
     respond=post_run,
 )
