@@ -64,6 +64,15 @@ def test_no_request_is_answered_with_a_fault(kind, request):
     assert max(statuses) < 500
 
 
+def bodies(schema, document):
+    """Return a strategy for requests whose body has a schema of the document."""
+    import schemathesis
+
+    post = {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}, "responses": {}}
+    (operation,) = schemathesis.openapi.from_dict(document | {"paths": {"/": {"post": post}}}).get_all_operations()
+    return operation.ok().as_strategy()
+
+
 @pytest.fixture
 def changing(kind, request, tmp_path):
     """Return a database with the planted nights that the test may change, on one kind of database."""
@@ -83,8 +92,6 @@ def changing(kind, request, tmp_path):
 @pytest.mark.filterwarnings("default")  # schemathesis and its packages warn of their own affairs
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_body_of_a_change_is_answered_with_a_fault(changing):
-    from hypothesis_jsonschema import from_schema
-
     planted(Nights(changing))
     run = b"".join(written(changing, 1))
     _, secret = changing.tokens.make("box", list(Scope), by="ann")
@@ -96,20 +103,21 @@ def test_no_body_of_a_change_is_answered_with_a_fault(changing):
     (body,) = operations["/api/v1/runs"]["requestBody"]["content"].values()
     action = operations["/api/v1/findings/{finding}/actions"]["requestBody"]["content"]["application/json"]["schema"]
     parts = [body["x-first-line"], body["x-other-lines"], action]
-    schemas = [part | {"components": document["components"]} for part in parts]
-    for schema, line in zip(schemas, gzip.decompress(run).splitlines(), strict=False):
+    for part, line in zip(parts, gzip.decompress(run).splitlines(), strict=False):
+        schema = part | {"components": document["components"]}
         jsonschema.Draft202012Validator(schema).validate(json.loads(line))
+    firsts, others, actions = (bodies(part, document) for part in parts)
     statuses = Counter()
 
     @settings(max_examples=5 * EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(first=from_schema(schemas[0]), other=from_schema(schemas[1]), acted=from_schema(schemas[2]))
+    @given(first=firsts, other=others, acted=actions)
     def check(first, other, acted):
-        whole = first | {"uid": "0" * 32, "perfsvc_run": 1, "measurements": 1, "state": "finished"}
-        for begin in (first, whole):
-            lines = "".join(f"{json.dumps(each)}\n" for each in (begin, other))
+        whole = first.body | {"uid": "0" * 32, "perfsvc_run": 1, "measurements": 1, "state": "finished"}
+        for begin in (first.body, whole):
+            lines = "".join(f"{json.dumps(each)}\n" for each in (begin, other.body))
             answer = web.post("/api/v1/runs", content=lines, headers={"Content-Type": "application/x-ndjson"})
             statuses[answer.status_code] += 1
-        statuses[web.post("/api/v1/findings/1/actions", json=acted).status_code] += 1
+        statuses[web.post("/api/v1/findings/1/actions", json=acted.body).status_code] += 1
 
     check()
     assert set(statuses) <= {200, 201, 400, 404, 422}
