@@ -90,7 +90,14 @@ def main() -> int:
         Claim("requests that were not sent in time", 100 * (1 - rate / options.rate), 2.0, " %"),
         Claim("faults of the nights", nights["faults"], 0),
     ]
-    return finish(claims, options.json, rows=load.rows(), processor_s=used)
+    return finish(
+        claims,
+        options.json,
+        rows=load.rows(),
+        processor_s=used,
+        requests=load.answered,
+        measurements=nights["measurements"],
+    )
 
 
 def parse_options() -> argparse.Namespace:
