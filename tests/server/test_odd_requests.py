@@ -103,7 +103,7 @@ def test_no_body_of_a_change_is_answered_with_a_fault(changing):
     (body,) = operations["/api/v1/runs"]["requestBody"]["content"].values()
     action = operations["/api/v1/findings/{finding}/actions"]["requestBody"]["content"]["application/json"]["schema"]
     parts = [body["x-first-line"], body["x-other-lines"], action]
-    for part, line in zip(parts, gzip.decompress(run).splitlines(), strict=False):
+    for part, line in zip(parts[:2], gzip.decompress(run).splitlines()[:2], strict=True):
         schema = part | {"components": document["components"]}
         jsonschema.Draft202012Validator(schema).validate(json.loads(line))
     firsts, others, actions = (bodies(part, document) for part in parts)

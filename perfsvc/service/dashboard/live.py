@@ -1,7 +1,7 @@
 """The pages of the site, rendered one at a time from the store, for a server."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -23,28 +23,24 @@ from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import since_baseline
 from perfsvc.store import Store
 
-MOST_KEPT = 256
-"""How many rendered pages are kept until the database changes."""
-
 OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
 """The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
 
 
 @dataclass
 class _State:
-    """The site as the database was in one state, and the pages that were rendered of it."""
+    """The site as the database was in one state."""
 
     version: str
     pages: SitePages
     series: StoredSeries
-    kept: dict[str, str] = field(default_factory=dict)
 
 
 class LivePages:
     """Renders any page of the site from the store. Threads may share an object.
 
     The pages are those of ``perfsvc dashboard build``, at the same paths. A page shows the database as it is when the
-    page is asked for: what was read and rendered is kept only until the database changes.
+    page is asked for: what was read is kept only until the database changes.
 
     Args:
         store: the database; it stays open as long as pages are asked for.
@@ -89,14 +85,8 @@ class LivePages:
             DatabaseError: the database cannot be read.
         """
         state = self._now()
-        kept = state.kept.get(path)
-        if kept is not None:
-            return kept
         two = OF_TWO_RUNS.fullmatch(path)
-        text = self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
-        if text is not None and len(state.kept) < MOST_KEPT:
-            state.kept[path] = text
-        return text
+        return self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
 
     def compare(self, base: int, new: int) -> str:
         """Return the page that judges the run ``new`` against the run ``base``, for a folder below the site's root.
