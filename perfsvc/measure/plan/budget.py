@@ -37,7 +37,7 @@ class CostHistory:
         cost_s: seconds that a replica takes.
         between: relative standard deviation between replicas.
         last: when the case was last measured; None if never.
-        runs: how many runs measured the case.
+        runs: how many of the newest runs measured the case.
     """
 
     cost_s: float | None = None

@@ -127,7 +127,7 @@ def _past(resolved: ResolvedRun, store: Store, run: int) -> dict[BudgetKey, Cost
     if request.budget_s is None and (request.spread == "each-device" or len(resolved.devices) == 1):
         return {}
     cases = {spec.case for target in resolved.targets for spec in target.specs}
-    costs = store.measurements.costs(cases, before=run)
+    costs = store.measurements.costs(cases, resolved.devices, before=run)
     return {key: CostHistory(cost.cost_s, cost.between, cost.last, cost.runs) for key, cost in costs.items()}
 
 

@@ -14,28 +14,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select
 
 from perfsvc.keys import Keys
 from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Series, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
-    CaseIds,
     case_id,
     case_ids,
     case_of,
     device_id,
     device_ids,
-    lineages_of,
 )
 from perfsvc.store.measurements.columns import columns_of
+from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
-from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.column_types import number, pack, unpack_array
-from perfsvc.store.schema.engine import Database, among, new_id, report_damaged
+from perfsvc.store.schema.engine import Database, new_id, report_damaged
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
@@ -44,7 +42,6 @@ from perfsvc.store.schema.tables import (
     Measurements,
     Metrics,
     NoiseOfCases,
-    Runs,
 )
 
 
@@ -175,26 +172,16 @@ class MeasurementStore:
                 counts[uuid, case, cache][reason] = count
         return dict(counts)
 
-    def costs(self, cases: Iterable[Case], *, before: int | None = None) -> dict[tuple[str, str, CacheState], CaseCost]:
+    def costs(
+        self, cases: Iterable[Case], devices: Collection[str], *, before: int | None = None
+    ) -> dict[tuple[str, str, CacheState], CaseCost]:
         """Return the cost and the noise of cases by device (UUID), case id and cache state.
 
-        Measurements under former names of a case count too. A case is absent for a device that did not measure it in
-        any run before ``before``.
+        Only the newest measurements of a case are read (``costs.NEWEST``). Measurements under former names of a case
+        count too. A case is absent for a device on which none of them took any time before run ``before``.
         """
         with self._database.reading() as connection:
-            lineages = lineages_of(connection, cases)
-            wanted = set(lineages.values())
-            uuids = dict(connection.execute(select(Devices.id, Devices.uuid)).all())
-            between = _newest_between(connection, wanted, before)
-            costs: dict[int, dict[tuple[str, CacheState], CaseCost]] = {lineage: {} for lineage in wanted}
-            for lineage, device, cache, cost_s, last, runs in connection.execute(_costs(connection, wanted, before)):
-                cost = CaseCost(cost_s, between.get((lineage, device, cache)), last, runs)
-                costs[lineage][uuids[device], cache] = cost
-        return {
-            (uuid, case.id, cache): cost
-            for case, lineage in lineages.items()
-            for (uuid, cache), cost in costs[lineage].items()
-        }
+            return costs_of(connection, cases, devices, before)
 
     def put_noise(self, run: int, noise: Mapping[CaseKey, Noise]) -> None:
         """Store the noise and the number of timed replicas of each case of a run, in place of earlier values."""
@@ -341,61 +328,7 @@ def _listed(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
 
 
-# --- costs and noise --------------------------------------------------------------------------------------------------
-
-
-def _costs(connection: Connection, lineages: set[int], before: int | None) -> Select[Any]:
-    """Return a query of the costs of cases.
-
-    The query's columns are lineage, device, cache state, mean seconds of a replica in the newest run that has ended,
-    time of the last measurement, and number of runs. A measurement that took no time is ignored: its case did not
-    compile or was skipped.
-    """
-    ids = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    earlier = () if before is None else (Measurements.run_id < before,)
-    newest = (
-        select(
-            *ids,
-            func.max(Measurements.run_id).filter(Runs.state.in_(ENDED)).label("run"),
-            func.max(Measurements.measured_at).label("last"),
-            func.count(Measurements.run_id.distinct()).label("runs"),
-        )
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(among(connection, Cases.lineage_id, lineages), Measurements.wall_s > 0, *earlier)
-        .group_by(*ids)
-        .subquery()
-    )
-    in_newest = and_(
-        newest.c.lineage_id == Cases.lineage_id,
-        newest.c.device_id == Measurements.device_id,
-        newest.c.cache == Measurements.cache,
-        newest.c.run == Measurements.run_id,
-    )
-    return (
-        select(*ids, func.avg(Measurements.wall_s), newest.c.last, newest.c.runs)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(newest, in_newest)
-        .where(Measurements.wall_s > 0)
-        .group_by(*ids, newest.c.last, newest.c.runs)
-    )
-
-
-def _newest_between(connection: Connection, lineages: set[int], before: int | None) -> dict[CaseIds, float]:
-    """For each case, return the noise between replicas in the newest run that has such a value."""
-    ids = (Cases.lineage_id, NoiseOfCases.device_id, NoiseOfCases.cache)
-    earlier = () if before is None else (NoiseOfCases.run_id < before,)
-    query = (
-        select(*ids, NoiseOfCases.noise_between)
-        .join(Cases, Cases.id == NoiseOfCases.case_id)
-        .where(among(connection, Cases.lineage_id, lineages), *earlier)
-        .order_by(NoiseOfCases.run_id)
-    )
-    newest: dict[CaseIds, float] = {}
-    for lineage, device, cache, between in connection.execute(query):
-        if between is not None:
-            newest[lineage, device, cache] = between
-    return newest
+# --- noise ------------------------------------------------------------------------------------------------------------
 
 
 def put_noise(connection: Connection, run: int, noise: Mapping[CaseKey, Noise]) -> None:

@@ -217,7 +217,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
         lambda story, run: story.store.baselines.get(story.store.series.levels(run), run),
         lambda story, run: story.store.verdicts.of_run(run),
         lambda story, run: story.store.baselines.expected(run),
-        lambda story, run: story.store.measurements.costs([story.tiled, story.naive]),
+        lambda story, run: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"]),
         lambda story, run: story.store.runs.over_budget(run),
     ],
     ids=[

@@ -7,6 +7,9 @@ import pytest
 
 from perfsvc.model import CacheState, Noise, Status
 from perfsvc.store import CaseCost, RunState
+from perfsvc.store.measurements.costs import NEWEST
+
+GPUS = ("GPU-1", "GPU-2")
 
 
 @pytest.fixture
@@ -33,23 +36,23 @@ def test_the_cost_is_the_mean_of_the_newest_ended_run_and_last_is_from_any_run(s
     night(9.0, 9.0)
     night(0.5, 0.75, between=0.02)
     running = night(7.0, state=RunState.RUNNING)
-    past = story.store.measurements.costs([story.tiled, story.naive])
+    past = story.store.measurements.costs([story.tiled, story.naive], GPUS)
     assert past == {("GPU-1", story.tiled.id, CacheState.COLD): CaseCost(0.625, 0.02, measured_at(story, running), 3)}
     assert past["GPU-1", story.tiled.id, CacheState.COLD].last.tzinfo is UTC
-    assert story.store.measurements.costs([]) == {}
+    assert story.store.measurements.costs([], GPUS) == {}
 
 
 def test_an_interrupted_run_counts_for_the_cost(story, night):
     night(1.0)
     night(2.0, state=RunState.INTERRUPTED)
-    assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [2.0]
+    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [2.0]
 
 
 def test_the_noise_is_that_of_the_newest_run_that_knows_it(story, night):
     night(1.0, 1.0, between=0.3)
     night(1.0, 1.0, between=0.2)
     night(2.0)
-    (past,) = story.store.measurements.costs([story.tiled]).values()
+    (past,) = story.store.measurements.costs([story.tiled], GPUS).values()
     assert (past.cost_s, past.between) == (2.0, 0.2)
 
 
@@ -59,7 +62,7 @@ def test_costs_are_separate_for_each_device_and_cache_state(story, night):
     night(3.0, between=0.3, cache=CacheState.WARM)
     night(4.0, between=0.4, case=story.naive)
     night(5.0, between=0.5, case=replace(story.tiled, version=2))
-    past = story.store.measurements.costs([story.tiled])
+    past = story.store.measurements.costs([story.tiled], GPUS)
     assert {key: (one.cost_s, one.between) for key, one in past.items()} == {
         ("GPU-1", story.tiled.id, CacheState.COLD): (1.0, 0.1),
         ("GPU-2", story.tiled.id, CacheState.COLD): (2.0, 0.2),
@@ -73,28 +76,48 @@ def test_both_cache_states_of_a_case_in_one_run_have_their_own_cost(story):
         for replica in range(2):
             story.put(run, story.tiled, cache=cache, replica=replica, wall_s=wall_s + replica)
     story.store.runs.end(run, RunState.FINISHED)
-    costs = {cache: one.cost_s for (_, _, cache), one in story.store.measurements.costs([story.tiled]).items()}
+    costs = {cache: one.cost_s for (_, _, cache), one in story.store.measurements.costs([story.tiled], GPUS).items()}
     assert costs == {CacheState.COLD: 1.5, CacheState.WARM: 4.5}
 
 
 def test_a_case_that_never_reached_its_device_has_no_cost(story, night):
     night(0.0, status=Status.FAILED)
-    assert story.store.measurements.costs([story.tiled]) == {}
+    assert story.store.measurements.costs([story.tiled], GPUS) == {}
     known = night(1.0)
     night(0.0, status=Status.FAILED)
-    (past,) = story.store.measurements.costs([story.tiled]).values()
+    (past,) = story.store.measurements.costs([story.tiled], GPUS).values()
     assert (past.cost_s, past.last) == (1.0, measured_at(story, known))
 
 
 def test_the_seconds_of_a_failed_case_are_its_cost(story, night):
     night(60.0, status=Status.FAILED)
-    assert [one.cost_s for one in story.store.measurements.costs([story.tiled]).values()] == [60.0]
+    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [60.0]
 
 
 def test_a_new_name_has_the_cost_of_the_former_one(story, night):
     night(1.0, between=0.1)
     shared = replace(story.tiled, variant="shared", formerly=("tiled",))
-    before = story.store.measurements.costs([shared])
+    before = story.store.measurements.costs([shared], GPUS)
     assert [(case, one.cost_s) for (_, case, _), one in before.items()] == [(shared.id, 1.0)]
     night(2.0, case=shared)
-    assert [(one.cost_s, one.between) for one in story.store.measurements.costs([shared]).values()] == [(2.0, 0.1)]
+    assert [(one.cost_s, one.between) for one in story.store.measurements.costs([shared], GPUS).values()] == [
+        (2.0, 0.1)
+    ]
+
+
+def test_only_the_newest_measurements_count(story, night):
+    night(9.0, between=0.9)
+    night(8.0, cache=CacheState.WARM)
+    for _ in range(NEWEST // 2):
+        night(1.0, 2.0)
+    past = story.store.measurements.costs([story.tiled], GPUS)
+    assert {cache: (one.cost_s, one.between, one.runs) for (_, _, cache), one in past.items()} == {
+        CacheState.COLD: (1.5, None, NEWEST // 2)
+    }
+
+
+def test_only_the_named_devices_count(story, night):
+    night(1.0, device="GPU-2")
+    assert story.store.measurements.costs([story.tiled], ["GPU-1"]) == {}
+    assert story.store.measurements.costs([story.tiled], []) == {}
+    assert [uuid for uuid, *_ in story.store.measurements.costs([story.tiled], ["GPU-2"])] == ["GPU-2"]

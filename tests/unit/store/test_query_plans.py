@@ -42,7 +42,9 @@ NIGHTLY = {
     "baselines": lambda story, run, series: story.store.baselines.get(series, run),
     "nights of baselines": lambda story, run, series: story.store.baselines.nights(dict.fromkeys(series, 1), run),
     "expected series": lambda story, run, _series: story.store.baselines.expected(run),
-    "costs": lambda story, run, _series: story.store.measurements.costs([story.tiled, story.naive], before=run),
+    "costs": lambda story, run, _series: story.store.measurements.costs(
+        [story.tiled, story.naive], ["GPU-1", "GPU-2"], before=run
+    ),
     "rows of a run": lambda story, run, _series: story.store.measurements.columns([run]),
     "history of a case": lambda story, _run, _series: story.store.series.case_history(story.tiled.id),
     "newest run": lambda story, _run, _series: story.store.runs.newest(1),

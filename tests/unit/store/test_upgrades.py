@@ -219,7 +219,9 @@ def test_noise_peaks_and_costs_are_read(upgraded):
     assert upgraded.devices.peaks(2) == ({"GPU-1": Peak(2.0e12, 2.5e12)})
     assert upgraded.devices.rates(2, "GPU-1") == {"memory": 2.5e12, "tf32": 4.0e14}
     assert [case.variant for _, case, _ in upgraded.runs.over_budget(2)] == ["naive"]
-    costs = {case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled]).items()}
+    costs = {
+        case: past.cost_s for (_, case, _), past in upgraded.measurements.costs([tiled], ["GPU-1", "GPU-2"]).items()
+    }
     assert costs == ({CASE: 4.0})
 
 
