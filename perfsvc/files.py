@@ -17,7 +17,7 @@ import pwd
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -225,17 +225,22 @@ def is_inside(name: str) -> bool:
         return False
 
 
-def write(path: Path, content: bytes | str, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False) -> None:
+Content = bytes | str | Callable[[BinaryIO], object]
+"""What a file shall hold, or a function that writes it into the open file. The function may be called twice."""
+
+
+def write(path: Path, content: Content, *, mode: int = EVERYONE, replace: bool = True, sync: bool = False) -> None:
     """Write a file in a single step into a folder that exists; raise ``OSError`` if that fails.
 
     A link with the name of the file is replaced, not followed. ``Folder.writing`` explains the other arguments.
     """
     with Folder.open(path.parent) as folder:
         folder.remove_abandoned()
-        folder.write(path.name, content, mode=mode, replace=replace, sync=sync)
+        with folder.writing(path.name, mode=mode, replace=replace, sync=sync) as file:
+            _fill(file, content)
 
 
-def write_output(destination: Path, content: bytes | str) -> None:
+def write_output(destination: Path, content: Content) -> None:
     """Write a file that the user named, for example with ``--output``.
 
     A link is followed, and its target replaced in a single step. These are written directly: a device, a FIFO, the file
@@ -275,7 +280,7 @@ def user_name(number: int) -> str:
         return f"the user {number}"
 
 
-def _write_output(destination: Path, content: bytes | str) -> None:
+def _write_output(destination: Path, content: Content) -> None:
     """Write a file, following a link, or write into the device, FIFO or standard stream that the path names."""
     if destination.is_symlink() and not destination.exists():  # a link to a file that is missing: make the file
         os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, EVERYONE))
@@ -302,6 +307,13 @@ def _write_output(destination: Path, content: bytes | str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     direct = os.open(destination, flags, EVERYONE) if own_stream is None else os.dup(own_stream)
     with os.fdopen(direct, "wb") as file:
+        _fill(file, content)
+
+
+def _fill(file: BinaryIO, content: Content) -> None:
+    if callable(content):
+        content(file)
+    else:
         file.write(_encoded(content))
 
 

@@ -1,6 +1,6 @@
 """The filters of the Python API: what a caller writes, as what the store reads."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -116,24 +116,3 @@ def chosen_devices(known: Mapping[str, str], device: Names) -> set[str] | None:
 def _nearest(name: str, known: Collection[str]) -> str:
     near = get_close_matches(name, sorted(known), n=3, cutoff=0.4)
     return f"the nearest are {', '.join(near)}" if near else "see what was measured: perfsvc report --all"
-
-
-def parts_of(runs: Sequence[RunRow], rows: int) -> list[list[int]]:
-    """Return the numbers of the runs in groups of at most ``rows`` measurements; a run is never divided.
-
-    Raises ``UsageError`` if ``rows`` is not positive.
-    """
-    if rows < 1:
-        raise UsageError(f"a part cannot have {rows} rows", cure="give a positive number")
-    parts: list[list[int]] = []
-    size = 0
-    for run in runs:
-        measured = sum(run.counts.values())
-        if not measured:
-            continue
-        if not parts or size + measured > rows:
-            parts.append([])
-            size = 0
-        parts[-1].append(run.id)
-        size += measured
-    return parts

@@ -17,9 +17,6 @@ from perfsvc.service.compare import compare
 from perfsvc.store import Store
 from perfsvc.suite import Selection
 
-PART = 50_000
-"""The default number of measurements in a part."""
-
 
 def open_results(
     database: str | Path | None = None, *, suite: str | Path | None = None, config: str | Path | None = None
@@ -88,7 +85,7 @@ class StoredResults:
     def measurement_parts(
         self,
         *,
-        rows: int = PART,
+        rows: int = results.PART,
         runs: filters.Runs | None = None,
         select: filters.Names = (),
         device: filters.Names = (),
@@ -96,12 +93,12 @@ class StoredResults:
     ) -> Iterator[pd.DataFrame]:
         """Yield the measurements in parts of whole runs, for databases that are too large for the memory.
 
-        A part holds runs with at most ``rows`` measurements before ``select`` and ``device``, or one larger run. Parts
-        have columns for their own axes and named metrics.
+        A part holds runs with at most ``rows`` measurements before ``select`` and ``device``, or one larger run. All
+        parts have the same columns. There is at least one part, which may be empty.
         """
+        chosen = self._runs(runs, since)
         cases, devices = self._cases(select), self._devices(device)
-        for part in filters.parts_of(self._runs(runs, since), rows):
-            yield frames.frame(self._store.measurements.columns(part, cases, devices))
+        yield from results.measurement_parts(self._store, chosen, rows=rows, cases=cases, devices=devices)
 
     def summary(
         self,

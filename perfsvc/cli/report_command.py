@@ -1,5 +1,6 @@
 """``perfsvc report``."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -48,7 +49,7 @@ def command(
     """
     from perfsvc.report.export import files, frames
     from perfsvc.report.tables.run import run_tables
-    from perfsvc.service.results import stored_report
+    from perfsvc.service.results import measurement_parts, stored_report
     from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
 
@@ -59,8 +60,13 @@ def command(
             shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
             output.show(run_tables([stored_report(store, number) for number in shown]))
             return
-        frame = frames.frame(store.measurements.columns(numbers))
-    files.write(frames.summary(frame) if summary else frame, chosen_format, destination)
+        exported = [row for row in store.runs.list() if numbers is None or row.id in numbers]
+
+        def parts() -> Iterator[frames.Table]:
+            for part in measurement_parts(store, sorted(exported, key=lambda row: row.id)):
+                yield frames.summary(part) if summary else part
+
+        files.write(parts, chosen_format, destination)
 
 
 def _format(option: str | None, destination: Path | None) -> str:

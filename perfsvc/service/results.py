@@ -1,6 +1,6 @@
 """The stored results of a run (``perfsvc run``, ``perfsvc report``) and the history of a case (``perfsvc show``)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import AUXILIARY, Confirmation
+from perfsvc.model import AUXILIARY, Confirmation, RunRow
 from perfsvc.report.export import frames
 from perfsvc.report.results import run_report
 from perfsvc.report.rows import HistoryRow, RunDetails, RunReport
@@ -16,6 +16,8 @@ from perfsvc.report.wording import NO_FINDING
 from perfsvc.store import CaseInRun, Store
 from perfsvc.suite import Selection
 
+PART = 50_000
+"""The measurements of a part: about 200 MB as a frame."""
 MOST_CANDIDATES = 20
 """How many cases an error lists."""
 
@@ -33,6 +35,53 @@ def stored_report(store: Store, run: int) -> RunReport:
         no_finding=why_no_finding(store, run, confirmations),
         environment=store.devices.full_environments([run]).get(run),
     )
+
+
+def measurement_parts(
+    store: Store,
+    runs: Sequence[RunRow],
+    *,
+    rows: int = PART,
+    cases: Collection[str] | None = None,
+    devices: Collection[str] | None = None,
+) -> Iterator[frames.Table]:
+    """Yield the measurements of some runs in parts of whole runs, all with the same columns; at least one part.
+
+    Args:
+        store: the database.
+        runs: the runs, oldest first.
+        rows: the most measurements of the runs of a part; a larger run is a part of its own.
+        cases: the ids of the wanted cases, as the runs had them; None for all.
+        devices: the UUIDs or models of the wanted devices; None for all.
+
+    Raises:
+        UsageError: ``rows`` is not positive.
+    """
+    parts = parts_of(runs, rows) or [[]]
+    following = frames.further(*store.measurements.further([run for part in parts for run in part], cases, devices))
+    for part in parts:
+        yield frames.frame(store.measurements.columns(part, cases, devices), following)
+
+
+def parts_of(runs: Sequence[RunRow], rows: int) -> list[list[int]]:
+    """Return the numbers of the runs in groups of at most ``rows`` measurements; a run is never divided.
+
+    Raises ``UsageError`` if ``rows`` is not positive.
+    """
+    if rows < 1:
+        raise UsageError(f"a part cannot have {rows} rows", cure="give a positive number")
+    parts: list[list[int]] = []
+    size = 0
+    for run in runs:
+        measured = sum(run.counts.values())
+        if not measured:
+            continue
+        if not parts or size + measured > rows:
+            parts.append([])
+            size = 0
+        parts[-1].append(run.id)
+        size += measured
+    return parts
 
 
 def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]) -> str:

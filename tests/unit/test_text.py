@@ -22,7 +22,7 @@ from perfsvc.errors import DatabaseError, SuiteError
 from perfsvc.model import Case, CheckedKernel, Status
 from perfsvc.report.checks import StaticCheck
 from perfsvc.report.export import check_formats
-from perfsvc.report.export.files import TEXT, write
+from perfsvc.report.export.files import content, write
 from perfsvc.report.export.github import workflow_commands
 from perfsvc.report.pages.render import template
 from perfsvc.report.review import check_review
@@ -142,29 +142,29 @@ def test_an_error_in_a_message_is_cut_and_inert(monkeypatch):
 
 
 def test_a_csv_has_no_formula_and_keeps_numbers():
-    rows = list(csv.reader(io.StringIO(TEXT["csv"](frame()))))
+    rows = list(csv.reader(io.StringIO(content(frame(), "csv").decode())))
     assert len(rows) == 1 + len(HOSTILE)
     assert not any(each.lstrip(" '")[:1] in "=+-@" and not each.startswith("'") for row in rows for each in row)
     assert not any(is_unseen(letter) for row in rows for each in row for letter in each)
-    assert TEXT["csv"](pd.DataFrame({"a": ["-1e-5", "dot/tree[n=4]"]})) == "a\n-1e-5\ndot/tree[n=4]\n"
+    assert content(pd.DataFrame({"a": ["-1e-5", "dot/tree[n=4]"]}), "csv").decode() == "a\n-1e-5\ndot/tree[n=4]\n"
 
 
 def test_excel_gets_texts_and_no_formula(tmp_path):
-    write(frame(), "xlsx", tmp_path / "report.xlsx")
+    write(lambda: [frame()], "xlsx", tmp_path / "report.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "report.xlsx").active
     assert {each.data_type for row in sheet.iter_rows() for each in row} == {"s"}
     assert sheet.max_row == 1 + len(HOSTILE)
 
 
 def test_json_has_the_full_text_and_is_safe_to_print():
-    printed = TEXT["json"](frame())
+    printed = content(frame(), "json").decode()
     assert [record["field_0"] for record in json.loads(printed)] == list(HOSTILE)
     assert not any(map(is_unseen, printed))
     assert not is_live_in_a_log(printed)
 
 
 def test_markdown_has_no_markup_and_no_mention():
-    for printed in (TEXT["markdown"](frame()), check_formats.check_markdown(hostile_check())):
+    for printed in (content(frame(), "markdown").decode(), check_formats.check_markdown(hostile_check())):
         assert not any(map(is_unseen, printed.replace("\u200b", "")))
         assert not re.search(r"(@|&#64;)\w|<a|<script|\]\(http|<!channel", printed)
 
@@ -211,7 +211,7 @@ def test_a_long_name_is_cut_on_a_terminal_on_a_page_and_in_a_picture(monkeypatch
 
 
 def test_markdown_escapes_the_names_of_columns():
-    (names, *_) = TEXT["markdown"](pd.DataFrame({"a|b\n<i>": ["x"]})).splitlines()
+    (names, *_) = content(pd.DataFrame({"a|b\n<i>": ["x"]}), "markdown").decode().splitlines()
     assert names == "| a\\|b<br>&#60;i&#62; |"
 
 

@@ -1,7 +1,7 @@
 """Data frames for analysts: one row a measurement, or one row a case and run."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -11,6 +11,9 @@ import pandas as pd
 from perfsvc.model import CacheState, Status, Value
 from perfsvc.report.export import schema
 from perfsvc.report.rows import SEPARATOR, Key, RunDetails
+
+Table = pd.DataFrame
+"""A frame, for rooms that pass frames on and need not know pandas."""
 
 NESTED = ("axes", "metrics")
 
@@ -40,7 +43,31 @@ CONFIDENCE = 0.95
 """The coverage of the summary's intervals."""
 
 
-def frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
+@dataclass(frozen=True, slots=True)
+class Further:
+    """The columns that follow the fixed columns of a table. If the table has parts, each part has all of them.
+
+    Attributes:
+        axes: the axes in their order, each with the dtype of its column.
+        metrics: the names of the named metrics, in their order.
+    """
+
+    axes: Mapping[str, str]
+    metrics: tuple[str, ...]
+
+
+def further(points: Sequence[Mapping[str, Value]], metrics: Iterable[str]) -> Further:
+    """Return the further columns of a table.
+
+    Args:
+        points: the axes of each case, in the order of the table's rows.
+        metrics: the names of the named metrics.
+    """
+    axes = {name: str(_typed(values).dtype) for name, values in _columns_of(points).items()}
+    return Further(axes, tuple(sorted(metrics)))
+
+
+def frame(columns: dict[str, list[Any]], following: Further | None = None) -> pd.DataFrame:
     """Return the store's columns as a frame with one row for each measurement.
 
     Times are seconds, sizes bytes, timestamps UTC. Each axis has a column with its name, or ``axis_<name>`` if that
@@ -52,6 +79,7 @@ def frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
         columns: equally long columns by name. ``axes`` and ``metrics`` hold a dictionary for each row. Without ``axes``
             the axes are read from the text in ``point``. The columns are removed from this dictionary one
             by one: otherwise a large database would be in the memory twice.
+        following: the columns of axes and metrics, if the rows are a part of a table; by default those of these rows.
     """
     axes = columns["axes"] if "axes" in columns else [parse_point(point) for point in columns.get("point", ())]
     dtypes = {column.name: column.dtype for column in schema.MEASUREMENTS}
@@ -59,14 +87,18 @@ def frame(columns: dict[str, list[Any]]) -> pd.DataFrame:
     table = pd.DataFrame({name: schema.column_of(columns.pop(name), dtypes[name]) for name in names}, copy=False)
     if "relative_to" in table:
         table["relative_speed"] = np.nan  # the name is taken before an axis can have it
-    table, points = with_axes(table, axes)
-    table = with_metrics(table, columns.get("metrics", ()))
+    metrics = columns.get("metrics", ())
+    following = following or further(axes, {name for row in metrics for name in row})
+    table, points = with_axes(table, axes, following.axes)
+    table = with_metrics(table, metrics, following.metrics)
     columns.clear()
     table = _in_reading_order(table, points)
     return schema.in_order(_with_relative_speed(table, (*SAME_POINT, "replica")), schema.MEASUREMENTS)
 
 
-def with_axes(table: pd.DataFrame, axes: Sequence[Mapping[str, Value]]) -> tuple[pd.DataFrame, list[str]]:
+def with_axes(
+    table: pd.DataFrame, axes: Sequence[Mapping[str, Value]], dtypes: Mapping[str, str] | None = None
+) -> tuple[pd.DataFrame, list[str]]:
     """Return a frame with a column for each axis, and the names of these columns.
 
     A column has the name of its axis, or ``axis_<name>`` if the frame has a column of that name.
@@ -74,16 +106,28 @@ def with_axes(table: pd.DataFrame, axes: Sequence[Mapping[str, Value]]) -> tuple
     Args:
         table: the frame.
         axes: the axes of each row.
+        dtypes: the axes that shall have a column, with its dtype; by default those of the rows.
     """
+    dtypes = further(axes, ()).axes if dtypes is None else dtypes
     points = {
-        name if name not in table else f"axis_{name}": _typed(values) for name, values in _columns_of(axes).items()
+        name if name not in table else f"axis_{name}": _as([row.get(name) for row in axes], dtype)
+        for name, dtype in dtypes.items()
     }
     return table.assign(**points), list(points)
 
 
-def with_metrics(table: pd.DataFrame, metrics: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
-    """Return a frame with a column ``metric_<name>`` for each named metric; ``metrics`` has those of each row."""
-    columns = {f"{METRIC}{name}": pd.Series(values, dtype="float64") for name, values in _columns_of(metrics).items()}
+def with_metrics(
+    table: pd.DataFrame, metrics: Sequence[Mapping[str, float | None]], names: Iterable[str] | None = None
+) -> pd.DataFrame:
+    """Return a frame with a column ``metric_<name>`` for each named metric.
+
+    Args:
+        table: the frame.
+        metrics: the named metrics of each row.
+        names: the metrics that shall have a column; by default those of the rows, by name.
+    """
+    names = sorted({name for row in metrics for name in row}) if names is None else names
+    columns = {f"{METRIC}{name}": pd.Series([row.get(name) for row in metrics], dtype="float64") for name in names}
     return table.assign(**columns)
 
 
@@ -239,6 +283,13 @@ def _typed(values: Sequence[Value | None]) -> "pd.Series[Any]":
         return pd.Series(values, dtype="Int64" if None in values else "int64")
     if kinds <= {int, float}:
         return pd.Series(values, dtype="float64")
+    return _as(values, "str")
+
+
+def _as(values: Sequence[Value | None], dtype: str) -> "pd.Series[Any]":
+    """Return the values of an axis as a column; as text if the dtype is no number."""
+    if dtype in {"int64", "Int64", "float64"}:
+        return pd.Series(values, dtype=dtype)
     return pd.Series([None if value is None else str(value) for value in values], dtype="str")
 
 

@@ -27,7 +27,7 @@ from perfsvc.store.cases import (
     device_id,
     device_ids,
 )
-from perfsvc.store.measurements.columns import columns_of
+from perfsvc.store.measurements.columns import columns_of, further_of
 from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
@@ -117,6 +117,16 @@ class MeasurementStore:
         """
         with self._database.reading() as connection:
             return columns_of(connection, RowFilter(runs, cases, devices))
+
+    def further(
+        self,
+        runs: Sequence[int] | None = None,
+        cases: Collection[str] | None = None,
+        devices: Collection[str] | None = None,
+    ) -> tuple[list[dict[str, Any]], set[str]]:
+        """Return the axes of each case in the rows of ``columns``, in their order, and the names of the metrics."""
+        with self._database.reading() as connection:
+            return further_of(connection, RowFilter(runs, cases, devices))
 
     def quantities(
         self, runs: Collection[int], cases: Collection[Case] | None = None

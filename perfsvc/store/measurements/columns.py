@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, func, select
 
 from perfsvc.model import MEMORY, TIME, CacheState, Peak, Rates, peak_of_case, plausible
 from perfsvc.store.cases import axes_of, case_of, judged, reason_of_exclusion, reasons_of_exclusion
@@ -160,6 +160,22 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
         reason_of_exclusion(excluded, run, case) for run, case in zip(table["run"], case_ids, strict=True)
     ]
     return table
+
+
+def further_of(connection: Connection, rows: RowFilter) -> tuple[list[dict[str, Any]], set[str]]:
+    """Return the axes of each case of some measurements, in the order of their rows, and the names of the metrics."""
+    where = rows.conditions(connection)
+    first = (
+        select(Measurements.case_id, func.min(Measurements.run_id).label("run"))
+        .where(*where)
+        .group_by(Measurements.case_id)
+        .subquery()
+    )
+    points = select(Cases.point).join(first, first.c.case_id == Cases.id).order_by(first.c.run, Cases.id)
+    names = select(Metrics.name).distinct()
+    if where:
+        names = names.join(Measurements).where(*where)
+    return [axes_of(point) for point in connection.scalars(points)], set(connection.scalars(names))
 
 
 def _plain(value: Any, shared: dict[Any, Any]) -> Any:

@@ -2,9 +2,13 @@ import csv
 import io
 import json
 import math
+import os
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -16,7 +20,7 @@ from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.judge import estimate, level_of
 from perfsvc.report.export.files import BINARY, TEXT, write
-from perfsvc.report.export.frames import details, frame, parse_point, summary
+from perfsvc.report.export.frames import details, frame, further, parse_point, summary
 
 EXACT = 1.2345678901234567e-05
 
@@ -70,7 +74,7 @@ def columns(**changed: list[Any]) -> dict[str, list[Any]]:
 
 
 def text_of(fmt: str, table: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
-    write(table, fmt, None)
+    write(lambda: [table], fmt, None)
     return capsys.readouterr().out
 
 
@@ -217,7 +221,7 @@ def test_html_warns_about_the_cpu_device(capsys: pytest.CaptureFixture[str]) -> 
 def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path: Path) -> None:
     table = frame(columns() if rows != "none" else {name: [] for name in columns()})
     target = tmp_path / f"report.{fmt}"
-    write(summary(table) if rows == "summary" else table, fmt, target)
+    write(lambda: [summary(table) if rows == "summary" else table], fmt, target)
     assert target.stat().st_size > 0
 
 
@@ -226,14 +230,14 @@ def test_every_format_writes_every_frame_to_a_file(fmt: str, rows: str, tmp_path
 
 def test_parquet_round_trips(tmp_path: Path) -> None:
     table = frame(columns())
-    write(table, "parquet", tmp_path / "report.parquet")
+    write(lambda: [table], "parquet", tmp_path / "report.parquet")
     back = pd.read_parquet(tmp_path / "report.parquet")
     assert back["median_s"].tolist()[:3] == table["median_s"].tolist()[:3]
     assert back["started_at"].equals(table["started_at"])
 
 
 def test_excel_gets_utc_times_without_a_zone_in_columns_named_utc(tmp_path: Path) -> None:
-    write(frame(columns()), "xlsx", tmp_path / "report.xlsx")
+    write(lambda: [frame(columns())], "xlsx", tmp_path / "report.xlsx")
     header, first, *_ = openpyxl.load_workbook(tmp_path / "report.xlsx").active.iter_rows(values_only=True)
     row = dict(zip(header, first, strict=True))
     assert row["started_at_utc"] == datetime(2026, 11, 21, 9, 30)  # noqa: DTZ001 - Excel knows no time zones
@@ -243,7 +247,7 @@ def test_excel_gets_utc_times_without_a_zone_in_columns_named_utc(tmp_path: Path
 @pytest.mark.parametrize("fmt", ["parquet", "xlsx"])
 def test_binary_formats_do_not_go_to_standard_output(fmt: str) -> None:
     with pytest.raises(UsageError, match="binary") as raised:
-        write(frame(columns()), fmt, None)
+        write(lambda: [frame(columns())], fmt, None)
     assert raised.value.cure == f"--output report.{fmt}"
 
 
@@ -253,28 +257,28 @@ def test_a_missing_package_is_named_with_its_cure(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingPackageError, match=package) as raised:
-        write(frame(columns()), fmt, tmp_path / "report")
+        write(lambda: [frame(columns())], fmt, tmp_path / "report")
     assert raised.value.cure == install_command("export")
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for fmt in (*TEXT, *BINARY):
         with pytest.raises(UsageError, match="cannot be written"):
-            write(frame(columns()), fmt, tmp_path / "missing" / "report")
+            write(lambda: [frame(columns())], fmt, tmp_path / "missing" / "report")
 
 
 @pytest.mark.parametrize("fmt", [*TEXT, *BINARY])
 def test_a_full_disk_keeps_the_earlier_file(fmt: str, tmp_path: Path, full_disk: None) -> None:
     (tmp_path / "report").write_text("old")
     with pytest.raises(InfrastructureError, match="report cannot be written: No space left on device") as full:
-        write(frame(columns()), fmt, tmp_path / "report")
+        write(lambda: [frame(columns())], fmt, tmp_path / "report")
     assert full.value.cure == "make room on its disk, or name a file on another disk"
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("report", "old")]
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no format is named yaml") as raised:
-        write(frame(columns()), "yaml", None)
+        write(lambda: [frame(columns())], "yaml", None)
     assert "csv, json, markdown, html, parquet, xlsx" in raised.value.cure
 
 
@@ -417,3 +421,73 @@ def test_a_case_in_both_cache_states_has_two_rows_on_the_page(capsys: pytest.Cap
     assert "tree cold" in page
     assert "tree warm" in page
     assert "tree cold" not in text_of("html", frame(columns()), capsys)
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def in_parts(**changed: list[Any]) -> list[pd.DataFrame]:
+    """Return the table of four runs, a row each, in two parts whose rows have different axes and metrics."""
+    of_runs = {
+        "run": [1, 2, 3, 4],
+        "axes": [{"n": 4}, {"n": 5}, {"n": 5, "dtype": "f32"}, {}],
+        "metrics": [{"steps": 1.0}, {}, {"bits": 2.0}, {}],
+    } | changed
+    following = further(of_runs["axes"], ["steps", "bits"])
+    halves = [{name: cells[at] for name, cells in columns(**of_runs).items()} for at in (slice(2), slice(2, 4))]
+    return [frame(half, following) for half in halves]
+
+
+def test_parts_together_are_the_whole_table() -> None:
+    whole = frame(
+        columns(
+            run=[1, 2, 3, 4],
+            axes=[{"n": 4}, {"n": 5}, {"n": 5, "dtype": "f32"}, {}],
+            metrics=[{"steps": 1.0}, {}, {"bits": 2.0}, {}],
+        )
+    )
+    parts = in_parts()
+    assert [str(part["n"].dtype) for part in parts] == ["Int64", "Int64"]
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole)
+
+
+@pytest.mark.parametrize("fmt", ["csv", "json", "markdown", "parquet"])
+def test_a_file_written_in_parts_is_the_file_of_the_whole_table(fmt: str, tmp_path: Path) -> None:
+    parts = in_parts()
+    whole = pd.concat(parts, ignore_index=True)
+    write(lambda: parts, fmt, tmp_path / "parts")
+    write(lambda: [whole], fmt, tmp_path / "whole")
+    if fmt == "parquet":
+        pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "parts"), pd.read_parquet(tmp_path / "whole"))
+    else:
+        assert (tmp_path / "parts").read_text() == (tmp_path / "whole").read_text()
+
+
+def test_parts_without_rows_leave_no_trace_in_json(tmp_path: Path) -> None:
+    none = frame({name: [] for name in columns()})
+    parts = [none, *(part.assign(a=1) for part in in_parts()), none]
+    write(lambda: parts, "json", tmp_path / "parts")
+    assert len(json.loads((tmp_path / "parts").read_text())) == 4
+    write(lambda: [none, none], "json", tmp_path / "none")
+    assert json.loads((tmp_path / "none").read_text()) == []
+
+
+def test_parquet_can_be_written_into_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    write(in_parts, "parquet", tmp_path / "pipe")
+    reader.join(timeout=30)
+    assert len(pd.read_parquet(BytesIO(read[0]))) == 4
+
+
+def test_a_part_that_cannot_be_read_keeps_the_earlier_file(tmp_path: Path) -> None:
+    def parts() -> Iterator[pd.DataFrame]:
+        yield in_parts()[0]
+        raise InfrastructureError("the database is gone", cure="find it")
+
+    (tmp_path / "report").write_text("old")
+    with pytest.raises(InfrastructureError, match="the database is gone"):
+        write(parts, "csv", tmp_path / "report")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("report", "old")]
