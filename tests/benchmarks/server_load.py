@@ -169,9 +169,10 @@ def served(location: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str],
 def writing_nights(location: str) -> Iterator[dict[str, int]]:
     """Store nights in another process during the block; after it, the dictionary says how many."""
     context = multiprocessing.get_context("spawn")
-    ended, results, counted = context.Event(), context.Queue(), {}
-    process = context.Process(target=write_nights, args=(location, ended, results))
+    began, ended, results, counted = context.Event(), context.Event(), context.Queue(), {}
+    process = context.Process(target=write_nights, args=(location, began, ended, results))
     process.start()
+    began.wait(300)
     try:
         yield counted
     finally:
@@ -180,7 +181,7 @@ def writing_nights(location: str) -> Iterator[dict[str, int]]:
         process.join()
 
 
-def write_nights(location: str, ended: Event, results: "multiprocessing.Queue[dict[str, int]]") -> None:
+def write_nights(location: str, began: Event, ended: Event, results: "multiprocessing.Queue[dict[str, int]]") -> None:
     """Store measurements one by one, and judge a run after each ``CASES_OF_A_NIGHT`` cases, until ``ended``."""
     counted, noise = Counter(nights=0, measurements=0, faults=0), np.random.default_rng(1)
     try:
@@ -199,6 +200,7 @@ def write_nights(location: str, ended: Event, results: "multiprocessing.Queue[di
                     time_s = 1e-5 * (1 + 0.002 * noise.standard_normal())
                     store.measurements.put(run, [_entry(case, device, time_s)])
                     counted["measurements"] += 1
+                    began.set()
                     if ended.wait(1 / MEASURED_A_SECOND):
                         break
                 store.runs.end(run, RunState.FINISHED)
@@ -208,6 +210,7 @@ def write_nights(location: str, ended: Event, results: "multiprocessing.Queue[di
     except Exception as error:  # noqa: BLE001 - any fault of the night is a result of this benchmark
         print(f"the night failed: {error!r}", file=sys.stderr)
         counted["faults"] += 1
+        began.set()
     results.put(dict(counted))
 
 
