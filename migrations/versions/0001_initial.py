@@ -914,6 +914,7 @@ def upgrade() -> None:
         sa.Column("token_id", sa.Integer(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("judged_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name="fk_received_runs_run_id_runs", ondelete="CASCADE"),
         sa.ForeignKeyConstraint(
             ["token_id"], ["tokens.id"], name="fk_received_runs_token_id_tokens", ondelete="RESTRICT"

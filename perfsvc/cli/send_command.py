@@ -22,7 +22,7 @@ def command(runs: tuple[str, ...], url: str, database: str, output_format: str) 
 
     from perfsvc.report.export.objects import plain
     from perfsvc.service.revisions import resolve
-    from perfsvc.service.transfer.send import VARIABLE, Sender
+    from perfsvc.service.transfer.send import VARIABLE, NotJudgedError, Sender
     from perfsvc.store import Store
 
     sender = Sender(url, os.environ.get(VARIABLE, "").strip())
@@ -43,3 +43,9 @@ def command(runs: tuple[str, ...], url: str, database: str, output_format: str) 
                     )
     if output_format == "json":
         output.show_json(plain(sent))
+    unjudged = [str(outcome.run) for outcome in sent if not outcome.judged]
+    if unjudged:
+        raise NotJudgedError(
+            f"the server stored run {', run '.join(unjudged)}, but failed to judge what it stored",
+            cure=f"see the log of the server; then perfsvc send {' '.join(unjudged)} --to {url} has it judged",
+        )

@@ -1,9 +1,10 @@
 """Answers in JSON, and all errors in one shape: ``{"error": …, "cure": …}``."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -11,7 +12,8 @@ from starlette.responses import Response
 from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageError
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.render import error_page
-from perfsvc.server.access import ForbiddenError
+from perfsvc.server.access import READ, ForbiddenError, require
+from perfsvc.server.kept import Content, State, kept_answers
 from perfsvc.server.limiting import RefusedError
 from perfsvc.text import json_text, printed, without_password
 
@@ -37,6 +39,29 @@ WORDS = {
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a value as JSON; a number that is not finite becomes null."""
     return Response(json_text(plain(value)), status, headers, JSON)
+
+
+async def kept(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Response:
+    """Answer a visitor who may read with a content that is made once for all readers.
+
+    Args:
+        request: the request.
+        key: names the content; requests with equal keys get the same content.
+        make: makes the content; it runs in a thread.
+        of_all_series: whether making it reads all series.
+    """
+    return (await content(request, key, make, of_all_series=of_all_series)).answer(request)
+
+
+async def content(request: Request, key: str, make: Callable[[], Content], *, of_all_series: bool = False) -> Content:
+    """Return a content for a visitor who may read; the arguments are those of ``kept``."""
+    shared = kept_answers(request)
+
+    def look() -> State:
+        require(request, READ)
+        return shared.state()
+
+    return await shared.get(key, await run_in_threadpool(look), make, of_all_series=of_all_series)
 
 
 def problem(

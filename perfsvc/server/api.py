@@ -359,13 +359,27 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "runs/{run}/verdicts", "verdicts", "The verdicts of a run.", RunRowsParameters, page_of(VERDICT), verdicts
     ),
     Endpoint(
-        "series", "all_series", "The series of the newest runs.", SeriesParameters, page_of(SeriesRow), all_series
+        "series",
+        "all_series",
+        "The series of the newest runs.",
+        SeriesParameters,
+        page_of(SeriesRow),
+        all_series,
+        of_all_series=True,
     ),
     Endpoint("series/{key}", "series", "A series and its history.", SeriesKeyParameters, SeriesHistoryObject, series),
     Endpoint("findings", "findings", "The findings, newest first.", FindingsParameters, page_of(FINDING), findings),
     Endpoint("findings/{finding}", "finding", "A finding.", FindingParameters, FINDING_OBJECT, finding),
     Endpoint("explanations", "explanations", "Why it is slower.", FindingParameters, ExplanationsAnswer, explanations),
-    Endpoint("compare", "compare", "Judge a run against another.", ComparisonParameters, ComparisonObject, comparison),
+    Endpoint(
+        "compare",
+        "compare",
+        "Judge a run against another.",
+        ComparisonParameters,
+        ComparisonObject,
+        comparison,
+        by_git=True,
+    ),
     receiving.ENDPOINT,
     actions.ENDPOINT,
 )

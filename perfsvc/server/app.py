@@ -1,6 +1,7 @@
 """The web server as an ASGI application, composed of the routes of each module."""
 
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 from anyio.to_thread import current_default_thread_limiter
@@ -19,14 +20,14 @@ from perfsvc.server.api import ENDPOINTS
 from perfsvc.server.changing import actions, forms
 from perfsvc.server.endpoints import ROOT
 from perfsvc.server.guard import Guard
+from perfsvc.server.kept import LEVEL, SMALLEST_TO_COMPRESS, KeptAnswers
 from perfsvc.server.limiting import RefusedError, RequestLimit
 from perfsvc.server.openapi import document
 from perfsvc.server.serving import Serving
 
-THREADS = 12
-"""How many requests read the database at a time; the pool of SQLAlchemy has 15 connections."""
-
-SMALLEST_TO_COMPRESS = 1000
+THREADS = 10
+"""How many requests read the database at a time. With the threads that make answers and store runs, they need at most
+the 15 connections of SQLAlchemy's pool."""
 
 
 def make_app(serving: Serving) -> Starlette:
@@ -56,13 +57,16 @@ def make_app(serving: Serving) -> Starlette:
         middleware=[
             Middleware(Guard, settings=serving.server, requests=counted.requests),
             Middleware(RequestLimit, settings=serving.server, limits=serving.limits),
-            Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS),
+            Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS, compresslevel=LEVEL),
         ],
         exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, RefusedError, HTTPException), answers.of_error),
         lifespan=_few_threads,
     )
     app.state.serving = serving
     app.state.metrics = counted
+    # Runs are stored one after the other, so that many hosts at once leave the other threads to readers.
+    app.state.receiver = ThreadPoolExecutor(1, "store a run")
+    app.state.kept = KeptAnswers(serving.store.database.state)
     return app
 
 

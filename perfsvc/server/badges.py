@@ -1,5 +1,7 @@
 """Badges: small pictures in SVG with a word about the findings or about a series, for READMEs and wikis."""
 
+from collections.abc import Callable
+
 from markupsafe import escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,14 +11,16 @@ from starlette.routing import Route
 from perfsvc.model import FindingState, Verdict
 from perfsvc.report import wording
 from perfsvc.report.pages.site import SeriesView
-from perfsvc.server.access import READ, require
+from perfsvc.server.answers import kept
 from perfsvc.server.api import page_of_key
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
-from perfsvc.server.site import cached
 from perfsvc.text import shortened, visible, xml_text
 
 GREEN, RED, GREY, AMBER = "#2a7d3f", "#b3261e", "#5f6368", "#8a5a00"
 """White text has a contrast of at least 4.5 on each colour."""
+
+SVG = "image/svg+xml"
 
 LONGEST = 40
 """Characters of the longest text on a badge."""
@@ -31,26 +35,34 @@ def routes() -> list[Route]:
     return [Route("/badges/findings.svg", findings), Route("/badges/series/{key}.svg", series)]
 
 
-def findings(request: Request) -> Response:
+async def findings(request: Request) -> Response:
     """Answer with the badge of all open findings."""
-    require(request, READ)
-    number = sum(view.finding.state in STANDING for view in serving(request).pages.site().findings)
-    text = f"{number} open" if number else "none open"
-    return _shown(request, badge("findings", text, RED if number else GREEN))
+    pages = serving(request).pages
+
+    def make() -> Content:
+        number = sum(view.finding.state in STANDING for view in pages.site().findings)
+        text = f"{number} open" if number else "none open"
+        return Content(badge("findings", text, RED if number else GREEN).encode(), SVG)
+
+    return await _shown(request, "badge", make)
 
 
-def series(request: Request) -> Response:
+async def series(request: Request) -> Response:
     """Answer with the badge of a series: its newest level, and tonight's verdict if the series moved."""
-    require(request, READ)
-    view = serving(request).pages.site().series.at(page_of_key(request.path_params["key"]))
-    if view is None:
-        raise HTTPException(404)
-    return _shown(request, badge(view.series.case.id, *_newest(view)))
+    key, pages = request.path_params["key"], serving(request).pages
+
+    def make() -> Content:
+        view = pages.site().series.at(page_of_key(key))
+        if view is None:
+            raise HTTPException(404)
+        return Content(badge(view.series.case.id, *_newest(view)).encode(), SVG)
+
+    return await _shown(request, f"badge {key}", make)
 
 
-def _shown(request: Request, svg: str) -> Response:
+async def _shown(request: Request, key: str, make: Callable[[], Content]) -> Response:
     """Answer with a badge, which pages of other sites may show."""
-    response = cached(request, svg.encode(), "image/svg+xml")
+    response = await kept(request, key, make)
     response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     return response
 

@@ -14,14 +14,19 @@ from starlette.routing import Route
 
 from perfsvc.errors import UsageError
 from perfsvc.report.export.objects import plain
-from perfsvc.server.access import READ, Visitor, require
-from perfsvc.server.answers import JSON, answer
+from perfsvc.server.access import READ, require
+from perfsvc.server.answers import JSON, kept
+from perfsvc.server.kept import Content, kept_answers
+from perfsvc.server.limiting import small_body
 from perfsvc.server.serving import Serving, serving
+from perfsvc.text import json_text, printed
 
 ROOT = "/api/v1"
+NDJSON = "application/x-ndjson"
+"""The type of a body that has a value of JSON in each line."""
 MOST_ROWS = 1000
 """How many rows an answer has at most."""
-LONGEST_BODY = 8 * 2**20
+LONGEST_BODY = 64 * 1024
 """The bytes of the longest body that the API reads."""
 
 Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -65,19 +70,15 @@ P = TypeVar("P", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ApiCall(Generic[P]):
-    """A request to an endpoint, checked.
+    """A request to an endpoint that only reads, checked.
 
     Attributes:
         serving: what all requests share.
-        visitor: who asks.
         given: the parameters of the path and the query.
-        body: the body as the endpoint's model of it; None if the endpoint takes none.
     """
 
     serving: Serving
-    visitor: Visitor
     given: P
-    body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,12 @@ class Endpoint(Generic[P]):
         handler: returns the answer as a value that ``plain`` makes JSON of. It runs in a thread.
         method: the method of HTTP.
         scope: what the visitor needs.
-        body: the model of the body; None if the endpoint takes none.
+        body: the model of the body; None if the endpoint takes none, or lines.
+        lines: what the first line of a body of lines encodes, and what all other lines encode; None for any other body.
         status: the status code of an answer.
-        respond: answers a request instead of ``handler``, and checks it itself.
+        respond: answers a request that changes something instead of ``handler``, and checks it itself.
+        of_all_series: whether the handler reads all series.
+        by_git: whether the answer depends on the branches of a repository too, so that it cannot be kept.
     """
 
     path: str
@@ -107,18 +111,26 @@ class Endpoint(Generic[P]):
     method: str = "GET"
     scope: str = READ
     body: type[BaseModel] | None = None
+    lines: tuple[type, type] | None = None
     status: int = 200
     respond: Callable[[Request], Awaitable[Response]] | None = None
+    of_all_series: bool = False
+    by_git: bool = False
 
     def route(self) -> Route:
         """Return the route that checks a request, calls the handler and checks its answer."""
 
         async def respond(request: Request) -> Response:
-            visitor = await run_in_threadpool(require, request, self.scope)
-            given = checked(self.parameters, _parameters(request))
-            body = None if self.body is None else checked(self.body, await json_body(request))
-            value = await run_in_threadpool(self._value, ApiCall(serving(request), visitor, given, body))
-            return answer(value, self.status)
+            await run_in_threadpool(require, request, READ)
+            call = ApiCall(serving(request), checked(self.parameters, _parameters(request)))
+
+            def make() -> Content:
+                return Content(json_text(self._value(call)).encode(), JSON)
+
+            if self.by_git:
+                return (await kept_answers(request).run(make)).answer(request)
+            key = f"{self.name} {call.given.model_dump_json()}"
+            return await kept(request, key, make, of_all_series=self.of_all_series)
 
         return Route(f"{ROOT}/{self.path}", self.respond or respond, methods=[self.method], name=self.name)
 
@@ -154,18 +166,24 @@ def _parameters(request: Request) -> dict[str, str]:
 
 
 async def json_body(request: Request) -> Any:
-    """Return the body as JSON values; raise ``UsageError`` or ``HTTPException`` if it is too long or no JSON."""
+    """Return the body as JSON values; raise an error if it is too long, arrives too slowly, or is no JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise HTTPException(415)
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > LONGEST_BODY:
-            raise HTTPException(413)
+    content = await small_body(request, LONGEST_BODY)
     try:
-        return json.loads(content)
+        return json.loads(content, object_pairs_hook=_without_doubles)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"the body is no JSON: {error}", cure="send a JSON object in UTF-8") from error
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; raise ``UsageError`` if a name is there twice: programs differ in which one counts."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"the body has the name {printed(double)[:100]!r} twice", cure="give each name once")
+    return made
 
 
 def checked(model: type[P], values: Any) -> P:

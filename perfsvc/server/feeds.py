@@ -11,9 +11,9 @@ from starlette.routing import Route
 from perfsvc.model import Finding, FindingEvent
 from perfsvc.report import wording
 from perfsvc.report.pages.site import FindingView, finding_page
-from perfsvc.server.access import READ, require
+from perfsvc.server.answers import kept
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
-from perfsvc.server.site import cached
 from perfsvc.text import cut, xml_text
 
 ATOM = "http://www.w3.org/2005/Atom"
@@ -28,13 +28,13 @@ def routes() -> list[Route]:
     return [Route("/feeds/findings.atom", findings)]
 
 
-def findings(request: Request) -> Response:
+async def findings(request: Request) -> Response:
     """Answer with the feed of findings."""
-    require(request, READ)
     shared = serving(request)
     base = shared.site or str(request.base_url)
-    content = feed(shared.pages.site().findings, base)
-    return cached(request, content, "application/atom+xml")
+    return await kept(
+        request, f"feed {base}", lambda: Content(feed(shared.pages.site().findings, base), "application/atom+xml")
+    )
 
 
 def feed(findings: Iterable[FindingView], base: str) -> bytes:

@@ -21,6 +21,10 @@ LONGEST_QUERY = 4096
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """The methods that the metrics name; others could be of any number."""
 
+BODILESS = frozenset({"GET", "HEAD"})
+REFUSED = 400
+"""The first status code of an answer that refuses something."""
+
 HEADERS = {
     "content-security-policy": f"{POLICY}; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -63,6 +67,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                if status >= REFUSED and scope["method"] not in BODILESS:
+                    headers["connection"] = "close"  # else a client that still sends its body would keep the connection
             await send(message)
 
         try:

@@ -3,10 +3,11 @@
 import ipaddress
 from collections.abc import Iterable
 
+import anyio
 from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -15,6 +16,8 @@ from perfsvc.config import ServerSettings
 MOST_FAILURES = 10
 """How many wrong tokens a minute an address may send. A valid token is accepted all the same."""
 WINDOW_S = 60
+SMALL_BODY_S = 20.0
+"""How long a form or an object of JSON may take to arrive: a client that sends a byte a minute must not stay."""
 
 
 class RefusedError(Exception):
@@ -35,6 +38,30 @@ class RefusedError(Exception):
     def headers(self) -> dict[str, str]:
         """The headers of the answer."""
         return {"Retry-After": str(self.wait_s)} if self.wait_s else {}
+
+
+async def small_body(request: Request, most: int) -> bytes:
+    """Return the body of a request that is a form or an object of JSON.
+
+    Args:
+        request: the request.
+        most: bytes of the longest body.
+
+    Raises:
+        RefusedError: the body is too long, does not arrive within ``SMALL_BODY_S``, or the connection ended before.
+    """
+    content = bytearray()
+    try:
+        with anyio.fail_after(SMALL_BODY_S):
+            async for part in request.stream():
+                content += part
+                if len(content) > most:
+                    raise RefusedError(413, f"the body has more than {most} bytes", "send less at once")
+    except TimeoutError:
+        raise RefusedError(408, f"the body did not arrive within {SMALL_BODY_S:g} s", "send it again") from None
+    except ClientDisconnect:
+        raise RefusedError(400, "the connection ended before the body had arrived", "send it again") from None
+    return bytes(content)
 
 
 class Limits:

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
 from perfsvc import __version__
-from perfsvc.server.endpoints import ROOT, Endpoint, ErrorAnswer
+from perfsvc.server.endpoints import NDJSON, ROOT, Endpoint, ErrorAnswer
 
 ERRORS = {
     "400": "The request is not valid.",
@@ -18,16 +17,26 @@ ERRORS = {
     "503": "The database cannot answer now; the request may be repeated.",
 }
 
+ERRORS_OF_CHANGES = {
+    "408": "The body did not arrive in time.",
+    "409": "The Idempotency-Key was used with another body.",
+    "413": "The body is too large.",
+    "415": "The body has another type.",
+    "422": "The run is not valid.",
+    "429": "There were too many changes in a minute.",
+}
+"""The further errors of endpoints that change something."""
+
 
 def document(endpoints: Iterable[Endpoint[Any]]) -> dict[str, Any]:
     """Return the document of some endpoints."""
     listed = list(endpoints)
-    models = {model for endpoint in listed for model in (endpoint.answer, endpoint.body) if model} | {ErrorAnswer}
-    ordered = sorted(models, key=lambda model: model.__name__)
-    references, definitions = models_json_schema(
-        [(model, "validation") for model in ordered], ref_template="#/components/schemas/{model}"
+    kinds = {kind for each in listed for kind in (each.answer, each.body, *(each.lines or ())) if kind} | {ErrorAnswer}
+    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    references, definitions = TypeAdapter.json_schemas(
+        [(kind, "validation", TypeAdapter(kind)) for kind in ordered], ref_template="#/components/schemas/{model}"
     )
-    of_model = {model: references[model, "validation"] for model in ordered}
+    of_model = {kind: references[kind, "validation"] for kind in ordered}
     paths: dict[str, Any] = {}
     for endpoint in listed:
         paths.setdefault(f"{ROOT}/{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint, of_model)
@@ -44,19 +53,30 @@ def document(endpoints: Iterable[Endpoint[Any]]) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint[Any], of_model: dict[type[BaseModel], Any]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint[Any], of_model: dict[type, Any]) -> dict[str, Any]:
     """Return the description of an endpoint; ``of_model`` has the reference to each model."""
+    errors = ERRORS | (ERRORS_OF_CHANGES if endpoint.method != "GET" else {})
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "parameters": list(_parameters(endpoint)),
         "responses": {
             str(endpoint.status): {"description": endpoint.summary, "content": _json(of_model[endpoint.answer])},
-            **{code: {"description": text, "content": _json(of_model[ErrorAnswer])} for code, text in ERRORS.items()},
+            **{code: {"description": text, "content": _json(of_model[ErrorAnswer])} for code, text in errors.items()},
         },
     }
     if endpoint.body:
         operation["requestBody"] = {"required": True, "content": _json(of_model[endpoint.body])}
+    if endpoint.lines:
+        again = {"description": "The run was stored before.", "content": _json(of_model[endpoint.answer])}
+        operation["responses"]["200"] = again
+        first, others = (of_model[kind] for kind in endpoint.lines)
+        operation["requestBody"] = {
+            "required": True,
+            "description": "A line of JSON as `x-first-line` describes it, then lines as `x-other-lines` describes "
+            "them; plain, or compressed with `Content-Encoding: gzip`.",
+            "content": {NDJSON: {"schema": {"type": "string"}, "x-first-line": first, "x-other-lines": others}},
+        }
     return operation
 
 

@@ -48,7 +48,7 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
         listening = opened.enter_context(closing(_listen(settings)))
         rules = thresholds(settings, None)
         threshold = rules if rules.rules else None
-        pages = LivePages(store, threshold=threshold)
+        pages = LivePages(store, threshold=threshold, forms=changing is not None)
         app = make_app(Serving(store, settings, pages, threshold, settings.suite, changing))
         _log_requests()
         server = uvicorn.Server(

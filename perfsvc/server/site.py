@@ -1,6 +1,5 @@
 """The pages of the site, from the database as it is now, and what they load."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -8,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,16 +15,20 @@ from starlette.routing import Route
 
 from perfsvc.report.pages import render
 from perfsvc.report.pages.site import comparison_page
+from perfsvc.server import answers
 from perfsvc.server.access import READ, require
 from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
+from perfsvc.server.kept import Content
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve
 
 _FINDING = re.compile(r"findings/(\d{1,9})\.html")
 
-TYPES = {".css": "text/css", ".js": "text/javascript", ".html": "text/html"}
+OF_ALL_SERIES = frozenset({render.FLEET, render.BENCHMARKS, render.SERIES})
+"""The pages for which all series are read."""
+TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
 class ComparedRuns(NoParameters):
@@ -44,16 +48,21 @@ def routes() -> list[Route]:
     ]
 
 
-def page(request: Request) -> Response:
+async def page(request: Request) -> Response:
     """Answer with a page of the site."""
-    who = require(request, READ)
+    shared = serving(request)
     path = request.path_params.get("path") or render.INDEX
-    text = serving(request).pages.page(path)
-    if text is None:
-        raise HTTPException(404)
-    if serving(request).changing and (number := _FINDING.fullmatch(path)):
-        return with_actions(request, who, int(number[1]), text)
-    return cached(request, text.encode(), "text/html")
+
+    def make() -> Content:
+        text = shared.pages.page(path)
+        if text is None:
+            raise HTTPException(404)
+        return Content(text.encode(), "text/html")
+
+    made = await answers.content(request, f"page {path}", make, of_all_series=path in OF_ALL_SERIES)
+    if shared.changing and (number := _FINDING.fullmatch(path)):
+        return await run_in_threadpool(with_actions, request, int(number[1]), made.body.decode())
+    return made.answer(request)
 
 
 def compare(request: Request) -> Response:
@@ -68,26 +77,16 @@ def compare(request: Request) -> Response:
     return RedirectResponse(f"compare/{base.id}-{new.id}.html", 303)
 
 
-def asset(request: Request) -> Response:
+async def asset(request: Request) -> Response:
     """Answer with a style or a script. Anyone may read them: they come with perfsvc."""
-    name = request.path_params["name"]
-    content = assets().get(f"assets/{name}")
+    content = assets().get(f"assets/{request.path_params['name']}")
     if content is None:
         raise HTTPException(404)
-    return cached(request, content, TYPES[PurePosixPath(name).suffix])
+    return content.answer(request)
 
 
 @cache
-def assets() -> Mapping[str, bytes]:
+def assets() -> Mapping[str, Content]:
     """Return the styles and scripts by their paths."""
-    return {PLOTLY: plotly(), **{name: text.encode() for name, text in render.assets()}}
-
-
-def cached(request: Request, content: bytes, kind: str) -> Response:
-    """Return the content, or only "not modified" if the browser has it: the tag is a digest of the content."""
-    tag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'  # weak: compressing changes the bytes
-    headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
-    if known & {tag.removeprefix("W/"), "*"}:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=kind)
+    bodies = {PLOTLY: plotly(), **{name: text.encode() for name, text in render.assets()}}
+    return {name: Content(body, TYPES[PurePosixPath(name).suffix]) for name, body in bodies.items()}

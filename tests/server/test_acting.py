@@ -45,7 +45,7 @@ def light(tmp_path: Path) -> Iterator[Store]:
 
 def server(store: Store, client: tuple[str, int] = ("127.0.0.1", 50000), **settings: Any) -> TestClient:
     every = Settings(server=ServerSettings(changes=True, **settings))
-    app = make_app(Serving(store, every, LivePages(store), None, Path("/nowhere"), store))
+    app = make_app(Serving(store, every, LivePages(store, forms=True), None, Path("/nowhere"), store))
     return TestClient(app, base_url=BASE, follow_redirects=False, raise_server_exceptions=False, client=client)
 
 

@@ -5,8 +5,8 @@ from structlog.testing import capture_logs
 
 from perfsvc.errors import DatabaseError
 from perfsvc.report.pages.render import POLICY
-from perfsvc.server import site
 from perfsvc.server.guard import LONGEST_QUERY
+from perfsvc.service.dashboard.live import LivePages
 
 BROWSER = {"accept": "text/html,application/xhtml+xml"}
 
@@ -73,7 +73,7 @@ def test_a_fault_is_logged_and_its_answer_has_no_traceback(local, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(site, "cached", fail)
+    monkeypatch.setattr(LivePages, "page", fail)
     with capture_logs() as lines:
         answer = local.get("/")
     assert answer.status_code == 500
@@ -88,7 +88,7 @@ def test_an_error_of_the_database_is_an_answer_with_a_cure(local, monkeypatch, a
     def fail(*_):
         raise DatabaseError("postgresql://ann:secret@host/db: gone", cure="start it", again=again)
 
-    monkeypatch.setattr(site, "cached", fail)
+    monkeypatch.setattr(LivePages, "page", fail)
     with capture_logs() as lines:
         answer = local.get("/")
     assert answer.status_code == status

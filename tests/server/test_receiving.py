@@ -14,6 +14,7 @@ from perfsvc.config import ServerSettings, Settings
 from perfsvc.server.app import make_app
 from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.live import LivePages
+from perfsvc.service.transfer import receive
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Scope, Store
 from tests.server.conftest import BASE
@@ -63,7 +64,7 @@ def send(receiver: Store) -> Callable[..., Any]:
 def client_of(store: Store, **settings: Any) -> TestClient:
     """Return a client of a server that may change a database."""
     every = Settings(server=ServerSettings(**{"changes": True, **settings}))
-    serving = Serving(store, every, LivePages(store), None, Path("/nowhere"), store)
+    serving = Serving(store, every, LivePages(store, forms=True), None, Path("/nowhere"), store)
     return TestClient(make_app(serving), base_url=BASE, follow_redirects=False, raise_server_exceptions=False)
 
 
@@ -92,7 +93,7 @@ def refusals(store: Store) -> list[tuple[str, int]]:
 
 def test_a_sent_run_is_stored_with_its_measurements_and_judged(send, receiver, body, planted_sqlite):
     answer = send(body)
-    assert (answer.status_code, answer.json()) == (201, {"run": 1, "new": True, "later_run": None})
+    assert (answer.status_code, answer.json()) == (201, {"run": 1, "new": True, "judged": True, "later_run": None})
     with Store.open(planted_sqlite, create=False) as sender:
         there, here = receiver.measurements.columns([1]), sender.measurements.columns([1])
         assert receiver.runs.get(1).provenance == sender.runs.get(1).provenance
@@ -121,12 +122,26 @@ def test_a_key_is_for_one_body(send, receiver, body):
     assert refusals(receiver)[0] == ("box", 409)
 
 
-def test_a_run_that_was_not_judged_before_the_server_stopped_is_judged_by_the_replay(send, receiver, body):
-    send(body)
-    receiver.verdicts.put(1, [])
-    assert not receiver.verdicts.of_run(1)
-    send(body)
+@pytest.mark.parametrize("stage", ["judge_run", "update_findings"])
+def test_a_run_whose_judging_fails_is_stored_and_is_judged_when_it_is_sent_again(
+    send, receiver, body, stage, monkeypatch
+):
+    updated = []
+
+    def fail(*_, **__):
+        raise ZeroDivisionError("secret")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(receive, stage, fail)
+        answer = send(body)
+    assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (201, True, False)
+    monkeypatch.setattr(receive, "update_findings", lambda _, run, **__: updated.append(run))
+    for _ in range(2):
+        answer = send(body)
+        assert (answer.status_code, answer.json()["new"], answer.json()["judged"]) == (200, False, True)
     assert receiver.verdicts.of_run(1)
+    assert updated == [1]
+    assert len(receiver.runs.list()) == 1
 
 
 def test_wrong_tokens_are_refused_and_logged(send, receiver, body):

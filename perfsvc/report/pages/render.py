@@ -56,14 +56,20 @@ POLICY = (
 """The content security policy of the site. The only inline style it allows is the empty one: plotly.js creates it and
 adds rules by script."""
 
+FORM_POLICY = POLICY.replace("form-action 'none'", "form-action 'self'")
+"""The content security policy of pages with forms, which only a server has."""
+FORM_HERE = "<!-- form -->"
+"""Where the server puts a form on a page. A text of a user cannot hold it, because its < is escaped."""
+
 INDEX = "index.html"
 FLEET = "fleet.html"
 BENCHMARKS = "benchmarks.html"
+SERIES = "series.html"
 
 LISTS = {
     FLEET: ("fleet", "Fleet"),
     BENCHMARKS: ("benchmark_list", "Benchmarks"),
-    "series.html": ("series_list", "Series"),
+    SERIES: ("series_list", "Series"),
     "findings.html": ("findings", "Findings"),
     INDEX: ("tonight", "Tonight"),
 }
@@ -168,6 +174,8 @@ def _environment() -> Environment:
         | OF_BENCHMARKS
         | {
             "policy": POLICY,
+            "referrer": "no-referrer",
+            "form_here": "",
             "fleet": fleet,
             "paths": paths,
             "group_lines": group_lines,
@@ -201,6 +209,7 @@ class SitePages:
         details: returns what was measured, committed and changed around a finding; called likewise.
         compared: returns the comparison of a run in ``site.compared`` with its baseline.
         results: returns the results of the newest run of each series; called when the pages of benchmarks are rendered.
+        forms: whether the page of a finding has the place ``FORM_HERE``, where a server puts the form of its actions.
     """
 
     def __init__(
@@ -212,6 +221,7 @@ class SitePages:
         compared: Callable[[int], ComparedSides],
         *,
         results: Callable[[Sequence[SeriesView]], Results],
+        forms: bool = False,
     ) -> None:
         self.site = site
         self._compared = compared
@@ -221,6 +231,10 @@ class SitePages:
         self._explained = explained
         self._details = details
         self._results = results
+        self._forms: dict[str, Any] = {}
+        if forms:
+            form_here = Markup(FORM_HERE)  # noqa: S704 - our own
+            self._forms = {"form_here": form_here, "policy": FORM_POLICY, "referrer": "same-origin"}
 
     def page(self, path: str) -> str | None:
         """Return a page that is not that of a series; None if there is no such page."""
@@ -259,6 +273,7 @@ class SitePages:
             finding=shown.finding,
             explained=self._explained(shown),
             details=self._details(shown),
+            **self._forms,
         )
 
     def comparison(self, sides: ComparedSides) -> str:

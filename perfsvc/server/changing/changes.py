@@ -14,6 +14,7 @@ from starlette.responses import Response
 from perfsvc.errors import PerfsvcError
 from perfsvc.server.access import ForbiddenError, Visitor, address, require
 from perfsvc.server.answers import of_error
+from perfsvc.server.kept import kept_answers
 from perfsvc.server.limiting import RefusedError, network_of
 from perfsvc.server.serving import serving
 from perfsvc.store import AuditEntry, Store
@@ -50,6 +51,8 @@ async def audited(request: Request, attempt: Attempt, change: Callable[[Attempt]
     except Exception:
         await _record(request, attempt, 500, "perfsvc failed")
         raise
+    if response.status_code < REFUSED:
+        kept_answers(request).renew()
     await _record(request, attempt, response.status_code, reason)
     return response
 

@@ -8,10 +8,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from perfsvc.model import FindingState
-from perfsvc.report.pages.render import POLICY, template
+from perfsvc.report.pages.render import FORM_HERE, FORM_POLICY, template
 from perfsvc.server.access import ACT, OF_PEOPLE, Visitor, address, token_of, visitor
 from perfsvc.server.changing.changes import Attempt, audited, is_own_origin, require_own_page
-from perfsvc.server.limiting import RefusedError, network_of
+from perfsvc.server.limiting import RefusedError, network_of, small_body
 from perfsvc.server.serving import serving
 from perfsvc.server.sessions import COOKIE, LONGEST_S
 from perfsvc.text import visible
@@ -22,8 +22,6 @@ MOST_FIELDS = 20
 MOST_SIGN_INS = 20
 """How often an address may sign in in a minute."""
 
-FORM_POLICY = POLICY.replace("form-action 'none'", "form-action 'self'")
-"""The content security policy of pages with forms."""
 HEADERS = {
     "Content-Security-Policy": f"{FORM_POLICY}; frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",  # with no-referrer, browsers send no Origin with a form
@@ -56,11 +54,7 @@ def routes() -> list[Route]:
 async def form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form; raise ``RefusedError`` if it is too long, no form, or has a field twice."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > LONGEST_FORM:
-            raise RefusedError(413, "the form is too long", "write less")
+    content = await small_body(request, LONGEST_FORM)
     if kind != "application/x-www-form-urlencoded":
         raise RefusedError(415, "the request is no form", "send programs' requests to /api/v1/")
     try:
@@ -145,9 +139,9 @@ async def sign_out(request: Request) -> Response:
 # --- the page of a finding -------------------------------------------------------------------------------------------
 
 
-def with_actions(request: Request, who: Visitor, number: int, text: str) -> Response:
-    """Return the page of a finding with the form of its actions at the end."""
-    shared = serving(request)
+def with_actions(request: Request, number: int, text: str) -> Response:
+    """Return the page of a finding with the form of its actions at ``FORM_HERE``."""
+    shared, who = serving(request), visitor(request)
     finding = shared.store.findings.get(number)
     is_over = finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}
     section = template("act.html.j2").render(
@@ -158,10 +152,5 @@ def with_actions(request: Request, who: Visitor, number: int, text: str) -> Resp
         choices=CHOICES_LATER if is_over else CHOICES,
         root="../",
     )
-    # The first lines of the page, before any text of a user, and the last ones, after all of them.
-    head, rest = text.split("<title>", 1)
-    head = head.replace(POLICY, FORM_POLICY).replace('content="no-referrer"', 'content="same-origin"')
-    body, _, end = rest.rpartition("</main>")
-    style = '<link rel="stylesheet" href="../assets/forms.css">\n'
-    page = f"{head}{style}<title>{body}{visible(section)}</main>{end}"
+    page = text.replace(FORM_HERE, visible(section), 1)
     return Response(page, headers=HEADERS, media_type="text/html")

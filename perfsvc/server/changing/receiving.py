@@ -1,5 +1,6 @@
 """Receives runs that other hosts send: ``POST /api/v1/runs``."""
 
+import asyncio
 import hashlib
 import tempfile
 import zlib
@@ -8,7 +9,6 @@ from typing import BinaryIO, cast
 
 import anyio
 import anyio.lowlevel
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -16,13 +16,13 @@ from perfsvc.errors import UsageError
 from perfsvc.server.access import WRITE
 from perfsvc.server.answers import answer
 from perfsvc.server.changing.changes import Attempt, audited, permitted
-from perfsvc.server.endpoints import Answer, Endpoint, NoParameters
+from perfsvc.server.endpoints import NDJSON, Answer, Endpoint, NoParameters
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.serving import serving
 from perfsvc.service.transfer.receive import ReceivedRun, receive
+from perfsvc.store import SentMeasurement, SentRun
 from perfsvc.store.remote.receiving import ReusedKeyError
 
-KIND = "application/x-ndjson"
 MIB = 2**20
 IN_MEMORY = 4 * MIB
 """Bytes of a body that stay in memory; a longer body is in a temporary file."""
@@ -38,6 +38,8 @@ class SentRunAnswer(Answer):
     """Its number in this database; null if it was deleted there."""
     new: bool
     """Whether it was stored now, and not before."""
+    judged: bool
+    """Whether it is judged. If not, judging failed: send the run again, and the server judges it then."""
     later_run: int | None
     """A run of the same suite that began later, and is stored already."""
 
@@ -65,13 +67,14 @@ async def _post_run(request: Request, attempt: Attempt) -> Response:
             )
 
         try:
-            received = await run_in_threadpool(stored)
+            received = await asyncio.shield(asyncio.wrap_future(request.app.state.receiver.submit(stored)))
         except ReusedKeyError as error:
             raise RefusedError(409, error.what, error.cure) from error
         except UsageError as error:
             raise RefusedError(422, error.what, error.cure) from error
+    facts = {"run": received.run, "new": received.new, "judged": received.judged, "later_run": received.later}
     attempt.target = f"run {received.run}" if received.run else "a run that was deleted"
-    return answer({"run": received.run, "new": received.new, "later_run": received.later}, 201 if received.new else 200)
+    return answer(facts, 201 if received.new else 200)
 
 
 async def _read_body(request: Request, body: BinaryIO) -> str:
@@ -79,8 +82,8 @@ async def _read_body(request: Request, body: BinaryIO) -> str:
     settings = serving(request).server
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     coding = request.headers.get("content-encoding", "identity").strip().lower()
-    if kind != KIND or coding not in {"gzip", "identity"}:
-        raise RefusedError(415, f"the body is not {KIND}, plain or compressed with gzip", "send it with perfsvc send")
+    if kind != NDJSON or coding not in {"gzip", "identity"}:
+        raise RefusedError(415, f"the body is not {NDJSON}, plain or compressed with gzip", "send it with perfsvc send")
     digest, size = hashlib.sha256(), 0
     try:
         with anyio.fail_after(settings.upload):
@@ -144,6 +147,7 @@ ENDPOINT = Endpoint(
     None,
     method="POST",
     scope=WRITE,
+    lines=(SentRun, SentMeasurement),
     status=201,
     respond=post_run,
 )

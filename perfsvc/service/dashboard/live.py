@@ -1,7 +1,7 @@
 """The pages of the site, rendered one at a time from the store, for a server."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -23,43 +23,47 @@ from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import since_baseline
 from perfsvc.store import Store
 
-MOST_KEPT = 256
-"""How many rendered pages are kept until the database changes."""
-
 OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
 """The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
 
 
 @dataclass
 class _State:
-    """The site as the database was in one state, and the pages that were rendered of it."""
+    """The site as the database was in one state."""
 
     version: str
     pages: SitePages
     series: StoredSeries
-    kept: dict[str, str] = field(default_factory=dict)
 
 
 class LivePages:
     """Renders any page of the site from the store. Threads may share an object.
 
     The pages are those of ``perfsvc dashboard build``, at the same paths. A page shows the database as it is when the
-    page is asked for: what was read and rendered is kept only until the database changes.
+    page is asked for: what was read is kept only until the database changes.
 
     Args:
         store: the database; it stays open as long as pages are asked for.
         last: how many of the newest runs to show.
         threshold: the thresholds of the settings, which comparisons show.
         plotly: the path of plotly.js, relative to the root of the site.
+        forms: whether the pages of findings have the place where the server puts the form of its actions.
     """
 
     def __init__(
-        self, store: Store, *, last: int = LAST, threshold: judge.ThresholdOption = None, plotly: str = PLOTLY
+        self,
+        store: Store,
+        *,
+        last: int = LAST,
+        threshold: judge.ThresholdOption = None,
+        plotly: str = PLOTLY,
+        forms: bool = False,
     ) -> None:
         self._store = store
         self._last = last
         self._threshold = threshold
         self._plotly = plotly
+        self._forms = forms
         self._state: _State | None = None
         self._lock = Lock()
 
@@ -81,14 +85,8 @@ class LivePages:
             DatabaseError: the database cannot be read.
         """
         state = self._now()
-        kept = state.kept.get(path)
-        if kept is not None:
-            return kept
         two = OF_TWO_RUNS.fullmatch(path)
-        text = self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
-        if text is not None and len(state.kept) < MOST_KEPT:
-            state.kept[path] = text
-        return text
+        return self._compare(state, int(two[1]), int(two[2])) if two else self._render(state, path)
 
     def compare(self, base: int, new: int) -> str:
         """Return the page that judges the run ``new`` against the run ``base``, for a folder below the site's root.
@@ -121,6 +119,7 @@ class LivePages:
             FindingDetailsReader(self._store, site).of,
             lambda run: comparison(self._store, site, run, self._threshold),
             results=lambda views: newest_results(self._store, site, views),
+            forms=self._forms,
         )
 
     def _render(self, state: _State, path: str) -> str | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import BinaryIO
 
+import structlog
+
 from perfsvc import judge
 from perfsvc.model import RunState
 from perfsvc.service.compare.compare import judge_run
@@ -11,7 +13,6 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.run.record import noises
 from perfsvc.service.transfer.body import read_measurements, read_run
 from perfsvc.store import Store
-from perfsvc.store.runs import ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,14 @@ class ReceivedRun:
     Attributes:
         run: its number in this database; None if it was deleted here.
         new: False if it was stored before.
+        judged: whether its verdicts are stored and the findings updated. If not, judging failed; the host sends the run
+            again to have it judged.
         later: a run of the same suite and selection that is stored already, and began later; None if there is none.
     """
 
     run: int | None
     new: bool
+    judged: bool
     later: int | None
 
 
@@ -35,7 +39,8 @@ def receive(
     """Store a run that another host has sent, and judge it; store nothing if any of it is not valid.
 
     A run that was stored before is not stored again, and a run that was deleted does not come back. A stored run is
-    judged now if the server was stopped before it judged the run.
+    judged now if judging it failed before, or if the server was stopped before it had judged the run. If judging
+    fails, the run stays: its measurements are right, and the host may no longer have them later.
 
     Args:
         store: the database.
@@ -67,10 +72,19 @@ def receive(
     else:
         number, is_new = known, False
     if number is None:
-        return ReceivedRun(None, new=False, later=None)
-    run = store.runs.get(number)
-    provenance = run.provenance
-    if run.state in ENDED and not store.verdicts.of_run(number):
-        store.verdicts.put(number, judge_run(store, number, threshold=threshold))
-        update_findings(store, number, threshold=threshold)
-    return ReceivedRun(number, is_new, store.imports.later(provenance.scope, provenance.started))
+        return ReceivedRun(None, new=False, judged=True, later=None)
+    provenance = store.runs.get(number).provenance
+    judged = store.received.is_judged(number) or _judge(store, number, threshold)
+    return ReceivedRun(number, is_new, judged, store.imports.later(provenance.scope, provenance.started))
+
+
+def _judge(store: Store, run: int, threshold: judge.ThresholdOption) -> bool:
+    """Judge a run and update the findings; log a fault, and return whether all of it worked."""
+    try:
+        store.verdicts.put(run, judge_run(store, run, threshold=threshold))
+        update_findings(store, run, threshold=threshold)
+        store.received.note_judged(run)
+    except Exception:  # noqa: BLE001 - whatever fails, the run is stored, and the host learns that it is not judged
+        structlog.get_logger().exception("judging failed", run=run)
+        return False
+    return True

@@ -40,13 +40,19 @@ class SentOutcome:
         run: its number here.
         there: its number on the server; None if it was deleted there.
         new: False if the server had it before.
+        judged: False if the server stored the run, but failed to judge it.
         later: a run of the same suite that began later and was stored earlier on the server; None if there is none.
     """
 
     run: int
     there: int | None
     new: bool
+    judged: bool
     later: int | None
+
+
+class NotJudgedError(InfrastructureError):
+    """The server stored a run, but failed to judge it."""
 
 
 class NotAcceptedError(InfrastructureError):
@@ -101,7 +107,7 @@ class Sender:
                     raise NotAcceptedError(f"run {run} was not sent: {answer.what}", cure=answer.cure)
                 self._wait(answer.wait_s or 2.0**attempt)
                 attempt += 1
-        return SentOutcome(run, answer["run"], bool(answer["new"]), answer.get("later_run"))
+        return SentOutcome(run, answer["run"], bool(answer["new"]), bool(answer["judged"]), answer.get("later_run"))
 
     def _once(self, body: IO[bytes], size: int, key: str) -> "dict[str, Any] | _Refusal":
         body.seek(0)
@@ -121,7 +127,11 @@ class Sender:
         try:
             with self._opener.open(request, timeout=LIMIT_S) as answer:
                 content = json.loads(answer.read(MOST_BYTES))
-            if isinstance(content, dict) and isinstance(content.get("run", ""), int | None) and "new" in content:
+            if (
+                isinstance(content, dict)
+                and isinstance(content.get("run", ""), int | None)
+                and {"new", "judged"} <= content.keys()
+            ):
                 return content
         except urllib.error.HTTPError as error:
             with error:

@@ -41,6 +41,18 @@ class ReceivedStore:
         with self._database.reading() as connection:
             return connection.scalar(select(ReceivedRuns.run_id).where(ReceivedRuns.digest == digest))
 
+    def is_judged(self, run: int) -> bool:
+        """Return whether a run needs no judging: its judging has ended, or no host sent it."""
+        waiting = select(ReceivedRuns.run_id).where(ReceivedRuns.run_id == run, ReceivedRuns.judged_at.is_(None))
+        with self._database.reading() as connection:
+            return connection.scalar(waiting) is None
+
+    def note_judged(self, run: int) -> None:
+        """Store that the verdicts of a run and the findings are complete."""
+        judged = update(ReceivedRuns).where(ReceivedRuns.run_id == run).values(judged_at=datetime.now(UTC))
+        with self._database.writing() as connection:
+            connection.execute(judged)
+
     def put(
         self,
         sent: SentRun,

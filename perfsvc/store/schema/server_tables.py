@@ -30,7 +30,10 @@ class Tokens(Base):
 
 
 class ReceivedRuns(Base):
-    """A run that another host sent; ``digest`` is the SHA-256 of what it sent, ``key`` its ``Idempotency-Key``."""
+    """A run that another host sent; ``digest`` is the SHA-256 of what it sent, ``key`` its ``Idempotency-Key``.
+
+    ``judged_at`` is when its verdicts and findings were complete; NULL if judging was interrupted or failed.
+    """
 
     __tablename__ = "received_runs"
     __table_args__ = (UniqueConstraint("token_id", "key"),)
@@ -40,6 +43,7 @@ class ReceivedRuns(Base):
     token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id", ondelete="RESTRICT"))
     key: Mapped[Free]
     received_at: Mapped[datetime]
+    judged_at: Mapped[datetime | None]
 
 
 class AuditEntries(Base):

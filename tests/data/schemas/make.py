@@ -307,7 +307,7 @@ def put_remote(store: Store, run: int, at: datetime) -> None:
     """Store a token, that a run was received with it, and an entry of the audit log."""
     secret = "a0" * 32
     token = {"name": "box", "scopes": "read,write", "sha256": digest(secret.encode()), "made_at": at, "made_by": "ann"}
-    received = {"digest": "cd" * 32, "run_id": run, "token_id": 1, "key": "night 1", "received_at": at}
+    received = {"digest": "cd" * 32, "run_id": run, "token_id": 1, "key": "night 1", "received_at": at, "judged_at": at}
     with transaction(store.database.engine, writes=True) as connection:
         connection.execute(insert(Tokens).values(**token, revoked_by=""))
         connection.execute(insert(ReceivedRuns).values(received))

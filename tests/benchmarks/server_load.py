@@ -1,0 +1,359 @@
+"""Load `perfsvc serve` with many clients, while nights are written into its database.
+
+    python tests/benchmarks/server_load.py [--cases 1000] [--nights 100] [--database FILE] [--postgresql]
+
+The script fills a database with planted nights and starts `perfsvc serve` as a process of its own. Clients then ask for
+pages, the API, badges and metrics at a steady rate, as browsers and scrapers do: each sends back the ETag that it
+knows. Another process stores measurements, judges runs and updates findings all the while. A latency is counted from
+the moment at which the request was due, so a server that stalls cannot hide it.
+
+With --postgresql, the script starts a PostgreSQL server of its own, and copies the planted nights into it.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+import httpx
+import numpy as np
+from simulated.many import fill
+from workbench import Claim, finish, table
+
+from perfsvc.model import Case, DeviceInfo, Environment, Estimate, Measurement, Provenance, RunState, Status, Work
+from perfsvc.report.pages.site import benchmark_page, series_page
+from perfsvc.service.compare.compare import judge_run
+from perfsvc.service.findings.update import update_findings
+from perfsvc.service.sync import sync
+from perfsvc.store import MeasurementEntry, Store
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_SERIES = 30
+"""How many different series the clients look at; the first ones most often."""
+MEASURED_A_SECOND, CASES_OF_A_NIGHT = 20.0, 100
+"""How fast the nights are written. A GPU takes about a second for a case, so this is a fleet of 20 GPUs."""
+LIMIT_S = 60.0
+"""How long a client waits for an answer."""
+
+
+def main() -> int:
+    """Fill the database, load the server, print what happened, and return the exit status."""
+    options = parse_options()
+    with contextlib.ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        planted = options.database or folder / "perfsvc.db"
+        if not planted.exists():
+            with Store.open(planted) as store:
+                fill(store, options.cases, options.nights)
+        location = str(planted)
+        if options.postgresql:
+            location = opened.enter_context(postgresql(folder))
+            sync(str(planted), location, Silent())
+        with Store.open(location) as store:
+            paths = weighted_paths(store)
+        process, url = opened.enter_context(served(location, folder))
+        began, used = time.perf_counter(), processor_s(process.pid)
+        first = asyncio.run(once(url, paths))
+        wall_s, used = time.perf_counter() - began, processor_s(process.pid) - used
+        print(f"each of {first} addresses once: {wall_s:.1f} s, processor time of the server: {used:.1f} s", flush=True)
+        with writing_nights(location) as nights:
+            before, used = resident_mib(process.pid), processor_s(process.pid)
+            load = asyncio.run(loaded(url, paths, options))
+            used = processor_s(process.pid) - used
+        after = resident_mib(process.pid)
+    print(table(["kind", "requests", "not modified", "p50, ms", "p95, ms", "p99, ms", "max, ms"], load.rows()))
+    rate = load.answered / load.wall_s
+    print(f"{load.answered} answers, {rate:.0f} a second, of {options.rate:g} a second")
+    print(f"processor time of the server: {used:.1f} s, of the clients: {load.client_s:.1f} s")
+    print(f"memory of the server: {before:.0f} MiB before, {after:.0f} MiB after")
+    print(f"meanwhile: {nights['measurements']} measurements in {nights['nights']} nights")
+    for error, count in load.errors.most_common():
+        print(f"error, {count} times: {error}")
+    claims = [
+        Claim("failed requests", sum(load.errors.values()), 0),
+        Claim("the answers took longer than the requests, by", 100 * (load.wall_s / options.seconds - 1), 5.0, " %"),
+        Claim("faults of the nights", nights["faults"], 0),
+    ]
+    return finish(
+        claims,
+        options.json,
+        rows=load.rows(),
+        processor_s=used,
+        requests=load.answered,
+        measurements=nights["measurements"],
+    )
+
+
+def parse_options() -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--nights", type=int, default=100)
+    parser.add_argument("--database", type=Path, help="keep the SQLite database in this file, or use it if it exists")
+    parser.add_argument("--postgresql", action="store_true", help="serve a copy on PostgreSQL")
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--rate", type=float, default=200.0, help="requests a second, of all clients together")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+# --- the server and the nights ---------------------------------------------------------------------------------------
+
+
+class Silent:
+    """The progress of the copy, which nobody watches."""
+
+    def begin(self, stage: str, total: int) -> None:
+        """Begin a stage."""
+
+    def step(self, what: str) -> None:
+        """Note a step."""
+
+    def report(self, line: str) -> None:
+        """Ignore a message."""
+
+
+@contextlib.contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """Yield the URL of an empty database of a PostgreSQL server that runs until the end of the block."""
+    sys.path.insert(0, str(ROOT))
+    from tests.conftest import Databases, programs, throwaway
+
+    found = programs()
+    if found is None:
+        raise SystemExit("there is no PostgreSQL: apt-get install postgresql")
+    folder.chmod(0o755)  # PostgreSQL runs as another user if this script runs as root
+    home = folder / "postgresql"
+    home.mkdir()
+    with contextlib.contextmanager(throwaway)(found, home) as server:
+        databases = Databases(server)
+        yield databases.url(databases.create())
+
+
+@contextlib.contextmanager
+def served(location: str, folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield the process of a server for a database, and its address."""
+    command = [sys.executable, "-m", "perfsvc", "serve", "--port", "0", "--db", location]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line.startswith("serving at "):
+        raise SystemExit((folder / "log").read_text())
+    try:
+        yield process, line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        process.stdout.close()
+        faults = [line for line in (folder / "log").read_text().splitlines() if '"failed"' in line]
+        print("".join(f"fault: {line[:2000]}\n" for line in faults[:3]), end="")
+
+
+@contextlib.contextmanager
+def writing_nights(location: str) -> Iterator[dict[str, int]]:
+    """Store nights in another process during the block; after it, the dictionary says how many."""
+    context = multiprocessing.get_context("spawn")
+    began, ended, results, counted = context.Event(), context.Event(), context.Queue(), {}
+    process = context.Process(target=write_nights, args=(location, began, ended, results))
+    process.start()
+    began.wait(300)
+    try:
+        yield counted
+    finally:
+        ended.set()
+        counted |= results.get(timeout=300)
+        process.join()
+
+
+def write_nights(location: str, began: Event, ended: Event, results: "multiprocessing.Queue[dict[str, int]]") -> None:
+    """Store measurements one by one, and judge a run after each ``CASES_OF_A_NIGHT`` cases, until ``ended``."""
+    counted, noise = Counter(nights=0, measurements=0, faults=0), np.random.default_rng(1)
+    try:
+        with Store.open(location, create=False) as store:
+            (device,) = [info for info in store.devices.all().values() if info.kind == "cuda"]
+            newest = newest_run(store)
+            cases = sorted({series.case for series in store.series.histories([newest])}, key=lambda case: case.id)
+            cases = cases[:CASES_OF_A_NIGHT]
+            while not ended.is_set():
+                started = datetime.now(UTC)
+                facts = {"dirty": False, "host": "gpu-7", "label": "nightly"}
+                run = store.runs.begin(
+                    Provenance(started, "perfsvc run", "kernels", f"{counted['nights']:040x}", **facts)
+                )
+                for case in cases:
+                    time_s = 1e-5 * (1 + 0.002 * noise.standard_normal())
+                    store.measurements.put(run, [_entry(case, device, time_s)])
+                    counted["measurements"] += 1
+                    began.set()
+                    if ended.wait(1 / MEASURED_A_SECOND):
+                        break
+                store.runs.end(run, RunState.FINISHED)
+                store.verdicts.put(run, judge_run(store, run, threshold=None))
+                update_findings(store, run)
+                counted["nights"] += 1
+    except Exception as error:  # noqa: BLE001 - any fault of the night is a result of this benchmark
+        print(f"the night failed: {error!r}", file=sys.stderr)
+        counted["faults"] += 1
+        began.set()
+    results.put(dict(counted))
+
+
+def newest_run(store: Store) -> int:
+    """Return the newest run that was not killed with an earlier load."""
+    return next(run.id for run in store.runs.list() if run.state is RunState.FINISHED)
+
+
+def _entry(case: Case, device: DeviceInfo, time_s: float) -> MeasurementEntry:
+    samples = (time_s,) * 100
+    return MeasurementEntry(
+        Measurement(case, device.uuid, 0, Status.OK, samples_s=samples, max_error=1e-7),
+        Environment("580.1", "nvcc 13.0", 700.0),
+        Work(4000, 2000),
+        Estimate(time_s, time_s, time_s, len(samples)),
+    )
+
+
+def resident_mib(pid: int) -> float:
+    """Return the memory of a process in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time that a process has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# --- the clients -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What clients ask for: some paths of one kind, and how often compared with other kinds."""
+
+    kind: str
+    weight: float
+    paths: tuple[str, ...]
+
+
+def weighted_paths(store: Store) -> list[Asked]:
+    """Return what readers ask for: mostly Tonight and the pages that it links to, and what programs poll."""
+    newest = newest_run(store)
+    series = sorted(store.series.histories([newest]), key=lambda one: (one.case.id, one.metric))
+    chosen = random.Random(1).sample(series, min(MOST_SERIES, len(series)))
+    pages = [series_page(one) for one in chosen]
+    keys = [page.removeprefix("series/").removesuffix(".html") for page in pages]
+    findings = [finding.id for finding in store.findings.all()][:5]
+    benchmarks = sorted({benchmark_page(one.case.benchmark) for one in chosen})[:5]
+    return [
+        Asked("Tonight", 20, ("",)),
+        Asked("findings", 6, ("findings.html",)),
+        Asked("finding", 10, tuple(f"findings/{number}.html" for number in findings)),
+        Asked("series", 22, tuple(pages)),
+        Asked("comparison", 5, (f"compare/{newest}.html", f"compare/{newest - 1}-{newest}.html")),
+        Asked("benchmark", 5, ("benchmarks.html", *benchmarks)),
+        Asked("list of series", 2, ("series.html",)),
+        Asked("fleet", 1, ("fleet.html",)),
+        Asked("API", 12, ("api/v1/runs", "api/v1/findings", f"api/v1/runs/{newest}/verdicts")),
+        Asked("API: results", 1, (f"api/v1/runs/{newest}/results",)),
+        Asked("API: series", 4, ("api/v1/series?limit=20", *(f"api/v1/series/{key}" for key in keys[:5]))),
+        Asked("badges, feed", 6, ("badges/findings.svg", *(f"badges/series/{key}.svg" for key in keys[:5]), FEED)),
+        Asked("metrics, health", 4, ("metrics", "healthz")),
+        Asked("assets", 5, ("assets/site.css", "assets/site.js")),
+    ]
+
+
+FEED = "feeds/findings.atom"
+
+
+@dataclass
+class Load:
+    """What the clients met."""
+
+    times_s: dict[str, list[float]] = field(default_factory=dict)
+    unmodified: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    client_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def answered(self) -> int:
+        """How many answers came, errors included."""
+        return sum(map(len, self.times_s.values()))
+
+    def rows(self) -> list[list[str]]:
+        """Return a row for each kind of request, and one for all."""
+        every = list(itertools.chain.from_iterable(self.times_s.values()))
+        rows = [self._row(kind, times, self.unmodified[kind]) for kind, times in self.times_s.items()]
+        return [*rows, self._row("all", every, self.unmodified.total())]
+
+    def _row(self, kind: str, times_s: list[float], unmodified: int) -> list[str]:
+        shares = np.percentile(times_s, [50, 95, 99, 100]) if times_s else []
+        return [kind, str(len(times_s)), str(unmodified), *(f"{1000 * share:.0f}" for share in shares)]
+
+
+async def once(url: str, paths: list[Asked]) -> int:
+    """Ask for each address once, one after the other, so that the server has made every answer; return how many."""
+    addresses = [path for asked in paths for path in asked.paths]
+    async with httpx.AsyncClient(base_url=url, timeout=10 * LIMIT_S, trust_env=False) as http:
+        for address in addresses:
+            (await http.get(address)).raise_for_status()
+    return len(addresses)
+
+
+async def loaded(url: str, paths: list[Asked], options: argparse.Namespace) -> Load:
+    """Return what the clients met while they asked at a steady rate."""
+    load, used = Load({asked.kind: [] for asked in paths}), time.process_time()
+    begin = time.perf_counter() + 1.0
+    every_s = options.clients / options.rate
+    async with asyncio.TaskGroup() as group:
+        for number in range(options.clients):
+            first = begin + every_s * number / options.clients
+            due = [first + every_s * request for request in range(int(options.seconds / every_s))]
+            group.create_task(client(url, paths, load, due, random.Random(number)))
+    return replace(load, client_s=time.process_time() - used, wall_s=time.perf_counter() - begin)
+
+
+async def client(url: str, paths: list[Asked], load: Load, due: list[float], choice: random.Random) -> None:
+    """Ask for something at each of the moments ``due`` over one connection, as a browser with a cache does."""
+    tags: dict[str, str] = {}
+    weights = [asked.weight for asked in paths]
+    async with httpx.AsyncClient(base_url=url, timeout=LIMIT_S, trust_env=False) as http:
+        for moment in due:
+            await asyncio.sleep(max(0.0, moment - time.perf_counter()))
+            asked = choice.choices(paths, weights)[0]
+            path = asked.paths[min(int(choice.expovariate(3 / len(asked.paths))), len(asked.paths) - 1)]
+            headers = {"If-None-Match": tags[path]} if path in tags else {}
+            try:
+                answer = await http.get(path, headers=headers)
+            except httpx.HTTPError as error:
+                load.errors[f"{asked.kind}: {type(error).__name__}"] += 1
+            else:
+                if answer.status_code not in {200, 304}:
+                    load.errors[f"{asked.kind}: {answer.status_code} {answer.text[:200]}"] += 1
+                load.unmodified[asked.kind] += answer.status_code == 304
+                if tag := answer.headers.get("etag"):
+                    tags[path] = tag
+            load.times_s[asked.kind].append(time.perf_counter() - moment)
+
+
+if __name__ == "__main__":
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    sys.exit(main())

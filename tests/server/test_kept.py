@@ -1,0 +1,176 @@
+"""Answers that are made once for all readers: what is kept, what is made anew, and for whom."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from perfsvc.server import kept
+from perfsvc.server.kept import Content, KeptAnswers
+
+
+class Maker:
+    """Makes answers that are numbered; each waits until the test lets it end."""
+
+    def __init__(self) -> None:
+        self.made, self.free, self.began = 0, threading.Event(), threading.Event()
+        self.free.set()
+
+    def __call__(self) -> Content:
+        self.made += 1
+        number = self.made
+        self.began.set()
+        assert self.free.wait(30)
+        return Content(str(number).encode() * 600, "text/plain")
+
+
+class Database:
+    """A database whose state a test sets."""
+
+    text = "1"
+
+    def __call__(self) -> str:
+        return self.text
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+@pytest.fixture
+def answers(database: Database) -> KeptAnswers:
+    return KeptAnswers(database)
+
+
+async def get(answers: KeptAnswers, key: str, make: Callable[[], Content], **options: bool) -> str:
+    return (await answers.get(key, answers.state(), make, **options)).body[:1].decode()
+
+
+async def began(make: Maker) -> None:
+    assert await asyncio.to_thread(make.began.wait, 30)
+
+
+def test_an_answer_is_kept_until_the_database_changes(answers, database):
+    make = Maker()
+
+    async def check():
+        assert [await get(answers, "a", make) for _ in range(3)] == ["1", "1", "1"]
+        database.text = "2"
+        assert [await get(answers, "a", make) for _ in range(2)] == ["2", "2"]
+
+    asyncio.run(check())
+
+
+def test_readers_who_ask_at_once_share_one_making(answers):
+    make = Maker()
+    make.free.clear()
+
+    async def check():
+        readers = [asyncio.create_task(get(answers, "a", make)) for _ in range(20)]
+        await began(make)
+        make.free.set()
+        assert await asyncio.gather(*readers) == ["1"] * 20
+
+    asyncio.run(check())
+
+
+def test_all_readers_get_an_error_and_the_next_one_has_a_new_try(answers):
+    def fail() -> Content:
+        raise LookupError("gone")
+
+    async def check():
+        readers = [asyncio.create_task(get(answers, "a", fail)) for _ in range(5)]
+        errors = await asyncio.gather(*readers, return_exceptions=True)
+        assert {type(error) for error in errors} == {LookupError}
+        assert await get(answers, "a", Maker()) == "1"
+
+    asyncio.run(check())
+
+
+def test_a_busy_server_answers_with_what_it_kept(answers, database):
+    make, slow = Maker(), Maker()
+
+    async def check():
+        assert await get(answers, "a", make) == "1"
+        database.text = "2"
+        slow.free.clear()
+        other = asyncio.create_task(get(answers, "b", slow))
+        await began(slow)
+        assert await get(answers, "a", make) == "1"
+        slow.free.set()
+        await other
+        assert await get(answers, "a", make) == "2"
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("why", ["too old", "changed by the server"])
+def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch, why):
+    make, slow = Maker(), Maker()
+
+    async def check():
+        assert await get(answers, "a", make) == "1"
+        database.text = "2"
+        slow.free.clear()
+        other = asyncio.create_task(get(answers, "b", slow))
+        await began(slow)
+        if why == "too old":
+            monkeypatch.setattr(kept, "OLDEST_S", 0.0)
+            monkeypatch.setattr(kept, "OLDEST_FACTOR", 0.0)
+        else:
+            answers.renew()
+        reader = asyncio.create_task(get(answers, "a", make))
+        await asyncio.sleep(0.05)
+        assert not reader.done()
+        slow.free.set()
+        assert (await reader, await other) == ("2", "1")
+
+    asyncio.run(check())
+
+
+def test_a_reader_does_not_share_what_was_begun_before_a_change_of_the_server(answers):
+    make = Maker()
+    make.free.clear()
+
+    async def check():
+        before = asyncio.create_task(get(answers, "a", make))
+        await began(make)
+        answers.renew()
+        after = asyncio.create_task(get(answers, "a", make))
+        await asyncio.sleep(0.05)
+        make.free.set()
+        assert (await before, await after) == ("1", "2")
+        assert await get(answers, "a", make) == "2"
+
+    asyncio.run(check())
+
+
+def test_an_answer_of_all_series_delays_no_other_answer(answers):
+    make, slow = Maker(), Maker()
+    slow.free.clear()
+
+    async def check():
+        other = asyncio.create_task(get(answers, "all", slow, of_all_series=True))
+        await began(slow)
+        assert await get(answers, "a", make) == "1"
+        slow.free.set()
+        await other
+
+    asyncio.run(check())
+
+
+def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatch):
+    makers = {key: Maker() for key in "abc"}
+    size = makers["a"]().size
+    monkeypatch.setattr(kept, "MOST_BYTES", 2 * size)
+
+    async def check():
+        for key in ("a", "b", "a", "c", "a"):
+            await get(answers, key, makers[key])
+        assert [makers[key].made for key in "abc"] == [2, 1, 1]  # the first one of a measured the size
+        await get(answers, "b", makers["b"])
+        assert makers["b"].made == 2
+
+    asyncio.run(check())
