@@ -77,7 +77,7 @@ def collecting_rarely() -> Iterator[None]:
     limits, the collector looks at all of them again and again, which takes 40 % of the time of such a page.
     """
     before = gc.get_threshold()
-    gc.set_threshold(20_000, 50, 100)
+    gc.set_threshold(100_000, 50, 100)
     try:
         yield
     finally:
