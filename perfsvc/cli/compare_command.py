@@ -115,7 +115,7 @@ def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
 def _compare_runs(chosen: CompareOptions) -> int:
     """Compare two runs of the database, show the comparison, and return the exit code."""
     from perfsvc.service.compare.compare import compare, how_to_confirm
-    from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+    from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
     from perfsvc.suite import Selection
@@ -141,7 +141,7 @@ def _compare_runs(chosen: CompareOptions) -> int:
             thresholds_of(store, comparison.judgements, threshold),
             environment=environment,
             confirm=commands,
-            neighbours=neighbours_of(store.runs.list(), comparison.new.run or 0, base_run),
+            neighbours=store.runs.neighbours(comparison.new.run or 0, base_run),
         )
     code = comparison.exit_code(strict=chosen["strict"])
     show(Shown(comparison, sides, code == 0, commands, environment), chosen["output_format"], chosen["targets"])

@@ -55,15 +55,17 @@ def command(
 
     chosen_format = _format(output_format, destination)
     with Store.open(database, create=False) as store:
-        numbers = None if every_run else [resolve(text, store, suite).id for text in runs or ("latest",)]
+        if every_run:
+            shown = store.runs.list()[::-1]
+        else:
+            named = {run.id: run for run in (resolve(text, store, suite) for text in runs or ("latest",))}
+            shown = [named[number] for number in sorted(named)]
         if chosen_format == "table":
-            shown = sorted(row.id for row in store.runs.list()) if numbers is None else sorted(set(numbers))
-            output.show(run_tables([stored_report(store, number) for number in shown]))
+            output.show(run_tables([stored_report(store, run.id) for run in shown]))
             return
-        exported = [row for row in store.runs.list() if numbers is None or row.id in numbers]
 
         def parts() -> Iterator[frames.Table]:
-            for part in measurement_parts(store, sorted(exported, key=lambda row: row.id)):
+            for part in measurement_parts(store, shown):
                 yield frames.summary(part) if summary else part
 
         files.write(parts, chosen_format, destination)

@@ -107,6 +107,23 @@ class RunStore:
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, offset=n)
 
+    def neighbours(self, run: int, base: int | None) -> tuple[int | None, int | None]:
+        """Return the runs before and after a run that selected the same cases; None if there is no such run.
+
+        Runs that still run or measured nothing do not count.
+
+        Args:
+            run: the number of the judged run.
+            base: the run that it is compared with; its neighbours are later. None if each series has its own baseline.
+        """
+        scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
+        ended = (Runs.state != RunState.RUNNING, exists().where(Measurements.run_id == Runs.id))
+        same = select(Runs.id).where(Runs.scope == scope, Runs.id > (base or 0), *ended)
+        with self._database.reading() as connection:
+            before = connection.scalar(same.where(Runs.id < run).order_by(Runs.id.desc()).limit(1))
+            after = connection.scalar(same.where(Runs.id > run).order_by(Runs.id).limit(1))
+        return before, after
+
     def labelled(self, label: str) -> RunRow | None:
         """Return the newest run with a label that has ended and measured anything."""
         with self._database.reading() as connection:

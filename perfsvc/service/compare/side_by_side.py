@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from perfsvc import judge
-from perfsvc.model import TIME, Judgement, RunRow, RunState, Series
+from perfsvc.model import TIME, Judgement, RunRow, Series
 from perfsvc.report.pages.compared import BenchmarkSummary, ComparedSides
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.service.compare.compare import RunComparison, threshold_of_series
@@ -48,22 +48,6 @@ def thresholds_of(
     """Return the smallest relevant change of each judged series, as a fraction."""
     of_series = threshold_of_series(store, threshold)
     return {judgement.series: of_series(judgement.series) for judgement in judgements}
-
-
-def neighbours_of(runs: Sequence[RunRow], run: int, base: int | None) -> tuple[int | None, int | None]:
-    """Return the runs before and after a run that selected the same cases; None if there is no such run.
-
-    Args:
-        runs: all runs, the newest first.
-        run: the number of the judged run.
-        base: the run that it is compared with; its neighbours are later. None if each series has its own baseline.
-    """
-    scope = next((row.provenance.scope for row in runs if row.id == run), None)
-    same = [
-        row.id for row in runs if row.provenance.scope == scope and row.state is not RunState.RUNNING and row.counts
-    ]
-    later = [number for number in same if number > (base or 0)]
-    return next((number for number in later if number < run), None), min((n for n in later if n > run), default=None)
 
 
 def with_verdicts(store: Store, runs: Sequence[RunRow]) -> tuple[RunRow, ...]:

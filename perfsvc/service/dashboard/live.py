@@ -12,7 +12,7 @@ from perfsvc.report.pages.render import FLEET, INDEX, SitePages
 from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
-from perfsvc.service.compare.side_by_side import neighbours_of, side_by_side, thresholds_of
+from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
 from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
 from perfsvc.service.dashboard.details import FindingDetailsReader
@@ -168,6 +168,6 @@ class LivePages:
             compared,
             thresholds_of(self._store, compared.judgements, self._threshold),
             environment=since_baseline(self._store, base, new, compared.judgements),
-            neighbours=neighbours_of(list(state.pages.site.runs.values())[::-1], new, base),
+            neighbours=self._store.runs.neighbours(new, base),
         )
         return state.pages.comparison(sides)

@@ -178,3 +178,25 @@ def test_a_store_is_closed_by_its_with_block(place):
         store.runs.begin(Provenance(datetime.now(UTC), "perfsvc run", "kernels"))
     with Store.open(place) as again:
         assert len(again.runs.list()) == 1
+
+
+def test_the_neighbours_of_a_run_selected_the_same_cases_and_measured_something(story):
+    def run(scope="kernels", *, ended=True, measured=True):
+        number = story.begin(scope=scope)
+        if measured:
+            story.put(number, story.tiled)
+        if ended:
+            story.store.runs.end(number, RunState.FINISHED)
+        return number
+
+    first, judged_run = run(), run()
+    run("kernels --select=dot")
+    run(measured=False)
+    run(ended=False)
+    later = run()
+    run()
+    assert story.store.runs.neighbours(judged_run, None) == (first, later)
+    assert story.store.runs.neighbours(judged_run, first) == (None, later)
+    assert story.store.runs.neighbours(first, None) == (None, judged_run)
+    assert story.store.runs.neighbours(first, later) == (None, later + 1)
+    assert story.store.runs.neighbours(0, None) == (None, None)
