@@ -89,7 +89,7 @@ class _Made:
     took_s: float = 0.0
 
 
-class _Maker:
+class _MakingThread:
     """A thread that makes answers, one after the other; ``waiting`` is how many it has to make."""
 
     def __init__(self, name: str) -> None:
@@ -118,7 +118,7 @@ class KeptAnswers:
         self._kept: OrderedDict[str, _Made] = OrderedDict()
         self._bytes = 0
         self._making: dict[str, _Made] = {}
-        self._makers = {False: _Maker("make an answer"), True: _Maker("make an answer of all series")}
+        self._makers = {False: _MakingThread("make an answer"), True: _MakingThread("make an answer of all series")}
         self._lock = Lock()
 
     def state(self) -> State:
@@ -164,7 +164,7 @@ class KeptAnswers:
 
         return await asyncio.shield(asyncio.wrap_future(maker.thread.submit(counted)))
 
-    def _begin(self, maker: _Maker, key: str, state: State, make: Callable[[], Content]) -> _Made:
+    def _begin(self, maker: _MakingThread, key: str, state: State, make: Callable[[], Content]) -> _Made:
         """Let a thread make an answer, and keep the answer if that works."""
         making = _Made(Future(), state, time.monotonic())
         self._making[key] = making
@@ -172,7 +172,7 @@ class KeptAnswers:
         maker.thread.submit(self._make, maker, key, making, make)
         return making
 
-    def _make(self, maker: _Maker, key: str, making: _Made, make: Callable[[], Content]) -> None:
+    def _make(self, maker: _MakingThread, key: str, making: _Made, make: Callable[[], Content]) -> None:
         content, error, began = None, None, time.monotonic()
         try:
             content = make()

@@ -136,6 +136,7 @@ def test_an_action_needs_the_scope_act_and_an_existing_finding(database):
     path = "/api/v1/findings/{}/actions"
     assert web.post(path.format(1), json=body).status_code == 401
     assert web.post(path.format(1), json=body, headers={"Authorization": f"Bearer {reads}"}).status_code == 403
+    assert database.audit.newest(1)[0].who == "reader", "the log names who was refused"
     for number in (999, 2**40):
         answer = web.post(path.format(number), json=body, headers={"Authorization": f"Bearer {acts}"})
         assert answer.status_code in {400, 404}

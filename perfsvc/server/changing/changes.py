@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from perfsvc.errors import PerfsvcError
-from perfsvc.server.access import ForbiddenError, Visitor, address, require
+from perfsvc.server.access import ForbiddenError, Visitor, address, visitor
 from perfsvc.server.answers import of_error
 from perfsvc.server.kept import kept_answers
 from perfsvc.server.limiting import RefusedError, network_of
@@ -65,8 +65,10 @@ async def permitted(request: Request, attempt: Attempt, scope: str) -> tuple[Vis
         ForbiddenError: the visitor may not change this.
     """
     shared = serving(request)
-    who = await run_in_threadpool(require, request, scope)
-    attempt.who = who.name or ""
+    who = await run_in_threadpool(visitor, request)
+    attempt.who = who.name or ""  # before the visitor may be refused: the audit log names who tried
+    if scope not in who.scopes:
+        raise ForbiddenError(scope, known=who.name is not None)
     if shared.changing is None:
         raise RefusedError(403, "this server changes nothing", "set server.changes = true in its perfsvc.toml")
     shared.limits.count("changes", who.name or network_of(address(request)), shared.server.changes_a_minute)
