@@ -23,6 +23,7 @@ MOST_PORTIONS = 1024
 LEAST_PORTION = 8
 """How many parts a process takes at once, at least."""
 
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _PORTION = struct.Struct("<I")
 _RESULT = struct.Struct("<IQ")
 
@@ -53,6 +54,8 @@ class SharedWork:
         with os.fdopen(entrance, "wb") as file:
             file.write(b"".join(_PORTION.pack(first) for first in range(0, self._parts, self._portion)))
         parent = os.getpid()
+        # Until a child has its own handlers, a signal would make it go on as if it were its parent.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         gc.freeze()  # else collecting garbage would copy the pages of memory that the processes share
         for _ in range(self._processes - 1):
             file_of_child = os.memfd_create("perfsvc-shared-work", os.MFD_CLOEXEC)
@@ -64,13 +67,14 @@ class SharedWork:
                 self._be_child(file_of_child, parent)
             self._children[child] = file_of_child
         gc.unfreeze()
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return self
 
     def __exit__(self, *_: object) -> None:
         for child, file in self._children.items():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _wait_for(child)
             os.close(file)
         os.close(self._queue)
 
@@ -78,7 +82,7 @@ class SharedWork:
         """Take part in the work, wait for the children, and return the result of each part, in order."""
         results = {part: self._do(part) for part in self._taken()}
         for child, file in list(self._children.items()):
-            os.waitpid(child, 0)
+            _wait_for(child)
             del self._children[child]
             with os.fdopen(file, "rb") as written:
                 written.seek(0)
@@ -99,6 +103,9 @@ class SharedWork:
         """Work until the queue is empty or the parent has ended; never return."""
         status = 1
         try:
+            for number in _ENDING:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             with os.fdopen(file, "wb") as results:
                 for part in self._taken():
                     if os.getppid() != parent:
@@ -111,3 +118,8 @@ class SharedWork:
             pass
         finally:
             os._exit(status)
+
+
+def _wait_for(child: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # the parent of this process made it ignore SIGCHLD
+        os.waitpid(child, 0)

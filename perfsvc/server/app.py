@@ -60,7 +60,7 @@ def make_app(serving: Serving) -> Starlette:
             Middleware(GZipMiddleware, minimum_size=SMALLEST_TO_COMPRESS, compresslevel=LEVEL),
         ],
         exception_handlers=dict.fromkeys((PerfsvcError, ForbiddenError, RefusedError, HTTPException), answers.of_error),
-        lifespan=_few_threads,
+        lifespan=_lifespan,
     )
     app.state.serving = serving
     app.state.metrics = counted
@@ -71,7 +71,9 @@ def make_app(serving: Serving) -> Starlette:
 
 
 @asynccontextmanager
-async def _few_threads(_app: Starlette) -> AsyncIterator[None]:
-    """Limit the threads of requests, so that each thread finds a connection to the database."""
+async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+    """Limit the threads of requests, so that each finds a connection to the database; end all other threads at last."""
     current_default_thread_limiter().total_tokens = THREADS
     yield
+    app.state.kept.close()
+    app.state.receiver.shutdown(wait=False, cancel_futures=True)  # a run that is being stored is stored to its end

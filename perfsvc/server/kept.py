@@ -19,8 +19,10 @@ OLDEST_S = 30.0
 """How old an answer may be, in seconds, while the server is busy with other answers."""
 OLDEST_FACTOR = 10.0
 """How old it may be at most compared with the time that making it took, if that is longer than ``OLDEST_S``."""
+MOST_KEPT = 2000
+"""How many answers are kept; the ones that were not asked for longest are dropped first."""
 MOST_BYTES = 64 * 2**20
-"""Bytes of all kept answers; the ones that were not asked for longest are dropped first."""
+"""Bytes of all kept answers."""
 SMALLEST_TO_COMPRESS = 1000
 LEVEL = 6
 """How hard gzip tries: the default of nginx and zlib."""
@@ -53,15 +55,23 @@ class Content:
     def answer(self, request: Request) -> Response:
         """Return the content, or only "not modified" if the browser has it."""
         headers = {"ETag": self.tag, "Cache-Control": "no-cache"}
+        accepted = _accepts_gzip(request.headers.get("accept-encoding", ""))
         known = {each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")}
         if known & {self.tag.removeprefix("W/"), "*"}:
-            return Response(status_code=304, headers=headers)
-        if self.packed:
-            headers["Vary"] = "Accept-Encoding"
-            if "gzip" in request.headers.get("accept-encoding", ""):
-                headers["Content-Encoding"] = "gzip"
-                return Response(self.packed, headers=headers, media_type=self.kind)
-        return Response(self.body, headers=headers, media_type=self.kind)
+            return Response(status_code=304, headers=headers | {"Vary": "Accept-Encoding"})
+        if self.packed and accepted:
+            headers |= {"Vary": "Accept-Encoding", "Content-Encoding": "gzip"}
+            return Response(self.packed, headers=headers, media_type=self.kind)
+        return Response(self.body, headers=headers, media_type=self.kind)  # the middleware adds Vary
+
+
+def _accepts_gzip(accepted: str) -> bool:
+    """Return whether the header Accept-Encoding allows gzip; a weight of 0 forbids it."""
+    for each in accepted.lower().replace(" ", "").split(","):
+        coding, _, weight = each.partition(";q=")
+        if coding in {"gzip", "*"}:
+            return weight.strip("0.") != "" or not weight
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,11 @@ class KeptAnswers:
         self._makers = {False: _MakingThread("make an answer"), True: _MakingThread("make an answer of all series")}
         self._lock = Lock()
 
+    def close(self) -> None:
+        """Make no answer any more, without waiting for the one that is being made."""
+        for maker in self._makers.values():
+            maker.thread.shutdown(wait=False, cancel_futures=True)
+
     def state(self) -> State:
         """Return the state of the database. It asks the database, so it must run in a thread."""
         return State(self._changes, self._state())
@@ -178,7 +193,7 @@ class KeptAnswers:
             content = make()
             content.packed, content.tag  # noqa: B018 - computed here, and not in the thread that serves all readers
         except BaseException as raised:  # noqa: BLE001 - those who wait for the answer get the error
-            error = raised
+            content, error = None, raised
         with self._lock:
             maker.waiting -= 1
             if self._making.get(key) is making:
@@ -194,7 +209,7 @@ class KeptAnswers:
         before = self._kept.pop(key, None)
         self._kept[key] = made
         self._bytes += content.size - (before.content.result().size if before else 0)
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MOST_BYTES or len(self._kept) > MOST_KEPT:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= dropped.content.result().size
 

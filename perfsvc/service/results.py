@@ -58,9 +58,11 @@ def measurement_parts(
         UsageError: ``rows`` is not positive.
     """
     parts = parts_of(runs, rows) or [[]]
-    following = frames.further(*store.measurements.further([run for part in parts for run in part], cases, devices))
+    until = store.measurements.newest_id()  # a run may still measure, even cases with other axes
+    every_run = [run for part in parts for run in part]
+    following = frames.further(*store.measurements.further(every_run, cases, devices, until))
     for part in parts:
-        yield frames.frame(store.measurements.columns(part, cases, devices), following)
+        yield frames.frame(store.measurements.columns(part, cases, devices, until), following)
 
 
 def parts_of(runs: Sequence[RunRow], rows: int) -> list[list[int]]:

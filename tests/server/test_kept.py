@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+from starlette.requests import Request
 
 from perfsvc.server import kept
 from perfsvc.server.kept import Content, KeptAnswers
@@ -40,8 +41,10 @@ def database() -> Database:
 
 
 @pytest.fixture
-def answers(database: Database) -> KeptAnswers:
-    return KeptAnswers(database)
+def answers(database: Database) -> Iterator[KeptAnswers]:
+    answers = KeptAnswers(database)
+    yield answers
+    answers.close()
 
 
 async def get(answers: KeptAnswers, key: str, make: Callable[[], Content], **options: bool) -> str:
@@ -174,3 +177,56 @@ def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatc
         assert makers["b"].made == 2
 
     asyncio.run(check())
+
+
+def test_the_number_of_kept_answers_is_limited(answers, monkeypatch):
+    monkeypatch.setattr(kept, "MOST_KEPT", 3)
+    make = Maker()
+
+    async def check():
+        for key in "abcda":
+            await get(answers, key, make)
+
+    asyncio.run(check())
+    assert make.made == 5, "a was dropped when d came"
+    assert len(answers._kept) == 3
+
+
+def test_closing_drops_what_waits_and_does_not_wait_for_what_is_made(answers):
+    make, never = Maker(), Maker()
+    make.free.clear()
+
+    async def check():
+        first = asyncio.create_task(get(answers, "a", make))
+        await began(make)
+        second = asyncio.create_task(get(answers, "b", never))
+        await asyncio.sleep(0)
+        answers.close()
+        make.free.set()
+        assert await first == "1"
+        with pytest.raises(asyncio.CancelledError):
+            await second
+
+    asyncio.run(asyncio.wait_for(check(), 30))
+    assert not never.made
+
+
+@pytest.mark.parametrize(
+    ("accepted", "packed"),
+    [
+        ("gzip", True),
+        ("br, gzip;q=0.5", True),
+        ("*", True),
+        ("gzip;q=0", False),
+        ("br, gzip; q=0.0", False),
+        ("", False),
+    ],
+)
+def test_an_answer_is_compressed_for_those_who_accept_it(accepted, packed):
+    content = Content(b"a" * 5000, "text/plain")
+    scope = {"type": "http", "method": "GET", "headers": [(b"accept-encoding", accepted.encode())]}
+    answer = content.answer(Request(scope))
+    assert answer.headers.get("content-encoding") == ("gzip" if packed else None)
+    scope["headers"].append((b"if-none-match", content.tag.encode()))
+    unchanged = content.answer(Request(scope))
+    assert (unchanged.status_code, unchanged.headers["vary"]) == (304, "Accept-Encoding")

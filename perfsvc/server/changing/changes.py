@@ -51,8 +51,8 @@ async def audited(request: Request, attempt: Attempt, change: Callable[[Attempt]
     except Exception:
         await _record(request, attempt, 500, "perfsvc failed")
         raise
-    if response.status_code < REFUSED:
-        kept_answers(request).renew()
+    finally:
+        kept_answers(request).renew()  # even if it failed: a part may have been changed
     await _record(request, attempt, response.status_code, reason)
     return response
 

@@ -7,6 +7,7 @@ from typing import BinaryIO
 import structlog
 
 from perfsvc import judge
+from perfsvc.errors import DatabaseError
 from perfsvc.model import RunState
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.update import update_findings
@@ -79,12 +80,18 @@ def receive(
 
 
 def _judge(store: Store, run: int, threshold: judge.ThresholdOption) -> bool:
-    """Judge a run and update the findings; log a fault, and return whether all of it worked."""
+    """Judge a run and update the findings; log a fault, and return whether all of it worked.
+
+    Raises:
+        DatabaseError: the database is locked or does not answer now; the host tries again.
+    """
     try:
         store.verdicts.put(run, judge_run(store, run, threshold=threshold))
         update_findings(store, run, threshold=threshold)
         store.received.note_judged(run)
-    except Exception:  # noqa: BLE001 - whatever fails, the run is stored, and the host learns that it is not judged
+    except Exception as error:  # whatever fails, the run is stored, and the host learns that it is not judged
+        if isinstance(error, DatabaseError) and error.again:
+            raise
         structlog.get_logger().exception("judging failed", run=run)
         return False
     return True

@@ -102,10 +102,12 @@ class MeasurementStore:
         runs: Sequence[int] | None = None,
         cases: Collection[str] | None = None,
         devices: Collection[str] | None = None,
+        until: int | None = None,
     ) -> dict[str, list[Any]]:
         """Return the measurements of some runs, cases and devices, or of all, as equally long lists by column name.
 
-        ``cases`` are ids as the runs had them; ``devices`` are UUIDs or models.
+        ``cases`` are ids as the runs had them; ``devices`` are UUIDs or models. Measurements with a larger id than
+        ``until`` are left out.
 
         Besides the columns of the tables (docs/reference/database.md) there are:
 
@@ -116,17 +118,23 @@ class MeasurementStore:
         - ``excluded``: why the measurement is excluded from judging; empty if it is judged.
         """
         with self._database.reading() as connection:
-            return columns_of(connection, RowFilter(runs, cases, devices))
+            return columns_of(connection, RowFilter(runs, cases, devices, until))
 
     def further(
         self,
         runs: Sequence[int] | None = None,
         cases: Collection[str] | None = None,
         devices: Collection[str] | None = None,
+        until: int | None = None,
     ) -> tuple[list[dict[str, Any]], set[str]]:
         """Return the axes of each case in the rows of ``columns``, in their order, and the names of the metrics."""
         with self._database.reading() as connection:
-            return further_of(connection, RowFilter(runs, cases, devices))
+            return further_of(connection, RowFilter(runs, cases, devices, until))
+
+    def newest_id(self) -> int:
+        """Return the id of the newest measurement, for ``until``; 0 if there is none."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.max(Measurements.id))) or 0
 
     def quantities(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, CaseQuantities]:
         """Return the errors, the work and the static facts of cases in some runs, by the series of the time.

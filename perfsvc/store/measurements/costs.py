@@ -69,7 +69,8 @@ def _newest(connection: Connection, lineages: Collection[int], devices: Collecti
     """Return a query of each name of the cases on each device, with the run of its ``NEWEST``-th newest measurement."""
     run = (
         select(Measurements.run_id)
-        .where(Measurements.case_id == Cases.id, Measurements.device_id == Devices.id, *_earlier(Measurements, before))
+        .where(Measurements.case_id == Cases.id, Measurements.device_id == Devices.id)
+        .where(Measurements.wall_s > 0, *_earlier(Measurements, before))
         .order_by(Measurements.run_id.desc())
         .offset(NEWEST - 1)
         .limit(1)

@@ -17,11 +17,13 @@ class RowFilter:
         runs: the numbers of runs.
         cases: the ids of cases, as they were in the run.
         devices: the UUIDs or models of devices.
+        until: the id of the newest measurement; later ones are left out.
     """
 
     runs: Sequence[int] | None = None
     cases: Collection[str] | None = None
     devices: Collection[str] | None = None
+    until: int | None = None
 
     def conditions(self, connection: Connection) -> list[ColumnElement[bool]]:
         """Return the conditions for a query of ``measurements``."""
@@ -34,4 +36,6 @@ class RowFilter:
         if self.devices is not None:
             named = or_(Devices.uuid.in_(self.devices), Devices.model.in_(self.devices))
             conditions.append(Measurements.device_id.in_(select(Devices.id).where(named)))
+        if self.until is not None:
+            conditions.append(Measurements.id <= self.until)
         return conditions

@@ -10,6 +10,13 @@ import pytest
 from perfsvc.process.shared_work import SharedWork
 
 
+@pytest.fixture(autouse=True)
+def without_threads_of_other_tests(monkeypatch):
+    """Other tests of this process may have left threads, with which no work is shared."""
+    others = set(threading.enumerate())
+    monkeypatch.setattr(threading, "active_count", lambda: 1 + len(set(threading.enumerate()) - others))
+
+
 def squares(part):
     return b"%d" % part**2
 
@@ -71,3 +78,28 @@ def test_a_process_with_threads_works_alone():
     finally:
         end.set()
         thread.join()
+
+
+def test_a_signal_that_arrives_while_a_child_begins_ends_the_child_alone(monkeypatch):
+    fork, parent = os.fork, os.getpid()
+
+    def interrupted_fork():
+        child = fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGINT)
+        return child
+
+    monkeypatch.setattr(os, "fork", interrupted_fork)
+    with SharedWork(40, squares, 2) as shared:
+        assert os.getpid() == parent
+        assert shared.results() == [squares(part) for part in range(40)]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {signal.SIGINT, signal.SIGTERM}
+
+
+def test_the_work_is_done_even_if_the_system_reaps_children_itself():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with SharedWork(40, squares, 2) as shared:
+            assert shared.results() == [squares(part) for part in range(40)]
+    finally:
+        signal.signal(signal.SIGCHLD, before)

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from perfsvc.model import Batch, CacheState, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
+from perfsvc.model import Batch, CacheState, Case, Cause, Conditions, Noise, Peak, Slowdown, Status, Verdict
 
 
 @contextmanager
@@ -252,3 +252,14 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
     with counted(story.store) as after:
         ask(story, many)
     assert 0 < len(before) == len(after) <= 12
+
+
+def test_later_measurements_than_until_are_left_out(story):
+    run = story.begin()
+    story.put(run, story.tiled)
+    until = story.store.measurements.newest_id()
+    story.put(run, Case("transpose", "odd", (("rows", "many"),)), metrics={"steps": 1.0})
+    assert story.store.measurements.columns([run], until=until)["variant"] == [story.tiled.variant]
+    points, metrics = story.store.measurements.further([run], until=until)
+    assert (points, metrics) == ([dict(story.tiled.point)], set())
+    assert len(story.store.measurements.columns([run])["variant"]) == 2

@@ -121,3 +121,10 @@ def test_only_the_named_devices_count(story, night):
     assert story.store.measurements.costs([story.tiled], ["GPU-1"]) == {}
     assert story.store.measurements.costs([story.tiled], []) == {}
     assert [uuid for uuid, *_ in story.store.measurements.costs([story.tiled], ["GPU-2"])] == ["GPU-2"]
+
+
+def test_nights_without_a_time_do_not_hide_the_cost(story, night):
+    night(1.0)
+    for _ in range(NEWEST):
+        night(0.0, status=Status.SKIPPED)
+    assert [one.cost_s for one in story.store.measurements.costs([story.tiled], GPUS).values()] == [1.0]
