@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -51,6 +53,12 @@ async def get(answers: KeptAnswers, key: str, make: Callable[[], Content], **opt
     return (await answers.get(key, answers.state(), make, **options)).body[:1].decode()
 
 
+def run(check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's coroutine in a thread of its own: a browser of other tests may have a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lambda: asyncio.run(asyncio.wait_for(check(), 60))).result()
+
+
 async def began(make: Maker) -> None:
     assert await asyncio.to_thread(make.began.wait, 30)
 
@@ -63,7 +71,7 @@ def test_an_answer_is_kept_until_the_database_changes(answers, database):
         database.text = "2"
         assert [await get(answers, "a", make) for _ in range(2)] == ["2", "2"]
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_readers_who_ask_at_once_share_one_making(answers):
@@ -76,7 +84,7 @@ def test_readers_who_ask_at_once_share_one_making(answers):
         make.free.set()
         assert await asyncio.gather(*readers) == ["1"] * 20
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_all_readers_get_an_error_and_the_next_one_has_a_new_try(answers):
@@ -89,7 +97,7 @@ def test_all_readers_get_an_error_and_the_next_one_has_a_new_try(answers):
         assert {type(error) for error in errors} == {LookupError}
         assert await get(answers, "a", Maker()) == "1"
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_a_busy_server_answers_with_what_it_kept(answers, database):
@@ -106,7 +114,7 @@ def test_a_busy_server_answers_with_what_it_kept(answers, database):
         await other
         assert await get(answers, "a", make) == "2"
 
-    asyncio.run(check())
+    run(check)
 
 
 @pytest.mark.parametrize("why", ["too old", "changed by the server"])
@@ -130,7 +138,7 @@ def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch,
         slow.free.set()
         assert (await reader, await other) == ("2", "1")
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_a_reader_does_not_share_what_was_begun_before_a_change_of_the_server(answers):
@@ -147,7 +155,7 @@ def test_a_reader_does_not_share_what_was_begun_before_a_change_of_the_server(an
         assert (await before, await after) == ("1", "2")
         assert await get(answers, "a", make) == "2"
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_an_answer_of_all_series_delays_no_other_answer(answers):
@@ -161,7 +169,7 @@ def test_an_answer_of_all_series_delays_no_other_answer(answers):
         slow.free.set()
         await other
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatch):
@@ -176,7 +184,7 @@ def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatc
         await get(answers, "b", makers["b"])
         assert makers["b"].made == 2
 
-    asyncio.run(check())
+    run(check)
 
 
 def test_the_number_of_kept_answers_is_limited(answers, monkeypatch):
@@ -187,7 +195,7 @@ def test_the_number_of_kept_answers_is_limited(answers, monkeypatch):
         for key in "abcda":
             await get(answers, key, make)
 
-    asyncio.run(check())
+    run(check)
     assert make.made == 5, "a was dropped when d came"
     assert len(answers._kept) == 3
 
@@ -207,7 +215,7 @@ def test_closing_drops_what_waits_and_does_not_wait_for_what_is_made(answers):
         with pytest.raises(asyncio.CancelledError):
             await second
 
-    asyncio.run(asyncio.wait_for(check(), 30))
+    run(check)
     assert not never.made
 
 

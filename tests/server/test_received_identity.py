@@ -35,7 +35,7 @@ def test_a_received_run_keeps_its_identity(send, receiver, planted_sqlite, body)
 def test_a_run_of_a_known_identity_is_not_stored_again(send, receiver, body):  # noqa: F811
     send(body)
     again = send(changed(body, "provenance.label", "another", line=0))
-    assert (again.status_code, again.json()) == (200, {"run": 1, "new": False, "later_run": None})
+    assert (again.status_code, again.json()) == (200, {"run": 1, "new": False, "judged": True, "later_run": None})
     assert [run.provenance.label for run in receiver.runs.list()] == [
         json.loads(body.splitlines()[0])["provenance"]["label"]
     ]
@@ -46,7 +46,7 @@ def test_a_run_that_was_deleted_on_the_server_does_not_come_back(send, receiver,
     send(body)
     receiver.exclusions.delete(1, reason="wrong", by="ann")
     again = send(body)
-    assert (again.status_code, again.json()) == (200, {"run": None, "new": False, "later_run": None})
+    assert (again.status_code, again.json()) == (200, {"run": None, "new": False, "judged": True, "later_run": None})
     assert receiver.runs.list() == []
 
 

@@ -173,11 +173,13 @@ def _xlsx(parts: Iterable[pd.DataFrame], file: BinaryIO) -> None:
     without_zones = table.assign(**{name: table[name].dt.tz_localize(None) for name in timestamps})
     renamed = without_zones.rename(columns={name: f"{name}_utc" for name in timestamps})
     shown = _texts(renamed, xml_text)
-    with pd.ExcelWriter(file, engine="openpyxl") as writer:
+    archive = BytesIO()  # a full disk would leave the archive open, which Python reports much later
+    with pd.ExcelWriter(archive, engine="openpyxl") as writer:
         shown.to_excel(writer, index=False, sheet_name="measurements", freeze_panes=(1, 0))
         for excel_cell in (each for row in writer.sheets["measurements"].iter_rows() for each in row):
             if excel_cell.data_type == "f":  # openpyxl takes each text that begins with = for a formula
                 excel_cell.data_type = "s"
+    file.write(archive.getvalue())
 
 
 TEXT: Mapping[str, Callable[[Iterable[pd.DataFrame]], Iterator[str]]] = {

@@ -342,8 +342,10 @@ def test_requests_of_a_file_that_makes_large_arrays_get_several_processes(tmp_pa
 
 
 def test_a_process_that_died_meanwhile_is_replaced(tmp_path):
-    suite = discover(written(tmp_path, top="threading.Timer(0.3, os._exit, [1]).start()"))
-    time.sleep(1.0)
+    once = "os.path.exists(__file__ + '.begun') or "
+    die = "(open(__file__ + '.begun', 'w').close(), threading.Timer(1.0, os._exit, [1]).start())"
+    suite = discover(written(tmp_path, top=once + die))
+    time.sleep(2.0)
     specs, problems = suite.resolve(Selection(), "full")
     assert len(specs) == 2
     assert problems == ()
