@@ -40,6 +40,14 @@ KEY = "5e" * 32
 """The key of all tests, with which the dumps in tests/data/schemas are signed."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a browser, so that CI can run them where it has one."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
 def pytest_collection_finish() -> None:
     """Spare the garbage collector all that lives until the end, such as the tests themselves."""
     gc.freeze()
