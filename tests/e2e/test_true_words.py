@@ -55,7 +55,7 @@ def test_series_that_noise_moved_are_no_regressions_anywhere(nights, receiver):
     shown = page(nights)
     assert "0 regressions" in shown
     assert "2 moved by noise" in shown
-    assert "scale/alpha[n=100] noise +4.0 %" in shown
+    assert "scale/alpha[n=100] variants noise +4.0 %" in shown
     for command in (("report", "2"), ("compare", "1", "2")):
         out = nights.perfsvc(*command, code=0).out
         assert out.endswith(f"{counted}\n")

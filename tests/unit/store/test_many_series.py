@@ -72,7 +72,7 @@ class Nights:
 
 @pytest.mark.slow  # hundreds of series take seconds, thousands on a busy machine minutes
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("count", [600, 2000])
+@pytest.mark.parametrize("count", [600])  # each confirmation is a transaction of its own, so 2000 would take minutes
 def test_a_night_on_which_all_series_move_stores_its_findings(story, count):
     nights = Nights(story, count)
     nights.night(1e-4, b"fast")
