@@ -1,6 +1,7 @@
 """The server in this process, on a database with planted nights: SQLite and PostgreSQL."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,20 @@ def client(store: Store, *, peer: tuple[str, int] = ("testclient", 50000), **set
     serving = Serving(store, every, LivePages(store), None, Path("/nowhere"))
     app = make_app(serving)
     return TestClient(app, base_url=BASE, client=peer, follow_redirects=False, raise_server_exceptions=False)
+
+
+@contextmanager
+def empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Store]:
+    """Open an empty database of a kind, ``sqlite`` (in a folder) or ``postgresql``, for a test that changes it."""
+    if kind == "sqlite":
+        with Store.open(folder / "there.db") as store:
+            yield store
+        return
+    databases = request.getfixturevalue("databases")
+    name = databases.create()
+    with Store.open(databases.url(name)) as store:
+        yield store
+    databases.drop(name)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Scope, Store
 from tests.pages.conftest import Nights, planted
-from tests.server.conftest import client
+from tests.server.conftest import client, empty
 from tests.server.test_receiving import client_of
 
 EXAMPLES = 20
@@ -80,15 +80,8 @@ def bodies(schema, document):
 @pytest.fixture
 def changing(kind, request, tmp_path):
     """Return a database with the planted nights that the test may change, on one kind of database."""
-    if kind == "sqlite":
-        with Store.open(tmp_path / "perfsvc.db") as store:
-            yield store
-        return
-    databases = request.getfixturevalue("databases")
-    name = databases.create()
-    with Store.open(databases.url(name)) as store:
+    with empty(kind, request, tmp_path) as store:
         yield store
-    databases.drop(name)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from perfsvc.service.dashboard.live import LivePages
 from perfsvc.service.transfer import receive
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Scope, Store
-from tests.server.conftest import BASE
+from tests.server.conftest import BASE, empty
 
 PATH = "/api/v1/runs"
 
@@ -25,15 +25,8 @@ PATH = "/api/v1/runs"
 @pytest.fixture
 def receiver(request: pytest.FixtureRequest, tmp_path: Path, receiving_kind: str) -> Iterator[Store]:
     """Return an empty database on each kind of database."""
-    if receiving_kind == "sqlite":
-        with Store.open(tmp_path / "there.db") as store:
-            yield store
-        return
-    databases = request.getfixturevalue("databases")
-    name = databases.create()
-    with Store.open(databases.url(name)) as store:
+    with empty(receiving_kind, request, tmp_path) as store:
         yield store
-    databases.drop(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
