@@ -55,7 +55,7 @@ class RunStore:
 
     # --- the life of a run -----------------------------------------------------------------------------------------
 
-    def begin(self, provenance: Provenance, *, night: int | None = None) -> int:
+    def begin(self, provenance: Provenance, *, night: int | None = None, uid: str = "") -> int:
         """Store a new running run and return its id.
 
         Other running runs of the host are marked as interrupted if their process has died.
@@ -63,8 +63,9 @@ class RunStore:
         Args:
             provenance: the suite, commit, host and versions of the run; an empty host means this machine.
             night: the night to which the run belongs, if any.
+            uid: the identity of a run that another database has; empty for a new run.
         """
-        row = run_row(provenance, RunState.RUNNING)
+        row = run_row(provenance, RunState.RUNNING) | ({"uid": uid} if uid else {})
         with self._database.writing() as connection:
             _mark_interrupted(connection, row["host"])
             run = new_id(connection, Runs, row)
@@ -98,6 +99,19 @@ class RunStore:
         if not rows:
             raise unknown(number)
         return rows[0]
+
+    def uid(self, run: int) -> str:
+        """Return the identity of a run in every database; raises ``NotMeasuredError`` if the run does not exist."""
+        with self._database.reading() as connection:
+            uid = connection.scalar(select(Runs.uid).where(Runs.id == run))
+        if uid is None:
+            raise unknown(run)
+        return uid
+
+    def of_uid(self, uid: str) -> int | None:
+        """Return the number of the run with an identity; None if this database does not have the run."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(Runs.id).where(Runs.uid == uid))
 
     def newest(self, n: int = 0) -> RunRow | None:
         """Return the newest run that has ended and measured anything, or the ``n``-th such run before it.

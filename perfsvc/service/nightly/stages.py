@@ -47,6 +47,7 @@ from perfsvc.service.run.run import (
     explain_regressed,
     judge_measured,
     pair_settings,
+    send_spools,
 )
 from perfsvc.store import NightRow, RunState, Store
 from perfsvc.text import label
@@ -208,6 +209,7 @@ def check(night: Night) -> StageResult:
 def run(night: Night) -> StageResult:
     """Measure the suite; an interrupted run is resumed, and keeps what it has measured."""
     require_same_suite(night.row, night.settings.suite)
+    send_spools(night.store, night.request, night.log.report)
     store, number = night.store, night.row.run
     request = replace(night.request, devices=night.devices_here().specs)
     resolved = resolve(request, night.log)

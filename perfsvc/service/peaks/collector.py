@@ -10,6 +10,9 @@ from perfsvc.service.peaks import kernels, memory
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec
 
+Write = Callable[[Callable[[Store, int], None]], None]
+"""Calls a function that writes with a store and the number of the run in it."""
+
 Known = Mapping[str, Rates]
 """The peaks of arithmetic, L2 cache and link that are already known, by the UUID of the GPU or group."""
 _NONE: Mapping[str, Peak] = MappingProxyType({})
@@ -24,6 +27,7 @@ class PeakCollector:
         devices: the devices of the run.
         report: receives a message for the user if a peak stays unknown.
         memory_peaks: the peaks of the memory that a resumed run already has, by UUID.
+        write: how peaks are written; None to write to ``store``.
     """
 
     def __init__(
@@ -33,9 +37,10 @@ class PeakCollector:
         devices: Sequence[DeviceInfo],
         report: Callable[[str], object],
         memory_peaks: Mapping[str, Peak] = _NONE,
+        *,
+        write: Write | None = None,
     ) -> None:
-        self._store = store
-        self._run = run
+        self._write = write or (lambda act: act(store, run))
         self._devices = {device.uuid: device for device in devices}
         self._report = report
         self._failed: set[str] = set()
@@ -50,6 +55,11 @@ class PeakCollector:
         """Return the known peaks of a device (UUID) by name."""
         peak = self._memory_peaks.get(device)
         return self._rates[device] | ({MEMORY: peak.best_bytes_per_s} if peak else {})
+
+    @property
+    def of_memory(self) -> Mapping[str, Peak]:
+        """The measured peaks of the run's memory so far, by UUID."""
+        return self._memory_peaks
 
     def unknown(self, device: str) -> list[CaseSpec]:
         """Return the cases that measure the peaks of a device (UUID) that are not known yet."""
@@ -76,17 +86,19 @@ class PeakCollector:
         rate = (work.flops or work.link_bytes or work.bytes) / judge.estimate(measurement.samples_s).median_s
         if case.variant not in memory.VARIANTS:
             self._rates[uuid][case.variant] = rate
-            self._store.devices.put_gpu_peak(self._devices[uuid], case.variant, rate, version=kernels.VERSION)
+            device, variant = self._devices[uuid], case.variant
+            self._write(lambda store, _: store.devices.put_gpu_peak(device, variant, rate, version=kernels.VERSION))
             return True
         self._memory[uuid][case.variant] = rate
         if len(self._memory[uuid]) == len(memory.VARIANTS):
             self._memory_peaks[uuid] = Peak(*(self._memory[uuid][variant] for variant in memory.VARIANTS))
-            self._store.devices.put_peaks(self._run, self._memory_peaks)
+            self._write(lambda store, run: store.devices.put_peaks(run, self._memory_peaks))
         return True
 
     def doubt(self, device: str, precision: str) -> None:
         """Have the next run measure the peaks of a precision again, because a case was faster than these peaks."""
-        self._store.devices.doubt_gpu_peaks(self._devices[device], PRECISIONS[precision])
+        names = PRECISIONS[precision]
+        self._write(lambda store, _: store.devices.doubt_gpu_peaks(self._devices[device], names))
 
     def fail(self, device: str, variant: str, reason: str) -> None:
         """Report that a peak of a device stays unknown, and why; report the memory only once for both of its cases."""

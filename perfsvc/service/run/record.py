@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from perfsvc import judge
 from perfsvc.build import Binary
 from perfsvc.build.lines import renamed
+from perfsvc.errors import DatabaseError, PerfsvcError
 from perfsvc.measure.host.device_queue import Stopping
 from perfsvc.measure.plan.order import MeasurementKey, Task
 from perfsvc.model import MEMORY, Environment, Estimate, Measurement, Noise, OverBudget, Status, Unit
@@ -22,12 +25,20 @@ from perfsvc.service.peaks.collector import PeakCollector
 from perfsvc.service.peaks.doubts import doubt, note
 from perfsvc.service.run.prepare import Target
 from perfsvc.service.run.provenance import OpenRun
+from perfsvc.service.run.spool import RunIdentity, Spool
 from perfsvc.store import CaseCode, CaseKey, MeasurementEntry, RunState, Store
 from perfsvc.suite import CaseSpec
+from perfsvc.units import duration_text
+
+WAIT_S, PAUSE_S = 600.0, 5.0
+"""How long a run that has measured everything waits for its database, and the seconds between two attempts."""
 
 
 class Recorder:
     """Writes one run to the store.
+
+    If the database cannot be written after the run has begun to measure, the run goes on and its results go to a
+    ``Spool``. At the end of the run the spool is sent to the database.
 
     Args:
         store: an open store.
@@ -53,6 +64,12 @@ class Recorder:
         report: Callable[[str], object],
     ) -> None:
         self._store = store
+        self._report = report
+        self._spool: Spool | None = None
+        self._identity = RunIdentity.of(store, opened.run)
+        self._codes: dict[int, CaseCode] = {}
+        self._entries: list[MeasurementEntry] = []
+        self._has_measured = False
         self._environments = environments
         self._targets = {target.device.uuid: target for target in targets}
         self._specs = {(target.device.uuid, spec.case, spec.cache): spec for target in targets for spec in target.specs}
@@ -63,7 +80,8 @@ class Recorder:
         self.doubts: dict[CaseKey, Doubt] = {}
         for target in targets:
             store.devices.put(target.device)
-        self.peaks = PeakCollector(store, opened.run, [target.device for target in targets], report, opened.peaks)
+        devices = [target.device for target in targets]
+        self.peaks = PeakCollector(store, opened.run, devices, report, opened.peaks, write=self._write)
 
     @contextlib.contextmanager
     def recording(self, stopping: Stopping) -> Iterator[None]:
@@ -71,19 +89,29 @@ class Recorder:
 
         The run is also interrupted if ``stopping`` returns True at the end. A finished run stores the noise of its
         cases and the cases that were over budget.
+
+        Raises:
+            DatabaseError: the database cannot be written. If the run had begun to measure, its results are in a spool,
+                which the error names.
         """
         try:
             yield
         except BaseException as error:
             by_user = isinstance(error, KeyboardInterrupt | GeneratorExit | SystemExit)
-            self._store.runs.end(self.run, RunState.INTERRUPTED if by_user else RunState.FAILED)
+            try:
+                self._end(RunState.INTERRUPTED if by_user else RunState.FAILED, wait_s=0 if by_user else WAIT_S)
+            except DatabaseError as away:
+                if not by_user:
+                    raise
+                self._report(str(away))
             raise
         if stopping():
-            self._store.runs.end(self.run, RunState.INTERRUPTED)
+            self._end(RunState.INTERRUPTED, wait_s=0)
             return
-        self._store.runs.put_over_budget(self.run, [(case.device, case.case, case.cache) for case in self.over_budget])
-        self._store.measurements.put_noise(self.run, noises(self.measurements))
-        self._store.runs.end(self.run, RunState.FINISHED)
+        over_budget = [(case.device, case.case, case.cache) for case in self.over_budget]
+        self._write(lambda store, run: store.runs.put_over_budget(run, over_budget))
+        self._write(lambda store, run: store.measurements.put_noise(run, noises(self.measurements)))
+        self._end(RunState.FINISHED, wait_s=WAIT_S)
 
     @property
     def run(self) -> int:
@@ -97,16 +125,109 @@ class Recorder:
 
     def put_binaries(self, prepared: Sequence[tuple[CaseSpec, Sequence[Binary], Task]]) -> None:
         """Store the binaries and sources of cases that are about to run."""
-        numbers = self._store.binaries.put([_code(*case) for case in prepared])
+        codes = [_code(*case) for case in prepared]
+        numbers = self._store.binaries.put(codes)
+        self._codes |= dict(zip(numbers, codes, strict=True))
         for (spec, _, task), number in zip(prepared, numbers, strict=True):
             self._binaries[task.device, spec.case, spec.cache] = number
 
     def put(self, measurements: Iterable[Measurement]) -> None:
         """Store measurements in one transaction; measurements of peak cases are stored as the peak of their device."""
+        measurements = list(measurements)
+        self._has_measured |= any(measurement.wall_s > 0 for measurement in measurements)
         entries = [self._entry(measurement) for measurement in measurements if not self.peaks.take(measurement)]
         if entries:
-            self._store.measurements.put(self.run, entries)
+            self._put(entries)
+            self._entries += entries
             self.measurements += [entry.measurement for entry in entries]
+
+    def _put(self, entries: Sequence[MeasurementEntry]) -> None:
+        if self._spool is None:
+            self._write(lambda store, run: store.measurements.put(run, entries), lambda spool: spool.put(entries))
+        else:
+            self._spool.put(entries)
+
+    def _end(self, state: RunState, *, wait_s: float) -> None:
+        """Store that the run has ended, and send the spool if there is one; wait for the database for some time.
+
+        Raises:
+            DatabaseError: the database cannot be written; a spool is kept.
+        """
+        try:
+            self._write(lambda store, run: store.runs.end(run, state))
+            if self._spool is not None:
+                self._send(self._spool, wait_s)
+        finally:
+            if self._spool is not None:
+                self._spool.close()
+                self._spool = None
+
+    def _write(self, act: Callable[[Store, int], None], in_spool: Callable[[Spool], None] | None = None) -> None:
+        """Call a function that writes; once the database has refused a write, all writes go to the spool.
+
+        Args:
+            act: writes to a store, in which the run has a number.
+            in_spool: does the same in a spool; None for ``act``.
+        """
+        if self._spool is None:
+            try:
+                act(self._store, self.run)
+                return
+            except DatabaseError as error:
+                if not self._has_measured:
+                    raise
+                self._open_spool(error)
+        assert self._spool is not None  # noqa: S101 - _open_spool has raised otherwise
+        if in_spool is not None:
+            in_spool(self._spool)
+        else:
+            act(self._spool.store, self._spool.run)
+
+    def _open_spool(self, error: DatabaseError) -> None:
+        """Make a spool with everything that the run has stored so far; raise ``error`` if that is impossible."""
+        devices = [target.device for target in self._targets.values()]
+        try:
+            spool = Spool.make(self._store, self._identity, devices, self._codes)
+            spool.put(self._entries)
+            if self.peaks.of_memory:
+                spool.store.devices.put_peaks(spool.run, self.peaks.of_memory)
+        except PerfsvcError as unwritable:
+            error.add_note(f"the results could not be kept in a spool either: {unwritable.what}")
+            raise error from unwritable
+        self._spool = spool
+        self._report(f"{error.what}: measuring goes on, and the results of run {self.run} go to {spool.file}")
+
+    def _send(self, spool: Spool, wait_s: float) -> None:
+        """Send the spool to the database. Raises ``DatabaseError`` if the database does not answer in time."""
+        began = time.monotonic()
+        attempts = 0
+        while True:
+            try:
+                measurements = spool.send(self._store)
+                break
+            except DatabaseError as error:
+                if not error.again or time.monotonic() - began + PAUSE_S > wait_s:
+                    raise self._kept(spool, error) from error
+                if not attempts:
+                    self._report(f"{error.what}: the run waits for its database, {duration_text(wait_s)} at most")
+                attempts += 1
+            try:
+                time.sleep(PAUSE_S)
+            except KeyboardInterrupt:
+                self._report(f"nothing is lost: the results of run {self.run} are in {spool.file}")
+                raise
+        self._report(f"the database answers again: it has the results of run {self.run} now, {measurements}")
+        if self._store.runs.get(self.run).state is RunState.FINISHED:  # the noise counts replicas of a resumed run too
+            self._store.measurements.put_noise(self.run, noises(self.measurements))
+
+    def _kept(self, spool: Spool, error: DatabaseError) -> DatabaseError:
+        """Return the error of a run whose database stays away."""
+        return DatabaseError(
+            f"{error.what}; nothing is lost: the results of run {self.run} are in {spool.file}",
+            cure=f"the next perfsvc run or perfsvc nightly sends them, or: perfsvc sync {spool.file} "
+            f"{self._store.location}",
+            again=error.again,
+        )
 
     def _entry(self, measurement: Measurement) -> MeasurementEntry:
         """Return a measurement with everything that the store keeps with it: environment, work, estimate, binary."""
@@ -121,6 +242,7 @@ class Recorder:
             self._binaries.get(key),
             spec.variant_index,
             spec.relative_to,
+            datetime.now(UTC),
         )
 
     def _with_doubt(self, measurement: Measurement, spec: CaseSpec, estimate: Estimate | None) -> Measurement:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from perfsvc import judge
-from perfsvc.errors import NOTHING_MEASURED, SuiteError
+from perfsvc.errors import NOTHING_MEASURED, DatabaseError, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import (
@@ -42,11 +42,12 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
+from perfsvc.service.run import spool as spools
 from perfsvc.service.run.measure import measure, sampling
 from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_units, helper_kernels_of, resolve
 from perfsvc.service.run.provenance import begin
-from perfsvc.service.run.record import Recorder
-from perfsvc.store import Store
+from perfsvc.service.run.record import Recorder, noises
+from perfsvc.store import RunState, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             resolved = resolve(request, progress)
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored
+            send_spools(store, request, progress.report)
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress, with_lines=request.profile)
         opened = begin(store, request, progress.report)
@@ -160,6 +162,41 @@ def _outcome(
 
 
 # --- stages that a night repeats -------------------------------------------------------------------------------------
+
+
+def send_spools(store: Store, request: RunRequest, report: Callable[[str], object]) -> None:
+    """Send every spool of a database to it; judge the finished runs among them that have no verdicts.
+
+    A spool that another process uses is left alone. A spool that cannot be read is reported and renamed.
+
+    Raises:
+        DatabaseError: the database cannot be written; the spool stays.
+    """
+    for file in spools.waiting(store):
+        with spools.locked(file) as lock:
+            if lock is None:
+                continue
+            try:
+                spool = spools.opened(file, lock)
+            except DatabaseError as error:
+                if error.again:
+                    report(f"the spool {file} is left for later: {error.what}")
+                else:
+                    report(f"the spool {file} cannot be read ({error.what}): it is kept as {spools.set_aside(file)}")
+                continue
+            try:
+                uid = spool.store.runs.uid(spool.run)
+                counts = spool.send(store)
+            finally:
+                spool.close()
+        run = store.runs.of_uid(uid)
+        if run is None:  # the run was deleted meanwhile
+            continue
+        report(f"the results that waited in {file} were sent to the database: {counts} of run {run}")
+        if store.runs.get(run).state is RunState.FINISHED and not store.verdicts.of_run(run):
+            store.measurements.put_noise(run, noises(store.measurements.of_run(run)))
+            judge_measured(store, run, request)
+            update_findings(store, run, threshold=request.threshold)
 
 
 def judge_measured(store: Store, run: int, request: RunRequest) -> list[Judgement]:
