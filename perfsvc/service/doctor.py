@@ -344,3 +344,11 @@ def _database(database: str) -> Iterator[CheckRow]:
     state = Store.check(database)
     found = "; ".join(state.problems) or f"{state.url}, schema {state.revision}"
     yield CheckRow("database", ok=state.ok, found=found, cure="" if state.ok else "see perfsvc db check")
+    if state.ok:
+        from perfsvc.service.run.spool import waiting
+
+        with Store.open(database, create=False, read_only=True) as store:
+            files = waiting(store)
+        if files:
+            names = ", ".join(map(str, files))
+            yield CheckRow("spools", ok=None, found=f"results wait in {names}", cure="perfsvc run sends them")
