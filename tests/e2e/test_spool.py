@@ -1,21 +1,26 @@
 """A run whose database goes away loses nothing: its results wait in a spool, and reach the database once."""
 
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from unittest import mock
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 
 from perfsvc.errors import DatabaseError
 from perfsvc.service.run import record
 from perfsvc.service.run.record import Recorder
+from perfsvc.service.run.spool import locked
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.schema import engine
 from perfsvc.store.schema.engine import resolve
+from tests.e2e.nights import Nights
 
 MEASUREMENTS = """
 SELECT c.name, m.replica, m.status, count(*) FROM measurements m JOIN cases c ON c.id = m.case_id
@@ -56,7 +61,7 @@ class PostgresqlOutage:
     def begin(self):
         self._do(
             f"ALTER DATABASE {self.name} ALLOW_CONNECTIONS false",
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'",
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'",  # noqa: S608
         )
 
     def end(self):
@@ -124,9 +129,9 @@ def require_whole(outage, run, like):
     """A run has each measurement of another run exactly once, and is judged."""
     assert rows(outage, MEASUREMENTS.format(run=run)) == rows(outage, MEASUREMENTS.format(run=like))
     for table in ("verdicts", "noise", "peaks"):
-        counts = [rows(outage, f"SELECT count(*) FROM {table} WHERE run_id = {number}") for number in (run, like)]
-        assert counts[0] == counts[1]
-    assert rows(outage, f"SELECT state FROM runs WHERE id = {run}") == [("finished",)]
+        count = "SELECT count(*) FROM {} WHERE run_id = {}"
+        assert rows(outage, count.format(table, run)) == rows(outage, count.format(table, like))
+    assert (run, "finished") in rows(outage, "SELECT id, state FROM runs")
     ids = "SELECT full_environment_id IS NULL, uid IS NULL FROM runs"
     assert set(rows(outage, ids)) == {(False, False)}
 
@@ -203,3 +208,144 @@ def test_a_spool_that_cannot_be_read_is_set_aside(perfsvc, outage):
     ended = perfsvc.fake(code=0)
     assert f"it is kept as {file}.unusable" in ended.err
     assert Path(f"{file}.unusable").read_bytes() == b"nonsense" * 100
+
+
+KILLED_DURING_AN_OUTAGE = """
+import os, signal, sqlite3
+from perfsvc.cli import main
+from perfsvc.service.run.record import Recorder
+from perfsvc.store.schema import engine
+
+engine.LOCK_WAIT_S = 0.1
+put, puts = Recorder.put, []
+
+def putting(self, measurements):
+    put(self, measurements)
+    puts.append(1)
+    if len(puts) == 4:
+        global holder
+        holder = sqlite3.connect(os.environ["PERFSVC_DB"], isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+    if len(puts) == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Recorder.put = putting
+main()
+"""
+"""``perfsvc`` whose database is locked after its first measurement, and which is killed after its third."""
+
+
+@pytest.mark.slow
+def test_a_night_killed_during_an_outage_is_resumed_with_what_its_spool_has(perfsvc):
+    perfsvc.environment["XDG_DATA_HOME"] = str(perfsvc.folder / "data")
+    nights = Nights(perfsvc)
+    program = [sys.executable, "-c", KILLED_DURING_AN_OUTAGE, "nightly"]
+    killed = subprocess.run(program, cwd=perfsvc.folder, env=perfsvc.environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert perfsvc.rows("select count(*) from measurements") == [(1,)]
+    resumed = nights("--resume", code=0)
+    assert "were sent to the database: 3 measurements of run 1" in resumed.err
+    assert perfsvc.rows("select id, state from runs") == [(1, "finished")]
+    assert perfsvc.rows("select count(*), count(distinct case_id || ' ' || replica) from measurements") == [(6, 6)]
+    began = perfsvc.rows("select max(started_at) from stages where name = 'run'")[0][0]
+    assert perfsvc.rows("select sum(measured_at < ?), sum(measured_at >= ?) from measurements", began, began) == [
+        (3, 3)
+    ]
+    assert spools(perfsvc) == []
+    perfsvc("db", "check", code=0)
+
+
+@pytest.fixture
+def lone(perfsvc, monkeypatch):
+    """A workplace on SQLite with one run, and short waits."""
+    monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr(record, "WAIT_S", 0.05)
+    perfsvc.environment["XDG_DATA_HOME"] = str(perfsvc.folder / "data")
+    perfsvc.play({"*": {"seconds": 1e-4}})
+    perfsvc.fake(code=0)
+    return perfsvc
+
+
+def left_by_an_outage(perfsvc):
+    """Return the spool of a run whose database stayed away."""
+    outage = SqliteOutage(perfsvc)
+    with away(outage, until_sleep=False):
+        perfsvc.fake(code=5)
+    outage.end()
+    (file,) = [spool for spool in spools(perfsvc) if spool.suffix == ".db"]
+    return file
+
+
+def test_a_full_disk_costs_no_measurement(lone):
+    """SQLite refuses to grow a file beyond ``max_page_count``, as on a full disk."""
+    put, puts = Recorder.put, []
+
+    def putting(self, measurements):
+        puts.append(1)
+        if len(puts) == 5:
+            opened = self._store.database.engine
+            opened.dispose()
+            event.listen(opened, "connect", lambda connection, _: connection.execute("PRAGMA max_page_count = 1"))
+            with closing(sqlite3.connect(lone.database)) as connection, connection:  # no page is free
+                connection.execute("VACUUM")
+        put(self, measurements)
+
+    with mock.patch.object(Recorder, "put", putting):
+        ended = lone.fake(code=5)
+    assert "database or disk is full: measuring goes on" in ended.err
+    assert "nothing is lost" in ended.err
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+
+
+def test_a_spool_of_another_database_is_left_alone(lone):
+    file = left_by_an_outage(lone)
+    other = lone.folder / "other.db"
+    lone.fake("--db", other, code=0)
+    assert file in spools(lone)
+
+
+def test_a_spool_that_another_process_uses_is_left_alone(lone):
+    file = left_by_an_outage(lone)
+    with locked(file) as lock:
+        assert lock is not None
+        lone.fake(code=0)
+        assert file in spools(lone)
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+    assert spools(lone) == []
+
+
+def test_perfsvc_sync_sends_a_spool_too(lone):
+    file = left_by_an_outage(lone)
+    lone("sync", file, lone.database, code=0)
+    assert lone.rows("select state from runs where id = 2") == [("finished",)]
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+
+
+def test_doctor_lists_a_spool_that_waits(lone):
+    file = left_by_an_outage(lone)
+    checks = {row["check"]: row for row in lone("doctor", "--format", "json").json}
+    assert checks["spools"]["found"] == f"results wait in {file}"
+    lone.fake(code=0)
+    assert "spools" not in {row["check"] for row in lone("doctor", "--format", "json").json}
+
+
+def test_without_a_place_for_a_spool_the_run_fails_with_the_error_of_the_database(lone):
+    (lone.folder / "data").mkdir(exist_ok=True)
+    (lone.folder / "data" / "perfsvc").write_text("a file where the folder should be")
+    outage = SqliteOutage(lone)
+    puts, put = [], Recorder.put
+
+    def putting(self, measurements):
+        puts.append(1)
+        if len(puts) == 5:
+            outage.begin()
+        put(self, measurements)
+
+    with mock.patch.object(Recorder, "put", putting):
+        ended = lone.fake(code=5)
+    outage.end()
+    assert "database is locked" in ended.err
+    assert len(puts) == 5
