@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from perfsvc.installation import data_folder
 from perfsvc.store import Store
-from perfsvc.store.schema import upgrades
+from perfsvc.store.schema import engine, upgrades
 
 NEXT = """
 import sqlalchemy as sa
@@ -150,3 +150,59 @@ def test_a_server_is_as_good_as_a_file(perfsvc, postgresql):
 def test_a_number_that_no_database_holds_is_refused(perfsvc, database, command):
     ended = perfsvc(*(word.format(10**20) for word in command), code=2)
     assert ended.err == ("error: a number is too large for the database\n  cure: give one of at most 9 digits\n")
+
+
+def _truncated(file):
+    file.write_bytes(file.read_bytes()[:6000])
+
+
+def _foreign(file):
+    file.unlink()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("CREATE TABLE songs (title TEXT)")
+        connection.execute("INSERT INTO songs VALUES ('Yesterday')")
+
+
+@pytest.mark.parametrize(("damage", "what"), [(_truncated, "malformed"), (_foreign, "")])
+def test_a_damaged_or_foreign_file_is_refused_and_left_as_it_is(perfsvc, database, damage, what):
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    damage(database)
+    content = database.read_bytes()
+    perfsvc.play({})
+    run = ("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale")
+    for command in (("runs",), ("compare", "1", "2"), ("db", "check"), run):
+        ended = perfsvc(*command, code=5)
+        assert what in ended.out + ended.err
+        assert "Traceback" not in ended.err
+        assert "cure: " in ended.err or command == ("db", "check")
+        assert database.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(perfsvc, database, monkeypatch):
+    """A read-only file: root may write to any file, so SQLite opens it only for reading."""
+    opened = engine._open_as_permitted
+
+    def only_for_reading(path, dialect, record, arguments, options):
+        opened(path, dialect, record, arguments, options)
+        arguments[0], options["uri"] = f"file:{path}?mode=ro", True
+
+    monkeypatch.setattr(engine, "_open_as_permitted", only_for_reading)
+    content = database.read_bytes()
+    perfsvc.play({})
+    ended = perfsvc("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", code=5)
+    assert "readonly database" in ended.err
+    assert "cure: make the file and its folder writable" in ended.err
+    assert database.read_bytes() == content
+    assert perfsvc("runs", "--format", "json", code=0).json == []
+
+
+def test_a_locked_file_is_reported_with_a_cure(perfsvc, database, monkeypatch):
+    monkeypatch.setattr(engine, "LOCK_WAIT_S", 0.1)
+    perfsvc.play({})
+    with closing(sqlite3.connect(database, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        ended = perfsvc("run", "--device", f"fake:{perfsvc.script}", "--suite", perfsvc.suites / "scale", code=5)
+    assert "database is locked" in ended.err
+    assert "cure: another process is writing to it; let it end" in ended.err
+    assert perfsvc("runs", "--format", "json", code=0).json == []
