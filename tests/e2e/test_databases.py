@@ -163,7 +163,7 @@ def _foreign(file):
         connection.execute("INSERT INTO songs VALUES ('Yesterday')")
 
 
-@pytest.mark.parametrize(("damage", "what"), [(_truncated, "malformed"), (_foreign, "")])
+@pytest.mark.parametrize(("damage", "what"), [(_truncated, "malformed"), (_foreign, "of another program")])
 def test_a_damaged_or_foreign_file_is_refused_and_left_as_it_is(perfsvc, database, damage, what):
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")

@@ -85,7 +85,7 @@ class Spool:
             file.parent.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             if not lock.take():
                 raise DatabaseError(f"another process uses the spool {file}", cure="let it end")
-            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+            file.touch(mode=0o600)  # SQLite gives its journal the permissions of the file
         except OSError as error:
             lock.release()
             raise DatabaseError(f"{file}: {error.strerror}", cure="let this user write there") from error
