@@ -1,9 +1,9 @@
 """Histories of series over runs, read as columns: a year of nights has millions of measurements."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from perfsvc.store.schema.tables import Cases, Measurements, Metrics
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 20_000
-"""How many rows are held as Python objects until they become arrays."""
+ROWS_AT_ONCE = 2_000
+"""How many rows are held as Python objects until they become arrays: so few that they stay in the processor's cache."""
 
 _STATES = tuple(CacheState)
 
@@ -114,6 +114,7 @@ class _Rows:
         cell: the cell of each row, from 0.
         first_of_group: the first row of each group.
         first_of_cell: the first row of each cell.
+        errors: the errors of results; empty if they are not asked for.
         order: the place of each group in the order of runs, cases and devices.
         ok: whether all replicas of a cell are ok.
     """
@@ -151,11 +152,11 @@ class _Rows:
             Measurements.median_s,
             Measurements.low_s,
             Measurements.high_s,
-            Measurements.max_error if errors else literal_column("NULL"),
+            *([Measurements.max_error] if errors else []),
         ).where(*measured)
-        columns = read_columns(connection, query, "iiiiiiiiffff")
-        ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, max_errors = columns
-        lineages, own = _lineages(connection, runs, cases)
+        columns = read_columns(connection, query, "iiiiiiiiffff" if errors else "iiiiiiiifff")
+        ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, *max_errors = columns
+        lineages, own = read_lineages(connection, runs, cases)
         in_order = np.lexsort((replicas, cases, runs, states, devices, own, lineages))
         identity = tuple(column[in_order] for column in (lineages, own, devices, states))
         new_group = changes(*identity)
@@ -174,7 +175,7 @@ class _Rows:
             medians=medians[in_order],
             lows=lows[in_order],
             highs=highs[in_order],
-            errors=max_errors[in_order],
+            errors=max_errors[0][in_order] if errors else np.empty(0),
             identity=(identity[0], identity[1], identity[2], identity[3]),
             group=np.cumsum(new_group) - 1,
             cell=np.cumsum(new_cell) - 1,
@@ -197,12 +198,20 @@ def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
     with connection.execute(query) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
         while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
-            parts.append(np.array(rows, np.float64))
+            parts.append(_table(rows, len(kinds)))
     table = np.concatenate(parts).T
     return [table[at].astype(np.int64 if kind == "i" else np.float64) for at, kind in enumerate(kinds)]
 
 
-def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
+def _table(rows: Sequence[tuple[Any, ...]], width: int) -> Floats:
+    """Return rows of numbers as an array, shape (rows, width); NULL is NaN."""
+    try:
+        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+    except TypeError:  # some value is NULL, which only the slower way accepts
+        return np.array(rows, np.float64)
+
+
+def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
     """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
     known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
     size = max((row.id for row in known), default=0) + 1
@@ -270,26 +279,25 @@ def _metrics(
         query = query.where(Metrics.measurement_id.between(int(rows.ids.min()), int(rows.ids.max())))
     else:
         query = query.join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
-    ids: dict[str, list[Any]] = defaultdict(list)
-    values: dict[str, list[Any]] = defaultdict(list)
+    code_of: dict[str, int] = defaultdict(count().__next__)  # each metric gets the next number
+    empty: Any = np.empty(0)
+    parts = [(empty, empty, empty)]
     with connection.execute(query) as result:
         while some := result.cursor.fetchmany(ROWS_AT_ONCE):
             numbers, names, floats = zip(*some, strict=True)
-            of_rows, numbers_of_rows = np.array(floats, np.float64), np.array(numbers, np.int64)
-            codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
-            code = np.array([codes[name] for name in names])
-            for name, number in codes.items():
-                ids[name].append(numbers_of_rows[code == number])
-                values[name].append(of_rows[code == number])
+            coded = np.fromiter(map(code_of.__getitem__, names), np.int64, len(some))
+            parts.append((np.array(numbers, np.int64), coded, np.array(floats, np.float64)))
+    known, code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     by_id = np.argsort(rows.ids)
-    for metric, parts in ids.items():
-        known, value = np.concatenate(parts), np.concatenate(values[metric])
-        at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
-        # On PostgreSQL, this query may see measurements that were stored after the first query.
-        wanted = ok[at] & (rows.ids[at] == known)
-        at, value = at[wanted], value[wanted]
-        in_order = np.argsort(at)
-        yield metric, at[in_order], value[in_order]
+    at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
+    # On PostgreSQL, this query may see measurements that were stored after the first query.
+    wanted = ok[at] & (rows.ids[at] == known)
+    at, code, values = at[wanted], code[wanted], values[wanted]
+    in_order = np.lexsort((at, code))
+    at, code, values = at[in_order], code[in_order], values[in_order]
+    edges = np.searchsorted(code, np.arange(len(code_of) + 1))
+    for metric, (begin, end) in zip(code_of, pairwise(edges.tolist()), strict=True):
+        yield metric, at[begin:end], values[begin:end]
     if errors:
         yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))
 

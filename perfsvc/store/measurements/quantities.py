@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, func, literal_column, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
-from perfsvc.store.cases import PresentNames, namesakes_of, own_name
-from perfsvc.store.histories import changes, read_columns
+from perfsvc.store.cases import PresentNames, namesakes_of
+from perfsvc.store.histories import changes, read_columns, read_lineages
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import among
@@ -38,31 +38,29 @@ def load_quantities(
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
     state: dict[Any, ColumnElement[int]] = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
     precision: dict[Any, ColumnElement[int]] = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
-    of_run = (
+    query = (
         select(
             Measurements.run_id,
             Measurements.case_id,
             Measurements.device_id,
-            sql_case(state, value=Measurements.cache).label("state"),
-            func.max(Measurements.environment_id).label("environment_id"),
-            func.max(Measurements.max_error).label("max_error"),
-            func.max(Measurements.read_bytes + Measurements.written_bytes).label("moved_bytes"),
-            func.max(Measurements.flops).label("flops"),
-            sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")).label("precision"),
-            func.max(Measurements.link_bytes).label("link_bytes"),
+            sql_case(state, value=Measurements.cache),
+            func.max(Measurements.environment_id),
+            func.max(Measurements.max_error),
+            func.max(Measurements.read_bytes + Measurements.written_bytes),
+            func.max(Measurements.flops),
+            sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")),
+            func.max(Measurements.link_bytes),
+            func.count().filter(Measurements.status != Status.OK),
         )
         .where(Measurements.run_id.in_(runs), *([] if ids is None else [among(connection, Measurements.case_id, ids)]))
         .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
-        .having(func.count().filter(Measurements.status != Status.OK) == 0)
-        .subquery()
     )
-    query = select(of_run, own_name(of_run.c.run_id).label("own_name"), Cases.lineage_id).join(
-        Cases, Cases.id == of_run.c.case_id
-    )
-    columns = read_columns(connection, query, "iiiiifffifii")
-    own, lineages = columns[10:]
+    columns = read_columns(connection, query, "iiiiifffiii")
+    columns += read_lineages(connection, columns[0], columns[1])
+    bad, lineages, own = columns[10:]
     in_order = np.lexsort((columns[1], columns[0], columns[3], columns[2], own, lineages))
-    run, _, device, cache, environment, error, moved, flops, precisions, link, own, lineages = (
+    in_order = in_order[bad[in_order] == 0]
+    run, _, device, cache, environment, error, moved, flops, precisions, link, _, lineages, own = (
         column[in_order] for column in columns
     )
     facts = _facts_of_rows(connection, run, lineages, device, environment)
