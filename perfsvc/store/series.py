@@ -26,7 +26,7 @@ from perfsvc.store.cases import (
     reason_of_exclusion,
     reasons_of_exclusion,
 )
-from perfsvc.store.histories import histories, measured
+from perfsvc.store.histories import all_histories, histories, measured
 from perfsvc.store.measurements import readable_samples
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
@@ -139,9 +139,9 @@ class SeriesStore:
         are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
         With ``cases``, only the series of these cases are returned, by their present names.
         """
+        if cases is None:
+            return all_histories(self._database, sorted(runs), errors=errors)
         with self._database.reading() as connection:
-            if cases is None:
-                return histories(connection, runs, errors=errors)
             ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
             names = PresentNames(connection, ids)
             of_cases = among(connection, Measurements.case_id, ids)

@@ -142,8 +142,7 @@ class MeasurementStore:
         A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
         the series of these cases are returned.
         """
-        with self._database.reading() as connection:
-            return load_quantities(connection, runs, cases)
+        return load_quantities(self._database, runs, cases)
 
     def samples(
         self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None
