@@ -68,7 +68,7 @@ def all_histories(database: Database, runs: Sequence[int], *, errors: bool = Fal
     ]
     metrics = read_together(database, named, _read_named)
     with database.reading() as connection:
-        rows = _Rows.of(connection, columns, errors=errors)
+        rows = _Rows.of(connection, of_stored_cases(connection, columns, 2), errors=errors)
         return _split_by_series(connection, (Measurements.run_id.in_(runs),), rows, metrics)
 
 
@@ -296,6 +296,18 @@ def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints
             if (int(runs[row]), int(lineages[row])) in shared:
                 own[row] = cases[row]
     return lineages, own
+
+
+def of_stored_cases(connection: Connection, columns: Columns, cases_at: int) -> Columns:
+    """Return the columns without the rows whose case was deleted since another transaction read them.
+
+    Args:
+        connection: a transaction.
+        columns: the columns.
+        cases_at: which of the columns has the ids of the cases.
+    """
+    stored = np.isin(columns[cases_at], list(connection.scalars(select(Cases.id))))
+    return columns if stored.all() else [column[stored] for column in columns]
 
 
 def changes(*columns: Ints) -> NDArray[np.bool_]:

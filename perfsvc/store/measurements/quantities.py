@@ -11,7 +11,7 @@ from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
 from perfsvc.store.cases import PresentNames, namesakes_of
-from perfsvc.store.histories import changes, read_columns, read_lineages
+from perfsvc.store.histories import changes, of_stored_cases, read_columns, read_lineages
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
@@ -39,7 +39,9 @@ def load_quantities(
         parts = read_together(database, [_query(part) for part in shares(sorted(runs))], _read)
         with database.reading() as connection:
             columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-            return _by_series(connection, columns, PresentNames(connection))
+            if not columns:
+                return {}
+            return _by_series(connection, of_stored_cases(connection, columns, 1), PresentNames(connection))
     with database.reading() as connection:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
         query = _query(runs).where(among(connection, Measurements.case_id, ids))
@@ -77,8 +79,6 @@ def _read(connection: Connection, query: Select[Any]) -> Columns:
 
 def _by_series(connection: Connection, columns: Columns, names: PresentNames) -> dict[Series, CaseQuantities]:
     """Return the quantities of each case that the columns of ``_query`` hold."""
-    if not columns:
-        return {}
     columns = [*columns, *read_lineages(connection, columns[0], columns[1])]
     bad, lineages, own = columns[10:]
     in_order = np.lexsort((columns[1], columns[0], columns[3], columns[2], own, lineages))
