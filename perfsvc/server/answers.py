@@ -13,7 +13,8 @@ from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageE
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.render import error_page
 from perfsvc.server.access import READ, ForbiddenError, require
-from perfsvc.server.kept import Content, State, kept_answers
+from perfsvc.server.kept.answers import State, kept_answers
+from perfsvc.server.kept.content import Content
 from perfsvc.server.limiting import RefusedError
 from perfsvc.text import json_text, printed, without_password
 

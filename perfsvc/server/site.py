@@ -19,7 +19,7 @@ from perfsvc.server import answers
 from perfsvc.server.access import READ, require
 from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
-from perfsvc.server.kept import Content
+from perfsvc.server.kept.content import Content
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve
