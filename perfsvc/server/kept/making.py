@@ -10,7 +10,7 @@ from threading import Condition, Lock
 
 from perfsvc.server.kept.content import Content
 
-RESTS = 2.0
+RESTS = 4.0
 """How long a thread rests before it renews an answer, compared with the time that the answer before took."""
 
 
@@ -32,7 +32,7 @@ class Making:
 class MakingThread:
     """A thread that makes answers one after the other. Whoever calls a method holds the lock.
 
-    Renewing takes at most a third of its time, so that two such threads leave a third to the one that answers readers.
+    Renewing takes at most a fifth of its time, which leaves most of the processor to the thread that answers readers.
 
     Args:
         name: names the thread.
