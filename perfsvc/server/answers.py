@@ -1,6 +1,7 @@
 """Answers in JSON, and all errors in one shape: ``{"error": …, "cure": …}``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -21,6 +22,7 @@ from perfsvc.text import json_text, printed, without_password
 JSON = "application/json"
 
 FAULT, UNAVAILABLE = 500, 503
+NAMES_OF_RUNS = "name one by its number, its label, latest, latest~1, or the commit or branch that it measured"
 RETRY_S = "5"
 """After how many seconds a client may ask again if the database cannot answer."""
 
@@ -63,6 +65,15 @@ async def content(request: Request, key: str, make: Callable[[], Content], *, of
         return shared.state()
 
     return await shared.get(key, await run_in_threadpool(look), make, of_all_series=of_all_series)
+
+
+@contextmanager
+def named_runs() -> Iterator[None]:
+    """Give the error of a run that a visitor names a cure for visitors; the usual one names folders of this machine."""
+    try:
+        yield
+    except (UsageError, NotMeasuredError) as error:
+        raise type(error)(error.what, cure=f"/api/v1/runs lists the runs; {NAMES_OF_RUNS}") from error
 
 
 def problem(

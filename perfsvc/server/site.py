@@ -70,10 +70,11 @@ def compare(request: Request) -> Response:
     require(request, READ)
     shared = serving(request)
     given = checked(ComparedRuns, dict(request.query_params))
-    new = resolve(given.new, shared.store, shared.suite)
-    if given.base == BASELINE:
-        return RedirectResponse(comparison_page(new.id), 303)
-    base, _ = choose(given.base, shared.store, shared.suite, like=new)
+    with answers.named_runs():
+        new = resolve(given.new, shared.store, shared.suite)
+        if given.base == BASELINE:
+            return RedirectResponse(comparison_page(new.id), 303)
+        base, _ = choose(given.base, shared.store, shared.suite, like=new)
     return RedirectResponse(f"compare/{base.id}-{new.id}.html", 303)
 
 
