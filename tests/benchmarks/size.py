@@ -116,7 +116,7 @@ def commands(folder: Path, database: str) -> dict[str, list[str]]:
     where = ["--db", database]
     suite = ["--suite", str(folder / "repository" / "kernels")]
     measuring = ["run", *where, *suite, "--device", f"fake:{folder / 'script.json'}", "--label", "nightly"]
-    case = "b0/v7[n=64]"
+    case = "b0/v1[n=64]"
     return {
         "help": ["--help"],
         "compare": ["compare", "latest~1", "latest", *where, *suite],
@@ -135,9 +135,9 @@ def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:
     """Yield the names and the seconds of what a night does with the history, early and late in it, and of writing."""
     with Store.open(database) as store:
         for run in sorted({min(100, nights), nights}):
-            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run))
-            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run))
-        yield "history of a case", timed(lambda: store.series.case_history("b0/v7[n=64]"))
+            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run, threshold=None))
+            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run, threshold=None))
+        yield "history of a case", timed(lambda: store.series.case_history("b0/v1[n=64]"))
         yield "the runs to compare with", timed(lambda: store.runs.newest(1))
 
 
