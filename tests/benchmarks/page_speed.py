@@ -81,7 +81,7 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
 
 
 def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim]]:
-    """Return rows for reading all runs, for the first build and for that after a further night, and the claims on builds.
+    """Return rows for reading all runs, the first build and that after a further night, and the claims on builds.
 
     The claims count the processor time of one processor: the build uses all processors, at most ``MOST_PROCESSES``.
     """
