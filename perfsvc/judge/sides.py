@@ -61,6 +61,15 @@ class Side:
         return deviation * deviation
 
 
+def least_variances(sides: Sequence[Side], steps: Floats) -> Floats:
+    """Return ``least_variance`` of some sides with equally many replicas, each with the step of its clock."""
+    middles = _medians(np.sort(np.array([side.medians for side in sides]), axis=1))
+    deviations = np.array([side.min_deviation for side in sides])
+    with np.errstate(over="ignore"):  # a step that is huge beside its side's values
+        deviations = np.maximum(np.where(np.isinf(steps), 0.0, steps / middles), deviations)
+        return deviations * deviations
+
+
 def sides_of(many: Sequence[Sequence[Sequence[float]]]) -> tuple[list[Side | None], list[float]]:
     """Return ``Side.of`` and the level (``center_of`` its medians) of many sides, computed together.
 
