@@ -35,24 +35,26 @@ def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_many_sides_are_those_read_one_by_one(seed: int) -> None:
     many = _random_sides(seed)
-    sides, centers = sides_of(many)
-    for replicas, side, center in zip(many, sides, centers, strict=True):
+    sides, centers, ranges = sides_of(many)
+    for replicas, side, center, ends in zip(many, sides, centers, ranges, strict=True):
         alone = Side.of(replicas)
         assert side is not None
         np.testing.assert_array_equal(side.medians, alone.medians)
         np.testing.assert_array_equal([side.min_deviation, side.step], [alone.min_deviation, alone.step])
         np.testing.assert_array_equal(center, center_of(alone.medians))
+        assert ends == (min(map(min, replicas)), max(map(max, replicas)))
 
 
 def test_a_side_with_a_value_below_zero_has_a_level_and_no_side() -> None:
-    sides, centers = sides_of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
+    sides, centers, ranges = sides_of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
     assert sides[0] is None
     assert centers == [2.0, 2.0]
+    assert ranges == [(-3.0, 5.0), (2.0, 2.0)]
     assert sides[1] is not None
 
 
 def test_no_sides_are_no_sides() -> None:
-    assert sides_of([]) == ([], [])
+    assert sides_of([]) == ([], [], [])
 
 
 @pytest.mark.parametrize("seed", range(3))
