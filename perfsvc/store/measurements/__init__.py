@@ -204,7 +204,7 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
-def readable_samples(blob: bytes, case: str) -> NDArray[np.float32] | None:
+def readable_samples(blob: bytes, case: Case | str) -> NDArray[np.float32] | None:
     """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
     try:
         return unpack_array(blob)
