@@ -129,6 +129,12 @@ class RunStore:
         with self._database.reading() as connection:
             return _first(connection, *_COMPARABLE, Runs.label == label) if label else None
 
+    def of_branch(self, branch: str) -> RunRow | None:
+        """Return the newest run of a branch that has ended, measured anything and had no uncommitted changes."""
+        clean = (Runs.git_branch == branch, Runs.git_dirty.is_(False))
+        with self._database.reading() as connection:
+            return _first(connection, *_COMPARABLE, *clean) if branch else None
+
     def of_commit(self, prefix: str, devices: Collection[str] = ()) -> list[RunRow]:
         """Return the runs of the commit that starts with ``prefix``, best first. Each has ended and measured something.
 
