@@ -190,6 +190,17 @@ def databases(server: str) -> Databases:
     return Databases(server)
 
 
+@pytest.fixture(scope="session")
+def template_postgresql(databases: Databases) -> Iterator[str]:
+    """Return the name of a migrated database on PostgreSQL, to create others from in a tenth of the time."""
+    from perfsvc.store import Store
+
+    name = databases.create()
+    Store.open(databases.url(name)).close()
+    yield name
+    databases.drop(name)
+
+
 class Compiled(LRUCache):
     """Statements that were compiled for one engine, for all engines of its kind: a key without the engine's dialect.
 

@@ -609,6 +609,9 @@ def upgrade() -> None:
     )
     op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
     op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
+    op.create_index(
+        "ix_measurements_run_id_status_device_id", "measurements", ["run_id", "status", "device_id"], unique=False
+    )
     op.create_table(
         "messages",
         sa.Column("id", sa.Integer(), nullable=False),

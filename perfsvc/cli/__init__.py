@@ -3,6 +3,7 @@
 A command is imported when it is called, so ``perfsvc --help`` costs little more than importing click.
 """
 
+import gc
 import importlib
 import sys
 from pathlib import Path
@@ -113,6 +114,9 @@ def main() -> NoReturn:
     """Run the ``perfsvc`` command and exit with its exit code; ``ending`` prints the message of an exception."""
     ending.open_streams()
     ending.permit_many_files()
+    # A comparison of ten thousand series makes a million objects and hardly any garbage; with Python's own limits, the
+    # collector looks at all of them again and again.
+    gc.set_threshold(100_000, 50, 100)
     with ending.stoppable():
         code = ending.code_of(lambda: cli.main(standalone_mode=False))
     sys.exit(code)

@@ -29,17 +29,16 @@ from perfsvc.judge.siblings import (
     ratio_to_siblings,
 )
 from perfsvc.judge.static_checks import check_verdicts
-from perfsvc.judge.verdicts import (
+from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
     ThresholdOption,
     ThresholdRule,
     Thresholds,
     default_threshold,
-    exit_code,
     threshold_of,
-    verdicts,
     without_override,
 )
+from perfsvc.judge.verdicts import exit_code, verdicts
 
 __all__ = [
     "AGREEING_NIGHTS",

@@ -1,15 +1,17 @@
 """Compare two levels by their replicas: slower, faster, unchanged, or inconclusive."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from perfsvc.judge.levels import replica_medians, sorted_samples
 from perfsvc.judge.nights import NightsLevel
-from perfsvc.judge.sides import RESOLUTION, Side
+from perfsvc.judge.sides import RESOLUTION, Side, least_variances
 from perfsvc.model import Verdict
 
 ALPHA = 0.01
@@ -127,14 +129,52 @@ def compare_sides(
     unit = np.log(old[0])
     step = min(before.step, after.step)
     level = NightsLevel.of([np.log(night) - unit for night in nights], before.least_variance(step))
-    log_ratio = float(np.mean(np.log(new) - unit)) - level.center
-    noise = _Noise.of(level, after, step, alpha)
-    if noise is None:
-        return Comparison(_exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
-    comparison = _judge_interval(log_ratio, noise.half_width, threshold, fewest_replicas=min(old.size, new.size))
-    if comparison.verdict is Verdict.INCONCLUSIVE and comparison.smallest is not None:
-        comparison = replace(comparison, reason=f"{comparison.reason}; {_cure(noise, log_ratio, threshold)}")
+    logs = np.log(new)
+    variance = max(float(np.var(logs, ddof=1)), after.least_variance(step)) if new.size > 1 else 0.0
+    log_ratio = float(np.mean(logs - unit)) - level.center
+    noise = _Noise.of(level, new.size, variance, alpha)
+    comparison = _conclude(log_ratio, noise, threshold, fewest_replicas=min(old.size, new.size))
     return replace(comparison, between_nights=math.sqrt(level.between_nights)) if further else comparison
+
+
+def compare_pairs(pairs: Sequence[tuple[Side, Side]], thresholds: Sequence[float]) -> list[Comparison]:
+    """Return what ``compare_sides`` returns for each baseline of one night and its candidate, computed together.
+
+    Args:
+        pairs: the sides of each comparison.
+        thresholds: the smallest relative change that matters in each comparison.
+    """
+    comparisons: dict[int, Comparison] = {}
+    by_shape: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for at, (before, after) in enumerate(pairs):
+        by_shape[before.medians.size, after.medians.size].append(at)
+    for (old_size, new_size), of_shape in by_shape.items():
+        old, new = (np.array([pairs[at][side].medians for at in of_shape]) for side in (0, 1))
+        is_positive = np.minimum(old.min(axis=1), new.min(axis=1)) > 0
+        for at in (of_shape[index] for index in np.flatnonzero(~is_positive)):
+            comparisons[at] = compare_sides(*pairs[at], threshold=thresholds[at])
+        places = [of_shape[index] for index in np.flatnonzero(is_positive)]
+        if not places:
+            continue
+        old, new = np.log(old[is_positive]), np.log(new[is_positive])
+        befores, afters = [pairs[at][0] for at in places], [pairs[at][1] for at in places]
+        steps = np.array([min(before.step, after.step) for before, after in zip(befores, afters, strict=True)])
+        unit = old[:, :1]
+        centers = np.mean(old - unit, axis=1)
+        log_ratios = np.mean(new - unit, axis=1) - centers
+        old_variances, new_variances = np.zeros(len(places)), np.zeros(len(places))
+        if old_size > 1:
+            freedom = old_size - 1
+            variances = freedom * np.var(old - unit, axis=1, ddof=1) / freedom  # rounded as ``NightsLevel.of`` does
+            old_variances = np.maximum(variances, least_variances(befores, steps))
+        if new_size > 1:
+            new_variances = np.maximum(np.var(new, axis=1, ddof=1), least_variances(afters, steps))
+        columns = (column.tolist() for column in (log_ratios, centers, old_variances, new_variances))
+        for at, log_ratio, center, old_variance, new_variance in zip(places, *columns, strict=True):
+            level = NightsLevel(center, old_variance, old_size - 1, 1 / old_size, 1, 0.0, old_size)
+            noise = _Noise.of(level, new_size, new_variance, ALPHA)
+            comparisons[at] = _conclude(log_ratio, noise, thresholds[at], fewest_replicas=min(old_size, new_size))
+    return [comparisons[at] for at in range(len(pairs))]
 
 
 def compare_at_look(
@@ -232,20 +272,19 @@ class _Noise:
     alpha: float
 
     @classmethod
-    def of(cls, level: NightsLevel, after: Side, step: float, alpha: float) -> "_Noise | None":
+    def of(cls, level: NightsLevel, count: int, variance: float, alpha: float) -> "_Noise | None":
         """Pool the noise of both sides; None if no side has two replicas.
 
         Args:
             level: the baseline.
-            after: the candidate.
-            step: the step of the clock.
+            count: the number of the candidate's replicas.
+            variance: the variance between the candidate's replicas; 0 for one replica.
             alpha: the probability of an interval that misses the true ratio.
         """
-        count, counted = after.medians.size, level.counted_freedom
+        counted = level.counted_freedom
         freedom = counted + count - 1
         if not freedom:
             return None
-        variance = max(float(np.var(np.log(after.medians), ddof=1)), after.least_variance(step)) if count > 1 else 0.0
         squares = counted * level.variance + (count - 1) * variance
         own = level.error_of_nights + level.variance * level.inverse_size + variance / count
         return cls(level, squares / freedom, freedom, count, own, alpha)
@@ -289,9 +328,15 @@ class _Noise:
         if of_nights:
             parts = of_replicas / error, of_nights / error
             freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
-        from scipy.special import stdtrit
+        return _quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
 
-        return float(stdtrit(freedom, 1 - self.alpha / 2)) * math.sqrt(error)
+
+@lru_cache(maxsize=10_000)
+def _quantile(freedom: float, probability: float) -> float:
+    """Return a quantile of Student's distribution; the comparisons of a run ask for the same few again and again."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, probability))
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:
@@ -299,6 +344,16 @@ def _compare_zeros(old: float, new: float) -> Comparison:
     if old == new == 0:
         return Comparison(1.0, 1.0, 1.0, Verdict.UNCHANGED, "both are 0")
     return Comparison(new / old if old else math.inf, None, None, Verdict.INCONCLUSIVE, NO_RATIO)
+
+
+def _conclude(log_ratio: float, noise: _Noise | None, threshold: float, *, fewest_replicas: int) -> Comparison:
+    """Return the comparison that follows from the logarithm of a ratio and its noise, with what would settle it."""
+    if noise is None:
+        return Comparison(_exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
+    comparison = _judge_interval(log_ratio, noise.half_width, threshold, fewest_replicas=fewest_replicas)
+    if comparison.verdict is Verdict.INCONCLUSIVE and comparison.smallest is not None:
+        return replace(comparison, reason=f"{comparison.reason}; {_cure(noise, log_ratio, threshold)}")
+    return comparison
 
 
 def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_replicas: int) -> Comparison:

@@ -79,11 +79,6 @@ class NightsLevel:
             3(1); means far away drawn towards the others: W. J. Dixon and J. W. Tukey (1968), Approximate behavior of
             the distribution of Winsorized t, Technometrics 10(1).
         """
-        if len(nights) == 1 and nights[0].size > 1:  # almost every comparison of two runs; the rest gives the same
-            (night,) = nights
-            freedom = night.size - 1
-            variance = max(freedom * float(np.var(night, ddof=1)) / freedom, least_variance)
-            return cls(float(np.mean(night)), variance, freedom, 1 / night.size, 1, 0.0, night.size)
         sizes = np.array([night.size for night in nights])
         means = np.array([float(np.mean(night)) for night in nights])
         inverse = float(np.mean(1 / sizes))

@@ -61,10 +61,22 @@ class Side:
         return deviation * deviation
 
 
-def sides_of(many: Sequence[Sequence[Sequence[float]]]) -> tuple[list[Side | None], list[float]]:
-    """Return ``Side.of`` and the level (``center_of`` its medians) of many sides, computed together.
+def least_variances(sides: Sequence[Side], steps: Floats) -> Floats:
+    """Return ``least_variance`` of some sides with equally many replicas, each with the step of its clock."""
+    middles = _medians(np.sort(np.array([side.medians for side in sides]), axis=1))
+    deviations = np.array([side.min_deviation for side in sides])
+    with np.errstate(over="ignore"):  # a step that is huge beside its side's values
+        largest: Floats = np.maximum(np.where(np.isinf(steps), 0.0, steps / middles), deviations)
+        return largest * largest
 
-    A side is None if a sample is below 0: it has a level, and no comparison reads it.
+
+def sides_of(
+    many: Sequence[Sequence[Sequence[float]]],
+) -> tuple[list[Side | None], list[float], list[tuple[float, float]]]:
+    """Return ``Side.of``, the level (``center_of`` its medians) and the range of many sides, computed together.
+
+    A side is None if a sample is below 0: it has a level, and no comparison reads it. A range is the lowest and the
+    highest sample.
 
     Args:
         many: for each side its replicas; each has samples, and these are finite numbers.
@@ -74,6 +86,7 @@ def sides_of(many: Sequence[Sequence[Sequence[float]]]) -> tuple[list[Side | Non
         by_shape[tuple(map(len, replicas))].append(at)
     sides: list[Side | None] = [None] * len(many)
     centers = [0.0] * len(many)
+    ranges = [(0.0, 0.0)] * len(many)
     for shape, places in by_shape.items():
         # The replicas of sides of one shape, each replica as a matrix of (sides, samples).
         sorted_by_replica = [
@@ -82,14 +95,14 @@ def sides_of(many: Sequence[Sequence[Sequence[float]]]) -> tuple[list[Side | Non
         medians = np.stack([_medians(ordered) for ordered in sorted_by_replica], axis=1)
         deviations, steps = _spreads(sorted_by_replica, medians)
         (levels, _, _) = levels_of(medians)
-        negative = np.logical_or.reduce([ordered[:, 0] < 0 for ordered in sorted_by_replica])
-        of_shape = zip(
-            places, medians, deviations.tolist(), steps.tolist(), levels.tolist(), negative.tolist(), strict=True
-        )
-        for at, of_side, deviation, step, level, has_negative in of_shape:
-            sides[at] = None if has_negative else Side(of_side, deviation, step)
+        lowest = np.minimum.reduce([ordered[:, 0] for ordered in sorted_by_replica]).tolist()
+        highest = np.maximum.reduce([ordered[:, -1] for ordered in sorted_by_replica]).tolist()
+        columns = (deviations.tolist(), steps.tolist(), levels.tolist(), lowest, highest)
+        for at, of_side, deviation, step, level, low, high in zip(places, medians, *columns, strict=True):
+            sides[at] = None if low < 0 else Side(of_side, deviation, step)
             centers[at] = level
-    return sides, centers
+            ranges[at] = low, high
+    return sides, centers, ranges
 
 
 def _medians(ordered: Floats) -> Floats:

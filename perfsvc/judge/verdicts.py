@@ -1,22 +1,21 @@
 """Judge each series: the level of a candidate run against the level of its baseline, by the threshold of the series."""
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from functools import cache
 from itertools import chain
 from math import isfinite
-from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_pairs, compare_sides, compare_with_devices
 from perfsvc.judge.levels import center_of
 from perfsvc.judge.sides import Side, sides_of
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
-    MAX_ERROR,
     TIME,
     UNJUDGED,
     CacheState,
@@ -76,31 +75,33 @@ def verdicts(
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
     levels = _Levels.of([*baseline.values(), *candidate.values()])
-    usable = {series: level for series, level in baseline.items() if not levels.fault(level)}
-    baseline_sources = _baseline_sources(baseline, usable, candidate)
-    usable_of_case = {_time_of(series): level for series, level in usable.items()}  # any usable level of the case
-    versions = _newest_versions(baseline)
+    others = _other_devices(baseline, candidate, levels)
+    versions = cache(lambda: _newest_versions(baseline))
+    usable_of_case = cache(  # any usable level of the case
+        lambda: {_time_of(series): level for series, level in baseline.items() if not levels.fault(level)}
+    )
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
-    judgements = [
-        levels.missing(series, level, None) for series, level in _absent(usable, candidate, baseline_sources).items()
-    ]
+    absent = _absent(baseline, candidate, levels, others)
+    judgements = [levels.missing(series, level, None) for series, level in absent.items()]
+    to_compare: list[_ToCompare] = []
     for series, level in candidate.items():
-        before = baseline.get(series)
-        if not every and series.metric in AUXILIARY and before is not None and before.replicas == level.replicas:
+        own = baseline.get(series)
+        if not every and series.metric in AUXILIARY and own is not None and own.replicas == level.replicas:
             continue
-        sources = {source: baseline[source] for source in baseline_sources.get(series, ())}
+        sources = {series: own} if own is not None else {source: baseline[source] for source in others.get(series, ())}
         before = next(iter(sources.values()), None) or levels.fault_of_case(baseline, series)
         if level.status is Status.SKIPPED:
-            if baseline_level := usable_of_case.get(_time_of(series)):
+            if baseline_level := usable_of_case().get(_time_of(series)):
                 judgements.append(levels.missing(series, baseline_level, level))
         elif fault := levels.fault(level):
             judgements.append(levels.row(series, Verdict.BROKEN, fault, before, level))
-        elif usable.keys().isdisjoint(sources):
+        elif all(map(levels.fault, sources.values())):
             why = levels.fault(before) if before is not None else ""
             judgements.append(levels.row(series, Verdict.NEW, _why_new(series, why, versions), before, level))
         else:
-            judgements.append(_compared(levels, series, sources, level, limit_of(series)))
+            to_compare.append(_ToCompare(series, sources, level, limit_of(series)))
+    judgements += _compared(levels, to_compare)
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -128,7 +129,9 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
 
 
-def _without_unjudged(levels: Mapping[Series, Level]) -> dict[Series, Level]:
+def _without_unjudged(levels: Mapping[Series, Level]) -> Mapping[Series, Level]:
+    if not any(series.metric in UNJUDGED for series in levels):
+        return levels
     return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
@@ -136,72 +139,100 @@ def _fault(level: Level) -> str:
     """Return why a level cannot be compared; empty if it can."""
     if level.status is not Status.OK:
         return level.reason or f"{level.status} without a reason"
-    values = list(chain.from_iterable(level.replicas))
-    if not values or not all(level.replicas):
+    if not level.replicas or not all(level.replicas):
         return "a replica holds no values" if level.replicas else "no replica holds values"
-    return "" if all(map(isfinite, values)) else "a value is not a finite number"
+    # A sum is finite only if its values are; a sum that overflows decides nothing.
+    is_finite = isfinite(sum(map(sum, level.replicas))) or all(map(isfinite, chain.from_iterable(level.replicas)))
+    return "" if is_finite else "a value is not a finite number"
 
 
-def _baseline_sources(
-    baseline: Container[Series], usable: Mapping[Series, Level], candidate: Iterable[Series]
+def _other_devices(
+    baseline: Mapping[Series, Level], candidate: Iterable[Series], levels: "_Levels"
 ) -> dict[Series, tuple[Series, ...]]:
-    """Return, for each series of the candidate, the series of the baseline that it is compared with.
+    """Return what the series of the candidate that the baseline does not have are compared with.
 
-    A series is compared with the same series, or else with the usable series of all other devices of its model, the
-    latest run first. A series that has neither is absent.
+    These are the usable series of all other devices of the model, the latest run first. A series without any is absent.
     """
-    sources: dict[Series, tuple[Series, ...]] = {series: (series,) for series in candidate if series in baseline}
-    unknown = [series for series in candidate if series not in sources]
+    unknown = [series for series in candidate if series not in baseline]
     by_model: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
-    for series in usable if unknown else ():
-        by_model.setdefault(_of_model(series), []).append(series)
-    for series in unknown:
-        if others := by_model.get(_of_model(series)):
-            sources[series] = tuple(
-                sorted(others, key=lambda source: (usable[source].run, source.device), reverse=True)
-            )
-    return sources
+    for series, level in baseline.items() if unknown else ():
+        if not levels.fault(level):
+            by_model.setdefault(_of_model(series), []).append(series)
+    return {
+        series: tuple(sorted(others, key=lambda source: (baseline[source].run, source.device), reverse=True))
+        for series in unknown
+        if (others := by_model.get(_of_model(series)))
+    }
 
 
 def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-def _compared(
-    levels: "_Levels", series: Series, baselines: Mapping[Series, Level], after: Level, threshold: float
-) -> Judgement:
-    """Compare a series with its baseline: its own level, or the levels of other devices of its model."""
-    source, before = next(iter(baselines.items()))
-    values = [part for level in (after, *baselines.values()) for part in chain(level.replicas, level.further)]
-    if min(map(min, values)) <= 0:
-        if min(map(min, values)) == max(map(max, values)) == 0:
-            return levels.row(series, Verdict.UNCHANGED, BOTH_ZERO, before, after)
-        return levels.row(series, Verdict.INCONCLUSIVE, NO_RATIO, before, after)
+@dataclass(frozen=True, slots=True)
+class _ToCompare:
+    """A series with what it is compared with: its own level in the baseline, or the levels of other devices."""
+
+    series: Series
+    baselines: Mapping[Series, Level]
+    after: Level
+    threshold: float
+
+    @property
+    def before(self) -> Level:
+        return next(iter(self.baselines.values()))
+
+    @property
+    def is_pair(self) -> bool:
+        """True if one run of one device is compared with one run."""
+        return len(self.baselines) == 1 and not self.before.further
+
+
+def _compared(levels: "_Levels", rows: Sequence[_ToCompare]) -> list[Judgement]:
+    """Compare each series with its baseline."""
+    pairs = {at: row for at, row in enumerate(rows) if row.is_pair and levels.range_of(row)[0] > 0}
+    sides = [(levels.side(row.before), levels.side(row.after)) for row in pairs.values()]
+    comparisons = dict(zip(pairs, compare_pairs(sides, [row.threshold for row in pairs.values()]), strict=True))
+    return [_judge(levels, row, comparisons.get(at)) for at, row in enumerate(rows)]
+
+
+def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) -> Judgement:
+    """Return the judgement on a series; ``comparison`` is None if the series is not among ``compare_pairs``."""
+    series, before, after = row.series, row.before, row.after
     note, further = "", before.further
-    if len(baselines) > 1:
-        devices = [level.replicas for level in baselines.values()]
-        comparison = compare_with_devices(devices, after.replicas, threshold=threshold)
-        note = f"; compared with {len(baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
-    else:
-        sides = levels.side(before), levels.side(after)
-        comparison = compare_sides(*sides, further=further, threshold=threshold)
-        if drift := _drift(comparison, *sides, further, threshold):
-            comparison, further = drift, further[: FIRST_RUNS - 1]
-            note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
-        if source.device != series.device:
-            note += (
-                f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
-            )
-    return replace(
-        levels.row(series, comparison.verdict, comparison.reason + note, before, after),
+    source = next(iter(row.baselines))
+    if comparison is None:
+        least, most = levels.range_of(row)
+        if least <= 0:
+            verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
+            return levels.row(series, verdict, why, before, after)
+        if len(row.baselines) > 1:
+            devices = [level.replicas for level in row.baselines.values()]
+            comparison = compare_with_devices(devices, after.replicas, threshold=row.threshold)
+            spread = f"{len(row.baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
+            note = f"; compared with {spread}"
+        else:
+            sides = levels.side(before), levels.side(after)
+            comparison = compare_sides(*sides, further=further, threshold=row.threshold)
+            if drift := _drift(comparison, *sides, further, row.threshold):
+                comparison, further = drift, further[: FIRST_RUNS - 1]
+                note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
+    if len(row.baselines) == 1 and source.device != series.device:
+        note += f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
+    return levels.row(
+        series,
+        comparison.verdict,
+        comparison.reason + note,
+        before,
+        after,
         ratio=comparison.ratio,
         low=comparison.low,
         high=comparison.high,
         baseline_s=levels.center(after) / comparison.ratio
         if further
         else levels.center(before)
-        if len(baselines) == 1
-        else center_of(np.array([levels.center(level) for level in baselines.values()])),
+        if len(row.baselines) == 1
+        else center_of(np.array([levels.center(level) for level in row.baselines.values()])),
         baseline_replicas=len(before.replicas) + sum(map(len, further)),
         baseline_runs=1 + len(further),
         smallest=comparison.smallest,
@@ -241,25 +272,26 @@ def _newest_versions(baseline: Iterable[Series]) -> dict[Hashable, int]:
     return versions
 
 
-def _why_new(series: Series, fault: str, versions: Mapping[Hashable, int]) -> str:
+def _why_new(series: Series, fault: str, versions: Callable[[], Mapping[Hashable, int]]) -> str:
     """Return the reason of a new series.
 
     Args:
         series: the series.
         fault: why its level in the baseline cannot be compared; empty if the baseline does not have the series.
-        versions: the newest version of each case in the baseline.
+        versions: returns the newest version of each case in the baseline.
     """
     if fault:
         return f"the baseline has no level: {fault}"
-    if (version := versions.get(_any_version(series))) is not None:
+    if (version := versions().get(_any_version(series))) is not None:
         return f"version {series.case.version} of a case whose history ended with version {version}"
     return "the baseline does not have it"
 
 
 def _absent(
-    usable: Mapping[Series, Level],
+    baseline: Mapping[Series, Level],
     candidate: Mapping[Series, Level],
-    sources: Mapping[Series, Sequence[Series]],
+    levels: "_Levels",
+    others: Mapping[Series, Sequence[Series]],
 ) -> dict[Series, Level]:
     """Return the baseline's correct results that the candidate does not have.
 
@@ -269,13 +301,15 @@ def _absent(
     - metrics of a broken or skipped case,
     - results of another device, if they stand in for the missing baseline of a candidate's device.
     """
-    absent = {series: level for series, level in usable.items() if series not in candidate}
+    absent = {
+        series: level for series, level in baseline.items() if series not in candidate and not levels.fault(level)
+    }
     if not absent:
         return absent
     present = {_any_version(series) for series in candidate}
     not_ok = {_any_version(_time_of(series)) for series, level in candidate.items() if level.status is not Status.OK}
     devices = {series.device for series in candidate}
-    stand_ins = {source for used in sources.values() for source in used if source.device not in devices}
+    stand_ins = {source for used in others.values() for source in used if source.device not in devices}
     return {
         series: level
         for series, level in absent.items()
@@ -304,20 +338,27 @@ class _Levels:
             means to hash all its samples.
         centers: the level of each level without a fault, as a number.
         sides: its side in a comparison; None if a value is below 0.
+        ranges: its lowest and its highest value, of ``further`` too.
     """
 
     faults: Mapping[int, str]
     centers: Mapping[int, float]
     sides: Mapping[int, Side | None]
+    ranges: Mapping[int, tuple[float, float]]
 
     @classmethod
     def of(cls, every: Sequence[Level]) -> "_Levels":
         """Read levels, which must live as long as the object."""
         faults = {id(level): _fault(level) for level in every}
         usable = [level for level in every if not faults[id(level)]]
-        sides, centers = sides_of([level.replicas for level in usable])
+        sides, centers, ranges = sides_of([level.replicas for level in usable])
+        for at, level in enumerate(usable):
+            if level.further:
+                further = list(chain.from_iterable(level.further))
+                ranges[at] = min(*further, ranges[at][0]), max(*further, ranges[at][1])
         ids = [id(level) for level in usable]
-        return cls(faults, dict(zip(ids, centers, strict=True)), dict(zip(ids, sides, strict=True)))
+        by_id = dict(zip(ids, centers, strict=True)), dict(zip(ids, sides, strict=True))
+        return cls(faults, *by_id, dict(zip(ids, ranges, strict=True)))
 
     def fault(self, level: Level) -> str:
         """Return why a level cannot be compared; empty if it can."""
@@ -333,6 +374,11 @@ class _Levels:
         assert side is not None  # noqa: S101 - for mypy: the caller compares only values above 0
         return side
 
+    def range_of(self, row: _ToCompare) -> tuple[float, float]:
+        """Return the lowest and the highest value that a comparison reads."""
+        ranges = [self.ranges[id(level)] for level in (row.after, *row.baselines.values())]
+        return min(least for least, _ in ranges), max(most for _, most in ranges)
+
     def fault_of_case(self, baseline: Mapping[Series, Level], series: Series) -> Level | None:
         """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
         level = baseline.get(_time_of(series))
@@ -345,118 +391,31 @@ class _Levels:
         return self.row(series, Verdict.MISSING, reason, before, after)
 
     def row(
-        self, series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None
+        self, series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None, **others: Any
     ) -> Judgement:
-        """Return a judgement without a ratio; ``before`` is the baseline's level and ``after`` the candidate's."""
-        return Judgement(
-            series,
-            verdict,
-            reason,
-            baseline_run=before.run if before else None,
-            candidate_run=after.run if after else None,
-            baseline_s=self.centers.get(id(before)),
-            candidate_s=self.centers.get(id(after)),
-            baseline_replicas=len(before.replicas) + sum(map(len, before.further)) if before else None,
-            baseline_runs=1 + len(before.further) if before else 1,
-            candidate_replicas=len(after.replicas) if after else None,
-        )
+        """Return a judgement; ``before`` is the baseline's level and ``after`` the candidate's.
+
+        Args:
+            series: the series.
+            verdict: the verdict.
+            reason: why.
+            before: None if the baseline does not have the series.
+            after: None if the candidate does not have it.
+            others: further fields of the judgement, such as its ratio.
+        """
+        fields: dict[str, Any] = {
+            "baseline_run": before.run if before else None,
+            "candidate_run": after.run if after else None,
+            "baseline_s": self.centers.get(id(before)),
+            "candidate_s": self.centers.get(id(after)),
+            "baseline_replicas": len(before.replicas) + sum(map(len, before.further)) if before else None,
+            "baseline_runs": 1 + len(before.further) if before else 1,
+            "candidate_replicas": len(after.replicas) if after else None,
+        }
+        return Judgement(series, verdict, reason, **fields | others)
 
 
 def _sort_key(judgement: Judgement) -> tuple[int, float, str, str, str, str]:
     series, verdict = judgement.series, judgement.verdict
     steepness = -(judgement.ratio or 0.0) if verdict is Verdict.REGRESSION else 0.0
     return ORDER.index(verdict), steepness, series.case.id, series.device, series.metric, series.cache
-
-
-# --- thresholds ------------------------------------------------------------------------------------------------------
-
-THRESHOLDS: Mapping[str, float] = MappingProxyType(
-    {
-        # Medians of kernels over 50 µs differ by about 0.1 % from process to process. Shorter kernels differ by more,
-        # and are then inconclusive: alpha limits false changes, whatever the threshold.
-        "cuda": 0.01,
-        # The CPU device's times are rough: other processes share its cores and caches.
-        "cpu": 0.50,
-        # A program on a host, which another tool timed: the times of its processes often differ by some per cent.
-        "host": 0.05,
-        # The fake device stands in for a GPU.
-        "fake": 0.01,
-    }
-)
-"""The threshold by kind of device, as a fraction of the baseline."""
-
-ERROR_THRESHOLD = 1.0
-"""The threshold of errors on every device: twice the error is one bit of accuracy lost. Smaller changes come from the
-order of a sum, and beyond the tolerance the result is wrong in any case."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdRule:
-    """The smallest relevant change of some cases and metrics.
-
-    Attributes:
-        takes: returns whether the rule applies to a case.
-        metric: a glob of metrics; ``*`` is all but the maximum error, which has to be named.
-        change: the change, as a fraction of the baseline.
-    """
-
-    takes: Callable[[Case], bool]
-    metric: str
-    change: float
-
-    def applies_to(self, case: Case, metric: str) -> bool:
-        """Return True if the rule applies to a metric of a case."""
-        named = fnmatchcase(metric, self.metric) and (metric != MAX_ERROR or self.metric != "*")
-        return named and self.takes(case)
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The configured rules and a command's own threshold. Of the rules that apply to a metric, the last one decides.
-
-    Attributes:
-        rules: in their order.
-        override: a command's own threshold for all that it judges, as a fraction; it comes before the rules.
-    """
-
-    rules: tuple[ThresholdRule, ...] = ()
-    override: float | None = None
-
-    def configured(self, case: Case, metric: str) -> float | None:
-        """Return the smallest relevant change that the rules set for a metric of a case; None if no rule applies."""
-        return next((rule.change for rule in reversed(self.rules) if rule.applies_to(case, metric)), None)
-
-
-ThresholdOption = Thresholds | float | None
-"""What a user chose: the rules and perhaps a command's threshold; that threshold alone; or None for the defaults."""
-
-
-def without_override(option: ThresholdOption) -> Thresholds:
-    """Return the configured rules alone, without the threshold of the current command."""
-    return Thresholds(option.rules) if isinstance(option, Thresholds) else Thresholds()
-
-
-def threshold_of(case: Case, metric: str, device_kind: str, option: ThresholdOption) -> float:
-    """Return the smallest relevant change of a case's metric on a kind of device, as a fraction.
-
-    The command's own threshold comes first, then the rules, then the default of the kind of device. A command's
-    threshold does not apply to errors. For an error, only a rule that names the error counts, else ``ERROR_THRESHOLD``.
-    """
-    thresholds = option if isinstance(option, Thresholds) else Thresholds(override=option)
-    if thresholds.override is not None and metric != MAX_ERROR:
-        return thresholds.override
-    configured = thresholds.configured(case, metric)
-    if configured is not None:
-        return configured
-    return ERROR_THRESHOLD if metric == MAX_ERROR else default_threshold(device_kind)
-
-
-def default_threshold(device_kind: str) -> float:
-    """Return the threshold of a kind of device (``DeviceInfo.kind``) unless a user sets another.
-
-    Raises:
-        ValueError: perfsvc has no device of this kind.
-    """
-    if device_kind not in THRESHOLDS:
-        raise ValueError(f"no device is of kind {device_kind!r}: the kinds are {', '.join(sorted(THRESHOLDS))}")
-    return THRESHOLDS[device_kind]

@@ -1,6 +1,7 @@
 """Answers in JSON, and all errors in one shape: ``{"error": …, "cure": …}``."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -13,13 +14,15 @@ from perfsvc.errors import DatabaseError, NotMeasuredError, PerfsvcError, UsageE
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.render import error_page
 from perfsvc.server.access import READ, ForbiddenError, require
-from perfsvc.server.kept import Content, State, kept_answers
+from perfsvc.server.kept.answers import State, kept_answers
+from perfsvc.server.kept.content import Content
 from perfsvc.server.limiting import RefusedError
 from perfsvc.text import json_text, printed, without_password
 
 JSON = "application/json"
 
 FAULT, UNAVAILABLE = 500, 503
+NAMES_OF_RUNS = "name one by its number, its label, latest, latest~1, or the commit or branch that it measured"
 RETRY_S = "5"
 """After how many seconds a client may ask again if the database cannot answer."""
 
@@ -62,6 +65,15 @@ async def content(request: Request, key: str, make: Callable[[], Content], *, of
         return shared.state()
 
     return await shared.get(key, await run_in_threadpool(look), make, of_all_series=of_all_series)
+
+
+@contextmanager
+def named_runs() -> Iterator[None]:
+    """Give the error of a run that a visitor names a cure for visitors; the usual one names folders of this machine."""
+    try:
+        yield
+    except (UsageError, NotMeasuredError) as error:
+        raise type(error)(error.what, cure=f"/api/v1/runs lists the runs; {NAMES_OF_RUNS}") from error
 
 
 def problem(

@@ -24,6 +24,7 @@ from perfsvc.report.export.files import records
 from perfsvc.report.export.objects import comparison_json, finding_json, plain, series_json
 from perfsvc.report.pages.site import LevelRange, RunPoint, SeriesView, series_page
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.server.answers import named_runs
 from perfsvc.server.changing import actions, receiving
 from perfsvc.server.endpoints import Answer, ApiCall, Endpoint, NoParameters, Number, PagedParameters, Text, paged
 from perfsvc.server.rows import of_columns, of_dataclass, page_of
@@ -292,14 +293,15 @@ def explanations(call: ApiCall[FindingParameters]) -> dict[str, Any]:
 def comparison(call: ApiCall[ComparisonParameters]) -> dict[str, Any]:
     """Judge a run against another run."""
     serving, given = call.serving, call.given
-    compared = compare(
-        serving.store,
-        given.base,
-        given.new,
-        folder=serving.suite,
-        threshold=serving.threshold,
-        against=serving.settings.baseline.against,
-    )
+    with named_runs():
+        compared = compare(
+            serving.store,
+            given.base,
+            given.new,
+            folder=serving.suite,
+            threshold=serving.threshold,
+            against=serving.settings.baseline.against,
+        )
     base = compared.base.run if compared.base else None
     page = paged(compared.judgements, given)
     made = comparison_json(

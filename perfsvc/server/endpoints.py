@@ -16,7 +16,8 @@ from perfsvc.errors import UsageError
 from perfsvc.report.export.objects import plain
 from perfsvc.server.access import READ, require
 from perfsvc.server.answers import JSON, kept
-from perfsvc.server.kept import Content, kept_answers
+from perfsvc.server.kept.answers import kept_answers
+from perfsvc.server.kept.content import Content
 from perfsvc.server.limiting import small_body
 from perfsvc.server.serving import Serving, serving
 from perfsvc.text import json_text, printed

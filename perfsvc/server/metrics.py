@@ -16,7 +16,7 @@ from starlette.routing import Route
 from perfsvc.model import FindingState
 from perfsvc.report.pages.site import Site
 from perfsvc.server.answers import content
-from perfsvc.server.kept import Content
+from perfsvc.server.kept.content import Content
 from perfsvc.server.serving import Serving, serving
 from perfsvc.text import visible
 

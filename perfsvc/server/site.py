@@ -19,7 +19,7 @@ from perfsvc.server import answers
 from perfsvc.server.access import READ, require
 from perfsvc.server.changing.forms import with_actions
 from perfsvc.server.endpoints import NoParameters, Text, checked
-from perfsvc.server.kept import Content
+from perfsvc.server.kept.content import Content
 from perfsvc.server.serving import serving
 from perfsvc.service.dashboard.build import PLOTLY, plotly
 from perfsvc.service.revisions import BASELINE, choose, resolve
@@ -70,10 +70,11 @@ def compare(request: Request) -> Response:
     require(request, READ)
     shared = serving(request)
     given = checked(ComparedRuns, dict(request.query_params))
-    new = resolve(given.new, shared.store, shared.suite)
-    if given.base == BASELINE:
-        return RedirectResponse(comparison_page(new.id), 303)
-    base, _ = choose(given.base, shared.store, shared.suite, like=new)
+    with answers.named_runs():
+        new = resolve(given.new, shared.store, shared.suite)
+        if given.base == BASELINE:
+            return RedirectResponse(comparison_page(new.id), 303)
+        base, _ = choose(given.base, shared.store, shared.suite, like=new)
     return RedirectResponse(f"compare/{base.id}-{new.id}.html", 303)
 
 

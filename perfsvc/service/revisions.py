@@ -14,6 +14,7 @@ from perfsvc.store import RunRow, RunState, Store
 
 BASELINE = "@baseline"
 KNOWN = "a run's number, a label, latest, latest~1, @baseline, or a git revision"
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _LATEST = re.compile(r"latest(?:~(\d+))?")
 
 
@@ -26,7 +27,8 @@ def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) ->
     """Return the run that the user names, and why it was chosen if a git revision has several runs.
 
     A git revision stands for the best run of its commit, such as a finished run with most cases, so that a quick run of
-    one case does not hide a complete run.
+    one case does not hide a complete run. If git does not know it in ``folder``, the runs do: it is a commit that they
+    measured, or the branch on which they measured.
 
     Args:
         text: what the user typed; not ``@baseline``, which is a different run for each series.
@@ -47,6 +49,8 @@ def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) ->
     if labelled is not None:
         return labelled, ""
     commit = git(folder, "rev-parse", "--verify", "--quiet", f"{text}^{{commit}}")
+    if not commit and (found := _known_by_runs(text, store, like)):
+        return found
     if not commit:
         require_readable(folder)
         raise _not_valid(text, folder)
@@ -57,6 +61,14 @@ def choose(text: str, store: Store, folder: Path, like: RunRow | None = None) ->
             cure=f"measure it: {_measure_command(commit, store.location, folder)}",
         )
     return runs[0], _why(runs)
+
+
+def _known_by_runs(text: str, store: Store, like: RunRow | None) -> tuple[RunRow, str] | None:
+    """Return what ``choose`` returns for a commit or a branch that git does not know; None if no run has it."""
+    if _COMMIT.fullmatch(text) and (runs := store.runs.of_commit(text, like.devices if like else ())):
+        return runs[0], _why(runs)
+    newest = store.runs.of_branch(text)
+    return (newest, f"the newest of the branch {text}") if newest else None
 
 
 def _why(runs: Sequence[RunRow]) -> str:
@@ -94,8 +106,8 @@ def _not_valid(text: str, folder: Path) -> UsageError:
             f"{text!r} is no run, label or git revision", cure=f"give {KNOWN}; perfsvc runs lists the runs"
         )
     return UsageError(
-        f"{text!r} is no run or label, and no git revision either: the suite {folder} is in no git repository",
-        cure=f"name the suite of your repository (--suite FOLDER), or give {KNOWN}; perfsvc runs lists the runs",
+        f"{text!r} is no run, no label, and no commit or branch of a run; the suite is in no git repository",
+        cure=f"name the suite of your repository (--suite, now {folder}), or give {KNOWN}; perfsvc runs lists the runs",
     )
 
 

@@ -222,7 +222,19 @@ def _point_json(case: Case) -> str:
 @lru_cache(maxsize=1 << 15)
 def case_of(benchmark: str, variant: str, point: str, version: int) -> Case:
     """Return the case of a row of ``cases``."""
-    return Case(benchmark, variant, tuple(axes_of(point).items()), version)
+    try:
+        return Case(benchmark, variant, _axes_of_valid(point), version)
+    except ValueError:
+        return Case(benchmark, variant, tuple(axes_of(point).items()), version)
+
+
+@lru_cache(maxsize=1024)
+def _axes_of_valid(point: str) -> tuple[tuple[str, Any], ...]:
+    """Return the axes of a point; many cases share a point. Raises ``ValueError`` if the point is damaged."""
+    axes = json.loads(point)
+    if not isinstance(axes, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - like invalid JSON
+    return tuple(axes.items())
 
 
 def axes_of(point: str) -> dict[str, Any]:
@@ -265,8 +277,20 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
     )
 
 
+def names_of(ids: Select[Any]) -> Select[Any]:
+    """Return a query of the columns that ``present_cases`` needs, for the cases whose ids another query selects."""
+    columns: tuple[Any, ...] = (Cases.id.label("case_id"), Cases.lineage_id, *CASE_COLUMNS)
+    return (
+        select(*columns, _PRESENT.variant.label("present_variant"))
+        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
+        .where(Cases.id.in_(ids))
+    )
+
+
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
-    """Return the cases in rows of one run by id, under their present names; ``of_cases`` selects the rows.
+    """Return the cases in rows of one run by id, under their present names.
+
+    ``of_cases`` or ``names_of`` selects the rows.
 
     A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
     name. Each case then keeps its name of that run.

@@ -1,26 +1,29 @@
 """Histories of series over runs, read as columns: a year of nights has millions of measurements."""
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
 from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
+from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.shared_reading import Columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Measurements, Metrics
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 20_000
-"""How many rows are held as Python objects until they become arrays."""
+ROWS_AT_ONCE = 2_000
+"""How many rows are held as Python objects until they become arrays: so few that they stay in the processor's cache."""
 
 _STATES = tuple(CacheState)
 
@@ -44,14 +47,46 @@ def histories(
         names: makes the series; None to read all names.
     """
     measured = (Measurements.run_id.in_(runs), *where)
-    rows = _Rows.read(connection, measured, errors=errors)
+    rows = _Rows.of(connection, _read_rows(connection, _rows_of(*measured, errors=errors)), errors=errors)
+    query = _named_metrics().join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
+    return _split_by_series(connection, measured, rows, [_read_named(connection, query)], names)
+
+
+def all_histories(database: Database, runs: Sequence[int], *, errors: bool = False) -> dict[Series, SeriesHistory]:
+    """Return the same as ``histories`` of all cases; several processes read the measurements of many runs."""
+    parts = shares(sorted(runs))
+    queries = [_rows_of(Measurements.run_id.in_(part), errors=errors) for part in parts]
+    columns = [np.concatenate(each) for each in zip(*read_together(database, queries, _read_rows), strict=True)]
+    if not columns or not columns[0].size:
+        return {}
+    # The measurements of the runs are almost all those between the first and the last.
+    ids = np.sort(columns[0])
+    edges = [*ids[:: -(-ids.size // len(parts))].tolist(), int(ids[-1]) + 1]
+    named = [
+        _named_metrics().where(Metrics.measurement_id >= begin, Metrics.measurement_id < end)
+        for begin, end in pairwise(edges)
+    ]
+    metrics = read_together(database, named, _read_named)
+    with database.reading() as connection:
+        rows = _Rows.of(connection, of_stored_cases(connection, columns, 2), errors=errors)
+        return _split_by_series(connection, (Measurements.run_id.in_(runs),), rows, metrics)
+
+
+def _split_by_series(
+    connection: Connection,
+    measured: Collection[ColumnElement[bool]],
+    rows: "_Rows",
+    named: Sequence[Columns],
+    names: PresentNames | None = None,
+) -> dict[Series, SeriesHistory]:
+    """Return the history of each series from the measurements and the named metrics of some runs."""
     if not rows.ids.size:
         return {}
     names = names or PresentNames(connection)
     bad = _bad_replicas(connection, rows, measured)
-    excluded = _excluded(connection, rows, runs)
+    excluded = _excluded(connection, rows)
     found: dict[tuple[int, str], SeriesHistory] = {}
-    for metric, at, values in _metrics(connection, rows, measured, errors=errors):
+    for metric, at, values in _metrics(rows, named):
         for group, history in _split(rows, at, values, excluded, bad if metric == TIME else None):
             found[group, metric] = history
     result: dict[Series, SeriesHistory] = {}
@@ -114,6 +149,7 @@ class _Rows:
         cell: the cell of each row, from 0.
         first_of_group: the first row of each group.
         first_of_cell: the first row of each cell.
+        errors: the errors of results; empty if they are not asked for.
         order: the place of each group in the order of runs, cases and devices.
         ok: whether all replicas of a cell are ok.
     """
@@ -135,27 +171,10 @@ class _Rows:
     ok: NDArray[np.bool_]
 
     @classmethod
-    def read(cls, connection: Connection, measured: Collection[ColumnElement[bool]], *, errors: bool) -> "_Rows":
-        """Read the measurements that fulfil some conditions."""
-        state = sql_case({state: literal_column(str(at)) for at, state in enumerate(_STATES)}, value=Measurements.cache)
-        is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
-        query = select(
-            Measurements.id,
-            Measurements.run_id,
-            Measurements.case_id,
-            Measurements.device_id,
-            state,
-            Measurements.replica,
-            Measurements.environment_id,
-            is_ok,
-            Measurements.median_s,
-            Measurements.low_s,
-            Measurements.high_s,
-            Measurements.max_error if errors else literal_column("NULL"),
-        ).where(*measured)
-        columns = read_columns(connection, query, "iiiiiiiiffff")
-        ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, max_errors = columns
-        lineages, own = _lineages(connection, runs, cases)
+    def of(cls, connection: Connection, columns: Columns, *, errors: bool) -> "_Rows":
+        """Sort and group the columns of measurements as ``_read_rows`` returns them."""
+        ids, runs, cases, devices, states, replicas, environments, ok, medians, lows, highs, *max_errors = columns
+        lineages, own = read_lineages(connection, runs, cases)
         in_order = np.lexsort((replicas, cases, runs, states, devices, own, lineages))
         identity = tuple(column[in_order] for column in (lineages, own, devices, states))
         new_group = changes(*identity)
@@ -174,7 +193,7 @@ class _Rows:
             medians=medians[in_order],
             lows=lows[in_order],
             highs=highs[in_order],
-            errors=max_errors[in_order],
+            errors=max_errors[0][in_order] if errors else np.empty(0),
             identity=(identity[0], identity[1], identity[2], identity[3]),
             group=np.cumsum(new_group) - 1,
             cell=np.cumsum(new_cell) - 1,
@@ -183,6 +202,56 @@ class _Rows:
             order=order,
             ok=np.logical_and.reduceat(ok[in_order] == 1, first_of_cell) if ids.size else np.empty(0, np.bool_),
         )
+
+
+def _rows_of(*measured: ColumnElement[bool], errors: bool) -> Select[Any]:
+    """Return the query of the measurements that fulfil some conditions."""
+    state = sql_case({state: literal_column(str(at)) for at, state in enumerate(_STATES)}, value=Measurements.cache)
+    is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
+    return select(
+        Measurements.id,
+        Measurements.run_id,
+        Measurements.case_id,
+        Measurements.device_id,
+        state,
+        Measurements.replica,
+        Measurements.environment_id,
+        is_ok,
+        Measurements.median_s,
+        Measurements.low_s,
+        Measurements.high_s,
+        *([Measurements.max_error] if errors else []),
+    ).where(*measured)
+
+
+def _named_metrics() -> Any:
+    """Return the query of the named metrics that are judged."""
+    return select(Metrics.measurement_id, Metrics.name, Metrics.value).where(
+        Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None)
+    )
+
+
+def _read_rows(connection: Connection, query: Select[Any]) -> Columns:
+    return read_columns(connection, query, "iiiiiiii" + "f" * (len(query.selected_columns) - 8))
+
+
+def _read_named(connection: Connection, query: Select[Any]) -> Columns:
+    """Return named metrics as columns: measurement, index of the name, value, and the names as encoded JSON."""
+    code_of: dict[str, int] = defaultdict(count().__next__)  # each metric gets the next number
+    empty: Any = np.empty(0)
+    parts = [(empty, empty, empty)]
+    with connection.execute(query) as result:
+        while some := result.cursor.fetchmany(ROWS_AT_ONCE):
+            numbers, names, floats = zip(*some, strict=True)
+            coded = np.fromiter(map(code_of.__getitem__, names), np.int64, len(some))
+            parts.append((np.array(numbers, np.int64), coded, np.array(floats, np.float64)))
+    known, code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return (
+        known.astype(np.int64),
+        code.astype(np.int64),
+        values,
+        np.frombuffer(json.dumps(list(code_of)).encode(), np.uint8),
+    )
 
 
 def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
@@ -197,12 +266,20 @@ def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
     with connection.execute(query) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
         while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
-            parts.append(np.array(rows, np.float64))
+            parts.append(_table(rows, len(kinds)))
     table = np.concatenate(parts).T
     return [table[at].astype(np.int64 if kind == "i" else np.float64) for at, kind in enumerate(kinds)]
 
 
-def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
+def _table(rows: Sequence[tuple[Any, ...]], width: int) -> Floats:
+    """Return rows of numbers as an array, shape (rows, width); NULL is NaN."""
+    try:
+        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
+    except TypeError:  # some value is NULL, which only the slower way accepts
+        return np.array(rows, np.float64)
+
+
+def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
     """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
     known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
     size = max((row.id for row in known), default=0) + 1
@@ -219,6 +296,18 @@ def _lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, In
             if (int(runs[row]), int(lineages[row])) in shared:
                 own[row] = cases[row]
     return lineages, own
+
+
+def of_stored_cases(connection: Connection, columns: Columns, cases_at: int) -> Columns:
+    """Return the columns without the rows whose case was deleted since another transaction read them.
+
+    Args:
+        connection: a transaction.
+        columns: the columns.
+        cases_at: which of the columns has the ids of the cases.
+    """
+    stored = np.isin(columns[cases_at], list(connection.scalars(select(Cases.id))))
+    return columns if stored.all() else [column[stored] for column in columns]
 
 
 def changes(*columns: Ints) -> NDArray[np.bool_]:
@@ -246,9 +335,9 @@ def _bad_replicas(
     return bad
 
 
-def _excluded(connection: Connection, rows: _Rows, runs: Collection[int]) -> Mapping[int, str]:
+def _excluded(connection: Connection, rows: _Rows) -> Mapping[int, str]:
     """Return why each excluded cell is excluded."""
-    reasons = reasons_of_exclusion(connection, runs)
+    reasons = reasons_of_exclusion(connection, np.unique(rows.runs).tolist())
     cells = np.flatnonzero(np.isin(rows.runs[rows.first_of_cell], [run for run, _ in reasons]))
     firsts = {cell: rows.first_of_cell[cell] for cell in cells.tolist()}
     found = {
@@ -257,40 +346,32 @@ def _excluded(connection: Connection, rows: _Rows, runs: Collection[int]) -> Map
     return {cell: why for cell, why in found.items() if why}
 
 
-def _metrics(
-    connection: Connection, rows: _Rows, measured: Collection[ColumnElement[bool]], *, errors: bool
-) -> Iterator[tuple[str, Ints, Floats]]:
-    """Yield each metric with the rows that measured it, in order, and their values."""
+def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints, Floats]]:
+    """Yield each metric with the rows that measured it, in order, and their values.
+
+    Args:
+        rows: the measurements.
+        named: parts of the named metrics as ``_read_named`` returns them; others' metrics are left out.
+    """
     ok = rows.ok[rows.cell]
     yield TIME, *_known(np.arange(rows.ids.size), np.where(ok, rows.medians, np.nan))
-    query = select(Metrics.measurement_id, Metrics.name, Metrics.value).where(
-        Metrics.name.not_in(UNJUDGED), Metrics.value.is_not(None)
-    )
-    if len(measured) == 1:  # all cases of the runs: their measurements are almost all in this range
-        query = query.where(Metrics.measurement_id.between(int(rows.ids.min()), int(rows.ids.max())))
-    else:
-        query = query.join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
-    ids: dict[str, list[Any]] = defaultdict(list)
-    values: dict[str, list[Any]] = defaultdict(list)
-    with connection.execute(query) as result:
-        while some := result.cursor.fetchmany(ROWS_AT_ONCE):
-            numbers, names, floats = zip(*some, strict=True)
-            of_rows, numbers_of_rows = np.array(floats, np.float64), np.array(numbers, np.int64)
-            codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
-            code = np.array([codes[name] for name in names])
-            for name, number in codes.items():
-                ids[name].append(numbers_of_rows[code == number])
-                values[name].append(of_rows[code == number])
+    code_of: dict[str, int] = defaultdict(count().__next__)
+    parts = []
+    for measurements, code, values, names in named:
+        same = np.array([code_of[name] for name in json.loads(names.tobytes())], np.int64)
+        parts.append((measurements, same[code], values))
+    known, code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     by_id = np.argsort(rows.ids)
-    for metric, parts in ids.items():
-        known, value = np.concatenate(parts), np.concatenate(values[metric])
-        at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
-        # On PostgreSQL, this query may see measurements that were stored after the first query.
-        wanted = ok[at] & (rows.ids[at] == known)
-        at, value = at[wanted], value[wanted]
-        in_order = np.argsort(at)
-        yield metric, at[in_order], value[in_order]
-    if errors:
+    at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
+    # On PostgreSQL, this query may see measurements that were stored after the first query.
+    wanted = ok[at] & (rows.ids[at] == known)
+    at, code, values = at[wanted], code[wanted], values[wanted]
+    in_order = np.lexsort((at, code))
+    at, code, values = at[in_order], code[in_order], values[in_order]
+    edges = np.searchsorted(code, np.arange(len(code_of) + 1))
+    for metric, (begin, end) in zip(code_of, pairwise(edges.tolist()), strict=True):
+        yield metric, at[begin:end], values[begin:end]
+    if rows.errors.size:
         yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))
 
 

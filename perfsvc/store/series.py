@@ -1,9 +1,9 @@
 """Series: their levels in a run, and their histories over runs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import MAX_ERROR, TIME, Case, Estimate, Level, Series, Status
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Case, Estimate, Level, Series, Status
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -19,14 +19,14 @@ from perfsvc.store.cases import (
     case_of,
     judged,
     lineage_of,
+    names_of,
     namesakes_of,
-    of_cases,
     own_name,
     present_cases,
     reason_of_exclusion,
     reasons_of_exclusion,
 )
-from perfsvc.store.histories import histories, measured
+from perfsvc.store.histories import all_histories, histories, measured
 from perfsvc.store.measurements import readable_samples
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
@@ -43,7 +43,7 @@ class SeriesStore:
         self._database = database
 
     def levels(self, run: int) -> dict[Series, Level]:
-        """Return the level of each series of a run, under the present names of their cases.
+        """Return the level of each judged series of a run, under the present names of their cases.
 
         Metric ``time`` has the samples of each replica in seconds (rounded to float32); every other metric has one
         value for each replica. If a replica of a case is not ok, the case has only a ``time`` level: without values,
@@ -139,9 +139,9 @@ class SeriesStore:
         are as many errors as times. Data that is excluded from judging is included, with the reason of the exclusion.
         With ``cases``, only the series of these cases are returned, by their present names.
         """
+        if cases is None:
+            return all_histories(self._database, sorted(runs), errors=errors)
         with self._database.reading() as connection:
-            if cases is None:
-                return histories(connection, runs, errors=errors)
             ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
             names = PresentNames(connection, ids)
             of_cases = among(connection, Measurements.case_id, ids)
@@ -192,7 +192,7 @@ class SeriesStore:
             names = PresentNames(connection, ids)
             for row in connection.execute(query):
                 series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
-                replica = readable_samples(row.samples, series.case.id)
+                replica = readable_samples(row.samples, series.case)
                 if replica is not None:
                     samples[series][row.run_id] = (*samples[series].get(row.run_id, ()), replica)
         return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
@@ -204,9 +204,14 @@ class SeriesStore:
 def levels_in(
     connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
 ) -> dict[Series, Level]:
-    """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read."""
+    """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read.
+
+    Without ``wanted``, the metrics that verdicts do not judge are left out.
+    """
     measured = (Measurements.run_id == run, judged(Measurements.run_id, Measurements.case_id), *where)
-    columns = (
+    key = (Measurements.case_id, Measurements.device_id, Measurements.cache)
+    query = select(
+        *key,
         Measurements.id,
         Measurements.status,
         Measurements.reason,
@@ -214,38 +219,50 @@ def levels_in(
         Measurements.median_s,
         Measurements.max_error,
     )
-    rows = connection.execute(of_cases(Measurements, *columns).where(*measured).order_by(Measurements.replica)).all()
-    named = _named_values(connection, *measured)
-    cases = present_cases(rows)
+    # Plain tuples: a run has ten thousands of measurements, and SQLAlchemy's rows have slow names.
+    rows = list(map(tuple, connection.execute(query.where(*measured).order_by(*key, Measurements.replica))))
+    cases = present_cases(
+        connection.execute(names_of(select(Measurements.case_id).where(*measured).distinct())).all() if rows else ()
+    )
+    devices = {
+        number: (uuid, model)
+        for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model))
+    }
+    named = _named_values(connection, *measured, *([Metrics.name.not_in(UNJUDGED)] if wanted is None else []))
     levels: dict[Series, Level] = {}
-    for (case, device, cache), group in groupby(rows, attrgetter("case_id", "uuid", "cache")):
-        replicas = list(group)
-        worst = max(replicas, key=lambda row: row.status.severity)
-        ok = worst.status is Status.OK
-        values_by_metric = _values(replicas, named) if ok else {TIME: []}
+    for (case_number, device, cache), group in groupby(rows, itemgetter(0, 1, 2)):
+        case, (uuid, model) = cases[case_number], devices[device]
+        with_times = wanted is None or Series(case, uuid, model, TIME, cache) in wanted
+        status, why, values_by_metric = _values([row[3:] for row in group], case if with_times else None, named)
         for metric, values in values_by_metric.items():
-            series = Series(cases[case], device, worst.model, metric, cache)
+            series = Series(case, uuid, model, metric, cache)
             if wanted is None or series in wanted:
-                samples = tuple(filter(None, (_samples_of(value, series.case) for value in values)))
-                levels[series] = Level(run, worst.status, "" if ok else worst.reason, samples)
+                levels[series] = Level(run, status, why, tuple(filter(None, values)))
     return levels
 
 
-_Value = tuple[bytes | None, float | None]
-"""A blob of samples and a single value, of which one may be missing."""
+def _values(
+    replicas: Sequence[tuple[Any, ...]], case: Case | None, named: Mapping[int, Sequence[tuple[str, float]]]
+) -> tuple[Status, str, dict[str, list[tuple[float, ...]]]]:
+    """Return the status of a case, why it is not ok, and the values of its replicas by metric.
 
-
-def _values(replicas: Iterable[Any], named: Mapping[int, Sequence[tuple[str, float]]]) -> dict[str, list[_Value]]:
-    """Return the values of a case's replicas by metric; a time is the blob of samples, if any, and the median."""
-    values: dict[str, list[_Value]] = defaultdict(list)
-    for row in replicas:
-        if row.samples is not None or row.median_s is not None:  # the samples may have been pruned
-            values[TIME].append((row.samples, row.median_s))
-        if row.max_error is not None:
-            values[MAX_ERROR].append((None, row.max_error))
-        for metric, value in named.get(row.id, ()):
-            values[metric].append((None, value))
-    return values
+    Args:
+        replicas: the id, status, reason, blob of samples, median and largest error of each replica.
+        case: the case; None to leave its times out, because to unpack samples takes long.
+        named: the named metrics of each measurement, by id.
+    """
+    if any(status is not Status.OK for _, status, *_ in replicas):
+        _, status, reason, *_ = max(replicas, key=lambda replica: replica[1].severity)
+        return status, reason, {TIME: []}
+    values: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+    for number, _, _, blob, median, error in replicas:
+        if case and (blob is not None or median is not None):  # the samples may have been pruned
+            values[TIME].append(_samples_of(blob, median, case))
+        if error is not None:
+            values[MAX_ERROR].append((error,))
+        for metric, value in named.get(number, ()):
+            values[metric].append((value,))
+    return Status.OK, "", values
 
 
 def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[str, float]]]:
@@ -263,13 +280,12 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
     return values
 
 
-def _samples_of(value: _Value, case: Case) -> tuple[float, ...]:
-    """Return a case's samples, or its value if it has none. If the samples are damaged, report that."""
-    blob, single = value
-    samples = None if blob is None else readable_samples(blob, case.id)
+def _samples_of(blob: bytes | None, median: float | None, case: Case) -> tuple[float, ...]:
+    """Return a case's samples, or the median if there are none. If the samples are damaged, report that."""
+    samples = None if blob is None else readable_samples(blob, case)
     if samples is not None:
         return tuple(samples.tolist())
-    return () if single is None else (single,)
+    return () if median is None else (median,)
 
 
 # --- histories -------------------------------------------------------------------------------------------------------

@@ -81,16 +81,24 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
 
 
 def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim]]:
-    """Return a row for the first build and one for that after a further night, and the claims about them.
+    """Return rows for reading all runs, the first build and that after a further night, and the claims on builds.
 
     The claims count the processor time of one processor: the build uses all processors, at most ``MOST_PROCESSES``.
     """
     share = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+    runs = [row.id for row in store.runs.list()]
+    histories = _timed(lambda: str(len(store.series.histories(runs))))
+    quantities = _timed(lambda: str(len(store.measurements.quantities(runs))))
     first = _timed(lambda: str(len(build(store, folder))))
     newest, oldest = store.runs.list(1)[0].id, store.runs.list()[-1].id
     add_night(store, oldest, newest + 1)
     second = _timed(lambda: str(len(build(store, folder))))
-    rows = [_row("the whole site", [first]), _row("the whole site, a night later", [second])]
+    rows = [
+        _row("the histories of all series", [histories]),
+        _row("errors, work and static facts of all cases", [quantities]),
+        _row("the whole site", [first]),
+        _row("the whole site, a night later", [second]),
+    ]
     return rows, [
         Claim("processor time of a site, a processor", first[1] / share, BUILD_S, " s"),
         Claim("processor time of a site a night later, a processor", second[1] / share, NIGHT_S, " s"),

@@ -19,15 +19,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from simulated import grown
+from simulated import grown, many
 from workbench import table
 
+from perfsvc.model import Provenance, RunState
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import Store
 
+ENTRIES_A_COMMIT, COMMITS = 60, 50
+"""How many measurements arrive together, as from twenty GPUs of three replicas, and how often."""
 IN_PROCESS = """
 import json, sys
 from perfsvc.cli import main
@@ -116,7 +120,7 @@ def commands(folder: Path, database: str) -> dict[str, list[str]]:
     where = ["--db", database]
     suite = ["--suite", str(folder / "repository" / "kernels")]
     measuring = ["run", *where, *suite, "--device", f"fake:{folder / 'script.json'}", "--label", "nightly"]
-    case = "b0/v7[n=64]"
+    case = "b0/v1[n=64]"
     return {
         "help": ["--help"],
         "compare": ["compare", "latest~1", "latest", *where, *suite],
@@ -135,10 +139,25 @@ def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:
     """Yield the names and the seconds of what a night does with the history, early and late in it, and of writing."""
     with Store.open(database) as store:
         for run in sorted({min(100, nights), nights}):
-            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run))
-            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run))
-        yield "history of a case", timed(lambda: store.series.case_history("b0/v7[n=64]"))
+            yield f"judging night {run}", timed(lambda run=run: judge_run(store, run, threshold=None))
+            yield f"suspects of night {run}", timed(lambda run=run: suspects_of(store, run, threshold=None))
+        yield "history of a case", timed(lambda: store.series.case_history("b0/v1[n=64]"))
         yield "the runs to compare with", timed(lambda: store.runs.newest(1))
+        yield f"storing {ENTRIES_A_COMMIT} measurements, in one commit", writing(store)
+
+
+def writing(store: Store) -> float:
+    """Return the seconds that a commit of ``ENTRIES_A_COMMIT`` measurements takes, in a run of ``COMMITS``."""
+    entries = many.entries_of(many.cases_of(ENTRIES_A_COMMIT * COMMITS // many.REPLICAS))
+    store.devices.put(many.GPU)
+    run = store.runs.begin(Provenance(datetime.now(UTC), "perfsvc run", "kernels"))
+    began = time.perf_counter()
+    for at in range(0, len(entries), ENTRIES_A_COMMIT):
+        store.measurements.put(run, entries[at : at + ENTRIES_A_COMMIT])
+    seconds = time.perf_counter() - began
+    store.runs.end(run, RunState.INTERRUPTED)
+    store.exclusions.delete(run, reason="it only measured the speed", by="size.py")
+    return seconds / COMMITS
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -71,9 +71,14 @@ class Attacker:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, perfsvc):
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def database(request, kind, perfsvc):
     """The database of the workplace, on both kinds."""
-    if request.param == "sqlite":
+    if kind == "sqlite":
         yield str(perfsvc.database)
         return
     databases = request.getfixturevalue("databases")
@@ -107,6 +112,42 @@ def nights(perfsvc, attacker):
     return NightsOnBoth(perfsvc, attacker)
 
 
+def two_nights(perfsvc):
+    """Run two nights in a workplace, of which the second finds a case slower."""
+    nights = NightsOnBoth(perfsvc, Attacker(perfsvc.environment["PERFSVC_DB"], "nowhere"))
+    nights(code=0)
+    nights.slower()
+    nights(code=1)
+
+
+@pytest.fixture(scope="module")
+def two_nights_on_postgresql(databases):
+    """Two nights in a database on PostgreSQL, as ``prepared`` takes them, and the name of that database."""
+    name = databases.create()
+
+    def prepare(perfsvc):
+        perfsvc.environment["PERFSVC_DB"] = databases.url(name)
+        two_nights(perfsvc)
+
+    yield prepare, name
+    databases.drop(name)
+
+
+@pytest.fixture
+def after_two_nights(request, kind, prepared):
+    """The workplace of a test after two nights, which all tests share, with a database of its own."""
+    if kind == "sqlite":
+        yield prepared(two_nights)
+        return
+    databases = request.getfixturevalue("databases")
+    prepare, template = request.getfixturevalue("two_nights_on_postgresql")
+    workplace = prepared(prepare)
+    name = databases.create(template)
+    workplace.environment["PERFSVC_DB"] = databases.url(name)
+    yield workplace
+    databases.drop(name)
+
+
 def confirm(perfsvc, code=None):
     return perfsvc("confirm", CASE, "--device", f"fake:{perfsvc.script}", code=code)
 
@@ -130,11 +171,9 @@ def test_code_that_an_attacker_put_into_the_database_does_not_run_and_the_night_
 
 
 @pytest.mark.parametrize("table", [table.name for table in Base.metadata.sorted_tables])
-def test_no_row_that_an_attacker_overwrites_runs_his_code(nights, attacker, table):
-    perfsvc = nights.perfsvc
-    nights(code=0)
-    nights.slower()
-    nights(code=1)
+def test_no_row_that_an_attacker_overwrites_runs_his_code(after_two_nights, tmp_path, table):
+    perfsvc = after_two_nights
+    attacker = Attacker(perfsvc.environment["PERFSVC_DB"], tmp_path / "canary")
     attacker.overwrite(Base.metadata.tables[table])
     for arguments in (("nightly",), ("nightly", "--resume"), ("compare", "1", "2")):
         perfsvc(*arguments)

@@ -223,3 +223,12 @@ def test_graphs_are_timed_beside_their_launches(benchmark, fake):
         "replay over launches, the largest": (1.0, True),
         "replay over the sum of its steps, the largest": (1.0, True),
     }
+
+
+def test_commands_are_timed_with_a_database_that_was_filled_with_copies_of_a_night(benchmark, tmp_path):
+    size = ("size", tmp_path / "size", "--cases", "4", "--only", "compare,judge")
+    code, printed, found = benchmark(*size, "--nights", "5")
+    assert (code, found["nights"]) == (0, 5), printed
+    assert [(row["command"], row["exit_code"]) for row in found["commands"]] == [("compare", 0)]
+    assert {"judging night 5", "history of a case"} <= set(found["inside_s"])
+    assert benchmark(*size, "--nights", "7")[2]["nights"] == 7

@@ -148,13 +148,20 @@ def test_an_unknown_revision_is_an_error(repository):
     assert "perfsvc runs" in ended.err
 
 
-def test_a_revision_of_a_suite_outside_any_repository_is_an_error(repository, tmp_path):
+def test_outside_any_repository_a_revision_is_a_commit_or_a_branch_of_a_run(repository, tmp_path):
     workplace, suite = repository
     outside = tmp_path / "outside"
     shutil.copytree(suite, outside)
-    ended = workplace("compare", "HEAD", "1", "--suite", outside, code=2)
-    assert f"the suite {outside} is in no git repository" in ended.err.replace("\n", " ")
-    assert "--suite FOLDER" in ended.err
+    commits = {row["id"]: row["provenance"]["commit"] for row in workplace("runs", "--format", "json", code=0).json}
+    first = commits[1]
+    for base, new in ((first[:7], commits[2]), (first, "main")):
+        found = workplace("compare", base, new, "--suite", outside, "--format", "json", code=1).json
+        assert (found["base"], found["new"]) == (1, 2)
+    assert found["new_run"]["why"] == "the newest of the branch main"
+    for name in ("HEAD", first[:6], "no-such-branch"):
+        ended = workplace("compare", name, "1", "--suite", outside, code=2)
+        assert f"{name!r} is no run, no label, and no commit or branch of a run" in ended.err.replace("\n", " ")
+        assert f"--suite, now {outside}" in ended.err.replace("\n", " ")
 
 
 def test_the_error_for_a_device_without_the_case_names_the_devices_that_have_it(perfsvc):

@@ -43,7 +43,7 @@ def on_each_database(request, perfsvc):
         yield perfsvc
         return
     databases = request.getfixturevalue("databases")
-    name = databases.create()
+    name = databases.create(request.getfixturevalue("template_postgresql"))
     perfsvc.environment["PERFSVC_DB"] = databases.url(name)
     yield perfsvc
     databases.drop(name)

@@ -56,7 +56,7 @@ def hub(request, perfsvc):
     location, drop = perfsvc.folder / "there.db", lambda: None
     if request.param == "postgresql":
         databases = request.getfixturevalue("databases")
-        name = databases.create()
+        name = databases.create(request.getfixturevalue("template_postgresql"))
         location, drop = databases.url(name), lambda: databases.drop(name)
     hub = Hub(perfsvc, str(location))
     yield hub

@@ -41,7 +41,7 @@ def test_a_page_that_does_not_exist_is_none(nights, names):
     planted(nights)
     shown = LivePages(nights.store)
     missing = names.page(names.tiled).replace(".html", "0.html")
-    for path in ("", "nothing.html", missing, "findings/7.html", "compare/99.html", "../index.html", "series/.html"):
+    for path in ("", "nothing.html", missing, "findings/7.html", "../index.html", "series/.html"):
         assert shown.page(path) is None
 
 
@@ -70,6 +70,22 @@ def test_any_two_runs_are_compared(nights, names):
         shown.compare(1, 9)
     with pytest.raises(UsageError, match="the same run"):
         shown.page("compare/3-3.html")
+
+
+def test_a_link_to_the_comparison_of_a_run_stays_right_when_the_run_is_old(nights, names):
+    for _ in range(4):
+        nights.judge(nights.night({names.tiled: 1e-4}), {names.tiled: Verdict.REGRESSION})
+    unjudged = nights.night({names.tiled: 1e-4})
+    shown, fresh = LivePages(nights.store, last=2), LivePages(nights.store)
+    for run in (1, 2, 3):
+        assert shown.page(f"compare/{run}.html") == fresh.page(f"compare/{run}.html")
+    nights.store.exclusions.exclude(2, None, reason="noise", by="ann")
+    page = shown.page("compare/3.html")
+    assert 'href="2.html"' not in page
+    assert 'href="4.html"' in page
+    assert [shown.page(f"compare/{run}.html") for run in (2, unjudged)] == [None, None]
+    with pytest.raises(NotMeasuredError, match="no run 99"):
+        shown.page("compare/99.html")
 
 
 def test_threads_share_the_pages(nights, names):

@@ -1,5 +1,6 @@
 """The server in this process, on a database with planted nights: SQLite and PostgreSQL."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,14 +30,20 @@ def client(store: Store, *, peer: tuple[str, int] = ("testclient", 50000), **set
 
 
 @contextmanager
-def empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Store]:
-    """Open an empty database of a kind, ``sqlite`` (in a folder) or ``postgresql``, for a test that changes it."""
+def own(kind: str, request: pytest.FixtureRequest, folder: Path, *, nights: bool = False) -> Iterator[Store]:
+    """Open a database of a kind, ``sqlite`` (in a folder) or ``postgresql``, for a test that changes it.
+
+    Args:
+        nights: whether it has the planted nights; else it is empty.
+    """
     if kind == "sqlite":
+        if nights:
+            shutil.copy(request.getfixturevalue("planted_sqlite"), folder / "there.db")
         with Store.open(folder / "there.db") as store:
             yield store
         return
     databases = request.getfixturevalue("databases")
-    name = databases.create()
+    name = databases.create(request.getfixturevalue("planted_name" if nights else "template_postgresql"))
     with Store.open(databases.url(name)) as store:
         yield store
     databases.drop(name)
@@ -51,12 +58,18 @@ def planted_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def planted_postgresql(databases: Any) -> Iterator[str]:
-    name = databases.create()
+def planted_name(databases: Any, template_postgresql: str) -> Iterator[str]:
+    """Return the name of the database of the planted nights on PostgreSQL."""
+    name = databases.create(template_postgresql)
     with Store.open(databases.url(name)) as store:
         planted(Nights(store))
-    yield databases.url(name)
+    yield name
     databases.drop(name)
+
+
+@pytest.fixture(scope="session")
+def planted_postgresql(databases: Any, planted_name: str) -> str:
+    return str(databases.url(planted_name))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

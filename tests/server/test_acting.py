@@ -15,8 +15,7 @@ from perfsvc.server.serving import Serving
 from perfsvc.server.sessions import COOKIE
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Scope, Store
-from tests.pages.conftest import Nights, planted
-from tests.server.conftest import BASE
+from tests.server.conftest import BASE, own
 
 ORIGIN = {"Origin": BASE}
 
@@ -24,17 +23,8 @@ ORIGIN = {"Origin": BASE}
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Return a database with the planted nights that the test may change, on each kind of database."""
-    if request.param == "sqlite":
-        location, drop = str(tmp_path / "perfsvc.db"), None
-    else:
-        databases = request.getfixturevalue("databases")
-        name = databases.create()
-        location, drop = databases.url(name), lambda: databases.drop(name)
-    with Store.open(location) as store:
-        planted(Nights(store))
+    with own(request.param, request, tmp_path, nights=True) as store:
         yield store
-    if drop:
-        drop()
 
 
 @pytest.fixture

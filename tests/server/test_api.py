@@ -168,6 +168,7 @@ def test_what_does_not_exist_is_404(web, path, error):
         ("compare?base=nothing&new=1", "no run"),
         (f"compare?base={'9' * 200}&new=1", "too large"),
         ("compare?base=--help&new=1", "no run"),
+        ("compare?base=@baseline&new=main~2", "no commit or branch of a run"),
     ],
 )
 def test_a_wrong_request_is_400_and_its_error_names_the_parameter(web, path, error):
@@ -175,6 +176,7 @@ def test_a_wrong_request_is_400_and_its_error_names_the_parameter(web, path, err
     assert answer.status_code == 400, answer.text
     assert error in answer.json()["error"]
     assert answer.json()["cure"]
+    assert "/nowhere" not in answer.text, "the folder of the suite"
 
 
 def test_numbers_that_are_not_finite_are_null(nights, names):

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from perfsvc.server import kept
-from perfsvc.server.kept import Content, KeptAnswers
+from perfsvc.server.kept import answers as kept_answers
+from perfsvc.server.kept.answers import KeptAnswers
+from perfsvc.server.kept.content import Content
 
 
 class Maker:
@@ -63,6 +65,14 @@ async def began(make: Maker) -> None:
     assert await asyncio.to_thread(make.began.wait, 30)
 
 
+async def until(met: Callable[[], bool]) -> None:
+    def wait() -> None:
+        while not met():
+            time.sleep(0.01)
+
+    await asyncio.to_thread(wait)
+
+
 def test_an_answer_is_kept_until_the_database_changes(answers, database):
     make = Maker()
 
@@ -112,7 +122,83 @@ def test_a_busy_server_answers_with_what_it_kept(answers, database):
         assert await get(answers, "a", make) == "1"
         slow.free.set()
         await other
+        await until(lambda: make.made == 2)  # it is renewed although nobody waits for it
         assert await get(answers, "a", make) == "2"
+
+    run(check)
+
+
+def test_what_readers_wait_for_is_made_before_what_is_renewed(answers, database):
+    made: list[str] = []
+
+    def maker(key: str) -> Callable[[], Content]:
+        return lambda: (made.append(key), Content(key.encode(), "text/plain"))[1]
+
+    slow = Maker()
+
+    async def check():
+        await get(answers, "a", maker("a"))
+        database.text = "2"
+        slow.free.clear()
+        other = asyncio.create_task(get(answers, "b", slow))
+        await began(slow)
+        assert await get(answers, "a", maker("a")) == "a", "kept, and to be renewed"
+        readers = [asyncio.create_task(get(answers, key, maker(key))) for key in "cd"]
+        await asyncio.sleep(0.05)
+        slow.free.set()
+        await asyncio.gather(other, *readers)
+        await until(lambda: len(made) == 4)
+        assert made == ["a", "c", "d", "a"]
+
+    run(check)
+
+
+def test_a_reader_who_waits_for_an_answer_to_renew_does_not_wait_for_others_to_renew(answers, database):
+    make, late, slow = Maker(), Maker(), Maker()
+
+    async def check():
+        await get(answers, "a", make)
+        await get(answers, "b", late)
+        database.text = "2"
+        slow.free.clear()
+        other = asyncio.create_task(get(answers, "c", slow))
+        await began(slow)
+        assert await get(answers, "a", make) == "1"
+        assert await get(answers, "b", late) == "1"
+        answers.renew()
+        make.free.clear()
+        reader = asyncio.create_task(get(answers, "b", late))
+        await asyncio.sleep(0.05)
+        slow.free.set()
+        assert (await other, await reader) == ("1", "2")
+        make.free.set()
+
+    run(check)
+
+
+def test_renewing_leaves_most_of_the_time_to_others(answers, database):
+    ended: list[float] = []
+
+    def make() -> Content:
+        time.sleep(0.1)
+        ended.append(time.monotonic())
+        return Content(b"a", "text/plain")
+
+    slow = Maker()
+
+    async def check():
+        for key in "abc":
+            await get(answers, key, make)
+        database.text = "2"
+        slow.free.clear()
+        other = asyncio.create_task(get(answers, "d", slow))
+        await began(slow)
+        for key in "abc":
+            await get(answers, key, make)
+        slow.free.set()
+        await other
+        await until(lambda: len(ended) == 6)
+        assert ended[5] - ended[3] >= 10 * 0.1
 
     run(check)
 
@@ -128,8 +214,8 @@ def test_even_a_busy_server_makes_an_answer_anew(answers, database, monkeypatch,
         other = asyncio.create_task(get(answers, "b", slow))
         await began(slow)
         if why == "too old":
-            monkeypatch.setattr(kept, "OLDEST_S", 0.0)
-            monkeypatch.setattr(kept, "OLDEST_FACTOR", 0.0)
+            monkeypatch.setattr(kept_answers, "OLDEST_S", 0.0)
+            monkeypatch.setattr(kept_answers, "OLDEST_FACTOR", 0.0)
         else:
             answers.renew()
         reader = asyncio.create_task(get(answers, "a", make))
@@ -175,7 +261,7 @@ def test_an_answer_of_all_series_delays_no_other_answer(answers):
 def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatch):
     makers = {key: Maker() for key in "abc"}
     size = makers["a"]().size
-    monkeypatch.setattr(kept, "MOST_BYTES", 2 * size)
+    monkeypatch.setattr(kept_answers, "MOST_BYTES", 2 * size)
 
     async def check():
         for key in ("a", "b", "a", "c", "a"):
@@ -188,7 +274,7 @@ def test_answers_that_were_not_asked_for_longest_are_dropped(answers, monkeypatc
 
 
 def test_the_number_of_kept_answers_is_limited(answers, monkeypatch):
-    monkeypatch.setattr(kept, "MOST_KEPT", 3)
+    monkeypatch.setattr(kept_answers, "MOST_KEPT", 3)
     make = Maker()
 
     async def check():

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Scope, Store
-from tests.pages.conftest import Nights, planted
-from tests.server.conftest import client, empty
+from tests.server.conftest import client, own
 from tests.server.test_receiving import client_of
 
 EXAMPLES = 20
@@ -80,7 +79,7 @@ def bodies(schema, document):
 @pytest.fixture
 def changing(kind, request, tmp_path):
     """Return a database with the planted nights that the test may change, on one kind of database."""
-    with empty(kind, request, tmp_path) as store:
+    with own(kind, request, tmp_path, nights=True) as store:
         yield store
 
 
@@ -89,7 +88,6 @@ def changing(kind, request, tmp_path):
 @pytest.mark.filterwarnings("default")  # schemathesis and its packages warn of their own affairs
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_body_of_a_change_is_answered_with_a_fault(changing):
-    planted(Nights(changing))
     run = b"".join(written(changing, 1))
     _, secret = changing.tokens.make("box", list(Scope), by="ann")
     web = client_of(changing, changes_a_minute=100_000)

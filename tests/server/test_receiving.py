@@ -17,7 +17,7 @@ from perfsvc.service.dashboard.live import LivePages
 from perfsvc.service.transfer import receive
 from perfsvc.service.transfer.body import written
 from perfsvc.store import Scope, Store
-from tests.server.conftest import BASE, empty
+from tests.server.conftest import BASE, own
 
 PATH = "/api/v1/runs"
 
@@ -25,7 +25,7 @@ PATH = "/api/v1/runs"
 @pytest.fixture
 def receiver(request: pytest.FixtureRequest, tmp_path: Path, receiving_kind: str) -> Iterator[Store]:
     """Return an empty database on each kind of database."""
-    with empty(receiving_kind, request, tmp_path) as store:
+    with own(receiving_kind, request, tmp_path) as store:
         yield store
 
 

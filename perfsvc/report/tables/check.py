@@ -1,6 +1,7 @@
 """The table of a static check: what changed and what deserves a look, or all facts."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 
 from rich.console import Group, RenderableType
@@ -88,7 +89,7 @@ def _all_facts(check: StaticCheck) -> RenderableType:
             distinct[names[kernel.case, kernel.kernel], kernel.architecture, facts] = kernel
     rows = [(name, architecture, kernel) for (name, architecture, _), kernel in distinct.items()]
     rows.sort(key=lambda row: (row[0], architecture_number(row[1])))
-    return Responsive(*(_facts_table(rows, columns) for columns in LAYOUTS))
+    return Responsive(*(partial(_facts_table, rows, columns) for columns in LAYOUTS))
 
 
 def _facts_table(rows: Sequence[tuple[str, str, CheckedKernel]], columns: Sequence[str]) -> Table:

@@ -1,6 +1,7 @@
 """The table of a comparison of two runs."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -45,7 +46,7 @@ def comparison_table(
     """
     against = base.description if base else "the baseline of each series"
     heading = Text(f"{new.description}\nagainst {against}", "bold")
-    table = Responsive(*(_comparison(judgements, columns) for columns in LAYOUTS))
+    table = Responsive(*(partial(_comparison, judgements, columns) for columns in LAYOUTS))
     reasons = wording.verdict_lines(judgements, figures=False)
     missing = wording.missing_sentences(new.name, judgements, over_budget)
     absent = [Text("\n".join(missing), "yellow"), Text(LIMIT, "dim"), Text()] if missing else []

@@ -1,6 +1,7 @@
 """Tables of findings: a list, or one finding with its history."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -127,7 +128,7 @@ def _series(finding: Finding, shown: Sequence[MovedSeries]) -> RenderableType:
     every_series = list(dict.fromkeys(moved.series for moved in finding.moved))
     cells = dict(zip(every_series, wording.series_cells(every_series), strict=True))
     cases = [cells[moved.series] for moved in shown]
-    return Responsive(*(_layout(shown, cases, columns) for columns in LAYOUTS))
+    return Responsive(*(partial(_layout, shown, cases, columns) for columns in LAYOUTS))
 
 
 def _layout(shown: Sequence[MovedSeries], cases: Sequence[Text], columns: Sequence[str]) -> Table:

@@ -3,7 +3,7 @@
 Cells are ``Text``, never markup: rich would read a case id such as ``dot/tree[n=1024]`` as a style.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -32,19 +32,23 @@ class Responsive:
     """Renders the widest of several tables that fits the console, or the narrowest, and names the dropped columns.
 
     Args:
-        tables: from the widest to the narrowest.
+        tables: return the tables, from the widest to the narrowest. Those after the first that fits are not made: a
+            table may have ten thousand rows.
     """
 
-    def __init__(self, *tables: Table) -> None:
+    def __init__(self, *tables: Callable[[], Table]) -> None:
         self._tables = tables
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the first table that fits the width, else the last, and name the dropped columns (called by rich)."""
         unbounded = options.update(width=UNBOUNDED)
-        fitting = (table for table in self._tables if _width(table, console, unbounded) <= options.max_width)
-        shown = next(fitting, self._tables[-1])
+        widest = shown = self._tables[0]()
+        for table in self._tables[1:]:
+            if _width(shown, console, unbounded) <= options.max_width:
+                break
+            shown = table()
         yield shown
-        dropped = [name for name in _headers(self._tables[0]) if name not in _headers(shown)]
+        dropped = [name for name in _headers(widest) if name not in _headers(shown)]
         if dropped:
             yield Text(f"too narrow for {', '.join(dropped)}: widen the terminal, or use --format json", "dim")
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
 
 from rich.console import Group, RenderableType
@@ -99,9 +100,9 @@ def _device(rows: Sequence[ResultRow], peak: Peak | None, rates: Rates) -> list[
     if measured:
         heading.append(f"\nmeasured peak: {', '.join(measured)}", "dim")
     table = Responsive(
-        *(_results(rows, columns) for columns in LAYOUTS),
-        *(_results(rows, columns, room=CASE_ROOM) for columns in LAYOUTS[2:]),
-        _results(rows, LAYOUTS[-1], room=0, stacked=True),
+        *(partial(_results, rows, columns) for columns in LAYOUTS),
+        *(partial(_results, rows, columns, room=CASE_ROOM) for columns in LAYOUTS[2:]),
+        partial(_results, rows, LAYOUTS[-1], room=0, stacked=True),
     )
     notes = _notes(rows)
     return [heading, table, Text(), *notes, *([Text()] if notes else [])]

@@ -111,19 +111,18 @@ def compare(
             cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
             raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
         require_judged(store, chosen.id)
-        excluded = {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}
-        levels = (
-            {series: level for series, level in store.series.levels(run).items() if series.case.id not in excluded}
-            for run in (chosen.id, candidate.id)
-        )
+        levels = [store.series.levels(run) for run in (chosen.id, candidate.id)]
+        if excluded := {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}:
+            levels = [{one: level for one, level in held.items() if one.case.id not in excluded} for held in levels]
         judgements = _with_causes(store, judge.verdicts(*levels, threshold=thresholds), thresholds)
     judgements = _with_answers_of_other_runs(store, judgements, thresholds)
     over_budget = _over_budget(store, candidate, judgements)
-    wanted = selection.filter(judgement.series.case for judgement in judgements)
+    is_all = selection == ALL
+    wanted = set() if is_all else selection.filter(judgement.series.case for judgement in judgements)
     selected = [
         judgement
         for judgement in judgements
-        if judgement.series.case in wanted
+        if (is_all or judgement.series.case in wanted)
         and (not devices or {judgement.series.device, judgement.series.device_model} & set(devices))
     ]
     if judgements and not selected:

@@ -57,28 +57,24 @@ def with_verdicts(store: Store, runs: Sequence[RunRow]) -> tuple[RunRow, ...]:
 
 
 def against_baseline(
-    store: Store, runs: Sequence[RunRow], place: int, threshold: judge.ThresholdOption
+    store: Store, run: RunRow, neighbours: tuple[int | None, int | None], threshold: judge.ThresholdOption
 ) -> ComparedSides:
     """Return the stored verdicts of a run as a comparison with its baselines.
 
     Args:
         store: the database.
-        runs: runs with verdicts, the newest first. The comparison names those before and after the run.
-        place: the index of the run.
+        run: a run with verdicts.
+        neighbours: the runs before and after it whose comparisons the page links to; None without one.
         threshold: the thresholds of the settings.
     """
-    row = runs[place]
-    judgements = tuple(store.verdicts.of_run(row.id))
-    provenance = row.provenance
-    new = ComparedRun(str(row.id), row.id, provenance.label, provenance.commit, provenance.dirty)
+    judgements = tuple(store.verdicts.of_run(run.id))
+    provenance = run.provenance
+    new = ComparedRun(str(run.id), run.id, provenance.label, provenance.commit, provenance.dirty)
     return side_by_side(
         RunComparison(None, new, judgements),
         thresholds_of(store, judgements, threshold),
-        environment=since_baseline(store, None, row.id, judgements),
-        neighbours=(
-            runs[place + 1].id if place + 1 < len(runs) else None,
-            runs[place - 1].id if place else None,
-        ),
+        environment=since_baseline(store, None, run.id, judgements),
+        neighbours=neighbours,
     )
 
 

@@ -153,8 +153,10 @@ def of_tonight(store: Store, site: Site) -> Site:
 
 def comparison(store: Store, site: Site, run: int, threshold: judge.ThresholdOption) -> ComparedSides:
     """Return the comparison of a run in ``site.compared`` with its baseline."""
-    rows = [site.runs[number] for number in site.compared]
-    return against_baseline(store, rows, site.compared.index(run), threshold)
+    place = site.compared.index(run)
+    later, earlier = site.compared[:place], site.compared[place + 1 :]
+    neighbours = (next(iter(earlier), None), next(reversed(later), None))
+    return against_baseline(store, site.runs[run], neighbours, threshold)
 
 
 def _tonight(rows: Sequence[RunRow], night: NightRow | None) -> RunRow | None:

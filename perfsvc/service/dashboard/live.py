@@ -12,7 +12,7 @@ from perfsvc.report.pages.render import FLEET, INDEX, SitePages
 from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
-from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
+from perfsvc.service.compare.side_by_side import against_baseline, side_by_side, thresholds_of, with_verdicts
 from perfsvc.service.dashboard.benchmark_results import newest_results
 from perfsvc.service.dashboard.build import LAST, PLOTLY, comparison, of_tonight, outline
 from perfsvc.service.dashboard.details import FindingDetailsReader
@@ -25,6 +25,8 @@ from perfsvc.store import Store
 
 OF_TWO_RUNS = re.compile(r"compare/(\d{1,18})-(\d{1,18})\.html")
 """The path of the page that compares two runs: ``compare/6-7.html`` judges run 7 against run 6."""
+OF_ONE_RUN = re.compile(r"compare/(\d{1,18})\.html")
+"""The path of the page that compares a run with its baseline."""
 
 
 @dataclass
@@ -74,13 +76,14 @@ class LivePages:
     def page(self, path: str) -> str | None:
         """Return a page; None if the site has no page at this path.
 
-        Besides the pages of a built site there is ``compare/6-7.html`` for any two runs that can be compared.
+        Besides the pages of a built site there is ``compare/6-7.html`` for any two runs that can be compared, and
+        ``compare/7.html`` for any run with verdicts, so that a link to it stays right.
 
         Args:
             path: relative to the root of the site, such as ``index.html``, ``series/….html`` or ``findings/3.html``.
 
         Raises:
-            NotMeasuredError: a path of two runs names a run that does not exist.
+            NotMeasuredError: the path of a comparison names a run that does not exist.
             UsageError: a path of two runs names runs that cannot be compared.
             DatabaseError: the database cannot be read.
         """
@@ -128,9 +131,8 @@ class LivePages:
             to_see = (view for view in state.pages.site.findings if view.news or view.finding.state not in OVER)
             state.series.read(view.finding.worst.series for view in to_see if view.finding.worst)
             return self._pages(of_tonight(self._store, state.pages.site)).list(INDEX)
-        for run in state.pages.site.compared:
-            if path == comparison_page(run):
-                state.series.in_run(run)
+        if one := OF_ONE_RUN.fullmatch(path):
+            return self._judged(state, int(one[1]))
         for shown in state.pages.site.findings:
             if path == finding_page(shown.finding.id):
                 state.series.read(moved.series for moved in shown.finding.moved)
@@ -157,6 +159,22 @@ class LivePages:
         rows = list(site.runs.values())[::-1]
         fleet = gather_fleet(self._store, rows, state.series, site.environments, full)
         return self._pages(replace(site, fleet=fleet)).list(FLEET)
+
+    def _judged(self, state: _State, run: int) -> str | None:
+        """Return the page that compares a run with its baseline; None if the run has no verdicts, or is excluded."""
+        site = state.pages.site
+        if run in site.runs:
+            state.series.in_run(run)
+        if run in site.compared:
+            return state.pages.page(comparison_page(run))
+        row = self._store.runs.get(run)
+        if not with_verdicts(self._store, [row]):
+            return None
+        before, after = (
+            number if number and with_verdicts(self._store, [self._store.runs.get(number)]) else None
+            for number in self._store.runs.neighbours(run, None)
+        )
+        return state.pages.comparison(against_baseline(self._store, row, (before, after), self._threshold))
 
     def _compare(self, state: _State, base: int, new: int) -> str:
         """Return the page of a comparison of two runs."""

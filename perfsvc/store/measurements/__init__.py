@@ -142,8 +142,7 @@ class MeasurementStore:
         A run in which a replica of the case is not ok is left out. Cases have their present names. With ``cases``, only
         the series of these cases are returned.
         """
-        with self._database.reading() as connection:
-            return load_quantities(connection, runs, cases)
+        return load_quantities(self._database, runs, cases)
 
     def samples(
         self, run: int, cases: Collection[str] | None = None, devices: Collection[str] | None = None
@@ -205,7 +204,7 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
-def readable_samples(blob: bytes, case: str) -> NDArray[np.float32] | None:
+def readable_samples(blob: bytes, case: Case | str) -> NDArray[np.float32] | None:
     """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
     try:
         return unpack_array(blob)

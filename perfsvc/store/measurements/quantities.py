@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
-from perfsvc.store.cases import PresentNames, namesakes_of, own_name
-from perfsvc.store.histories import changes, read_columns
+from perfsvc.store.cases import PresentNames, namesakes_of
+from perfsvc.store.histories import changes, of_stored_cases, read_columns, read_lineages
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
-from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.shared_reading import Columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
 
 _Facts = tuple[int, int]
@@ -27,55 +28,73 @@ _STATES = tuple(CacheState)
 
 
 def load_quantities(
-    connection: Connection, runs: Collection[int], cases: Collection[Case] | None
+    database: Database, runs: Collection[int], cases: Collection[Case] | None
 ) -> dict[Series, CaseQuantities]:
     """Return what some runs measured of each case besides its time, by the series of its time.
 
-    A run in which a replica of the case is not ok is left out. The names of cases are the present ones.
+    A run in which a replica of the case is not ok is left out. The names of cases are the present ones. Several
+    processes read what many runs measured of all cases.
     """
-    ids = None
-    if cases is not None:
+    if cases is None:
+        parts = read_together(database, [_query(part) for part in shares(sorted(runs))], _read)
+        with database.reading() as connection:
+            columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+            if not columns:
+                return {}
+            return _by_series(connection, of_stored_cases(connection, columns, 1), PresentNames(connection))
+    with database.reading() as connection:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
+        query = _query(runs).where(among(connection, Measurements.case_id, ids))
+        found = _by_series(connection, _read(connection, query), PresentNames(connection, ids))
+    wanted = set(cases)
+    return {series: quantities for series, quantities in found.items() if series.case in wanted}
+
+
+def _query(runs: Collection[int]) -> Select[Any]:
+    """Return the query of what each run measured of each case on each device."""
     state: dict[Any, ColumnElement[int]] = {state: literal_column(str(at)) for at, state in enumerate(_STATES)}
     precision: dict[Any, ColumnElement[int]] = {name: literal_column(str(at)) for at, name in enumerate(PRECISIONS)}
-    of_run = (
+    return (
         select(
             Measurements.run_id,
             Measurements.case_id,
             Measurements.device_id,
-            sql_case(state, value=Measurements.cache).label("state"),
-            func.max(Measurements.environment_id).label("environment_id"),
-            func.max(Measurements.max_error).label("max_error"),
-            func.max(Measurements.read_bytes + Measurements.written_bytes).label("moved_bytes"),
-            func.max(Measurements.flops).label("flops"),
-            sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")).label("precision"),
-            func.max(Measurements.link_bytes).label("link_bytes"),
+            sql_case(state, value=Measurements.cache),
+            func.max(Measurements.environment_id),
+            func.max(Measurements.max_error),
+            func.max(Measurements.read_bytes + Measurements.written_bytes),
+            func.max(Measurements.flops),
+            sql_case(precision, value=func.max(Measurements.precision), else_=literal_column("-1")),
+            func.max(Measurements.link_bytes),
+            func.count().filter(Measurements.status != Status.OK),
         )
-        .where(Measurements.run_id.in_(runs), *([] if ids is None else [among(connection, Measurements.case_id, ids)]))
+        .where(Measurements.run_id.in_(runs))
         .group_by(Measurements.run_id, Measurements.case_id, Measurements.device_id, Measurements.cache)
-        .having(func.count().filter(Measurements.status != Status.OK) == 0)
-        .subquery()
     )
-    query = select(of_run, own_name(of_run.c.run_id).label("own_name"), Cases.lineage_id).join(
-        Cases, Cases.id == of_run.c.case_id
-    )
-    columns = read_columns(connection, query, "iiiiifffifii")
-    own, lineages = columns[10:]
+
+
+def _read(connection: Connection, query: Select[Any]) -> Columns:
+    return read_columns(connection, query, "iiiiifffiii")
+
+
+def _by_series(connection: Connection, columns: Columns, names: PresentNames) -> dict[Series, CaseQuantities]:
+    """Return the quantities of each case that the columns of ``_query`` hold."""
+    columns = [*columns, *read_lineages(connection, columns[0], columns[1])]
+    bad, lineages, own = columns[10:]
     in_order = np.lexsort((columns[1], columns[0], columns[3], columns[2], own, lineages))
-    run, _, device, cache, environment, error, moved, flops, precisions, link, own, lineages = (
+    in_order = in_order[bad[in_order] == 0]
+    run, _, device, cache, environment, error, moved, flops, precisions, link, _, lineages, own = (
         column[in_order] for column in columns
     )
     facts = _facts_of_rows(connection, run, lineages, device, environment)
-    names = PresentNames(connection, ids)
     begins = np.flatnonzero(changes(lineages, own, device, cache)) if run.size else np.empty(0, np.int64)
     quantities: dict[Series, CaseQuantities] = {}
     for begin, end in pairwise([*begins.tolist(), run.size]):
         series = names.series(int(lineages[begin]), int(own[begin]), int(device[begin]), TIME, _STATES[cache[begin]])
-        if cases is None or series.case in cases:
-            at = slice(begin, end)
-            quantities[series] = CaseQuantities(
-                run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
-            )
+        at = slice(begin, end)
+        quantities[series] = CaseQuantities(
+            run[at], error[at], moved[at], flops[at], precisions[at], link[at], facts[at, 0], facts[at, 1]
+        )
     return quantities
 
 

@@ -30,7 +30,7 @@ from sqlalchemy import cast as sql_cast
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from perfsvc import units
 from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
@@ -98,6 +98,18 @@ class Database:
                 self._watching.invalidate()
                 self._watching = None
                 raise
+
+    def release(self) -> bool:
+        """Close all connections and return True, if none is in use and others can be opened to the same data.
+
+        Then this process can be forked: each process opens connections of its own when it needs them.
+        """
+        pool: Any = self.engine.pool
+        in_memory = self.engine.dialect.name == SQLITE and file_of(self.engine.url) is None
+        if in_memory or not isinstance(pool, QueuePool) or pool.checkedout():
+            return False
+        self.engine.dispose()
+        return True
 
     def close(self) -> None:
         """Close all connections."""

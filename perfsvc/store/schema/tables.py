@@ -257,6 +257,7 @@ class Measurements(Base):
         UniqueConstraint("run_id", "case_id", "device_id", "replica", "cache"),
         Index(None, "case_id", "device_id", "run_id"),
         Index(None, "environment_id", "run_id"),
+        Index(None, "run_id", "status", "device_id"),  # counts the measurements of each run
     )
 
     id: Mapped[Key]

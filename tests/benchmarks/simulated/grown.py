@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from simulated.planted import Plan
 from simulated.workplace import BETWEEN, Workplace
@@ -101,7 +102,7 @@ def _copy_night(connection: Connection, source: int, run: int) -> None:
     noise: ColumnElement[float] = literal_column(f"(1 + {2 * BETWEEN} * {RANDOM[connection.dialect.name]})")
     measured = {"median_s": Measurements.median_s * noise, "measured_at": at["started_at"]}
     of_run: dict[str, Any] = {"run_id": literal(run)}
-    _copy(connection, Runs, Runs.id == source, {"id": literal(run), **at})
+    _copy(connection, Runs, Runs.id == source, {"id": literal(run), "uid": literal(uuid4().hex), **at})
     _copy(connection, Measurements, of_source, {"id": Measurements.id + shift, **of_run, **measured})
     ids = select(Measurements.id).where(of_source)
     for table in (MeasurementBatches, Metrics):

@@ -41,7 +41,7 @@ def fill(store: Store, cases: int, nights: int) -> None:
 
     Every seventh case has a step in the middle of the year; half of these got a finding, which is still open.
     """
-    first = _first_night(store, [_case(number) for number in range(cases)])
+    first = _first_night(store, cases_of(cases))
     for night in range(1, nights):
         add_night(store, first, first + night, keeps_samples=night >= nights - KEPT_NIGHTS)
     store.devices.put_peaks(first + nights - 1, {GPU.uuid: Peak(2.9e12, 3.0e12)})
@@ -118,13 +118,15 @@ def _case(number: int) -> Case:
     return Case(f"kernel_{number // 40}", f"variant_{number % 8}", (("n", 1024 << (number // 8 % 5)), ("dtype", "f16")))
 
 
-def _first_night(store: Store, cases: list[Case]) -> int:
-    """Measure each case once in the store, judge it, and return the run."""
+def cases_of(number: int) -> list[Case]:
+    """Return so many cases."""
+    return [_case(each) for each in range(number)]
+
+
+def entries_of(cases: list[Case]) -> list[MeasurementEntry]:
+    """Return what a run stores of cases: three replicas of each, with samples, energy and clock cycles."""
     noise = np.random.default_rng(1)
-    run = store.runs.begin(
-        Provenance(BEGAN, "perfsvc run", "kernels", f"{7919:040x}", dirty=False, host="gpu-7", label="nightly")
-    )
-    store.devices.put(GPU)
+    environment = Environment("580.1", "nvcc 13.0", 700.0)
     entries = []
     for number, case in enumerate(cases):
         for replica in range(REPLICAS):
@@ -141,9 +143,17 @@ def _first_night(store: Store, cases: list[Case]) -> int:
                 batches=(Batch(samples, conditions=Conditions(1.7e9, temperature_c=61.0, power_w=400.0)),),
             )
             estimate = Estimate(time, 0.999 * time, 1.001 * time, SAMPLES)
-            environment = Environment("580.1", "nvcc 13.0", 700.0)
             entries.append(MeasurementEntry(measurement, environment, Work(4000, 2000), estimate))
-    store.measurements.put(run, entries)
+    return entries
+
+
+def _first_night(store: Store, cases: list[Case]) -> int:
+    """Measure each case once in the store, judge it, and return the run."""
+    run = store.runs.begin(
+        Provenance(BEGAN, "perfsvc run", "kernels", f"{7919:040x}", dirty=False, host="gpu-7", label="nightly")
+    )
+    store.devices.put(GPU)
+    store.measurements.put(run, entries_of(cases))
     judged = [
         Judgement(
             Series(case, GPU.uuid, GPU.model, metric),

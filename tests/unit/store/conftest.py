@@ -45,15 +45,6 @@ def template_sqlite(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.fixture(scope="session")
-def template_postgresql(databases: Any) -> Iterator[str]:
-    """Return the name of a migrated database on PostgreSQL."""
-    name = databases.create()
-    Store.open(databases.url(name)).close()
-    yield name
-    databases.drop(name)
-
-
 SHAPE = """
 SELECT (SELECT string_agg(version_num, '') FROM alembic_version), md5(string_agg(part::text, ',' ORDER BY part::text))
 FROM (

@@ -12,7 +12,26 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.store import histories
+from perfsvc.store.measurements import quantities
+from perfsvc.store.schema import shared_reading
 from perfsvc.store.schema.engine import report_damaged
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Let three processes read the measurements of even a few runs; return the numbers of queries that they read."""
+    monkeypatch.setattr(shared_reading, "LEAST_RUNS", 1)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    numbers = []
+
+    class Counted(shared_reading.SharedWork):
+        def __init__(self, parts, do, **given):
+            numbers.append(parts)
+            super().__init__(parts, do, processes=3, **given)
+
+    monkeypatch.setattr(shared_reading, "SharedWork", Counted)
+    return numbers
 
 
 def test_a_history_has_the_replicas_of_each_run_oldest_first(story, store):
@@ -111,3 +130,57 @@ def test_a_damaged_blob_of_samples_is_left_out_and_reported_with_its_case(story,
     story.execute("UPDATE measurements SET samples = :blob WHERE id = 1", blob=b"nothing")
     assert list(store.series.samples([run])) == [story.series(story.naive)]
     assert "samples of transpose/tiled[n=4096,dtype=f32] is damaged" in caplog.text
+
+
+def plain(read):
+    """Return histories or quantities as values that can be compared."""
+    return {
+        series: {
+            name: value.tolist() if hasattr(value := getattr(of_series, name), "tolist") else value
+            for name in of_series.__slots__
+        }
+        for series, of_series in read.items()
+    }
+
+
+def test_several_processes_read_the_same_as_one(story, store, shared):
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    runs = [story.run(), story.run(story.tiled, story.naive), story.run(renamed)]
+    for replica in range(2):
+        run = story.begin()
+        runs.append(run)
+        story.put(run, story.tiled, replica=replica, metrics={"steps": 3.0, f"of {run}": 1.0}, max_error=1e-7)
+        story.put(run, story.naive, cache=CacheState.WARM, metrics={"steps": 4.0 + replica})
+        story.put(run, renamed, status=Status.WRONG, reason="a difference", metrics={"steps": 9.0})
+    store.exclusions.exclude(runs[1], None, by="me", reason="a hot GPU")
+    cases = {series.case for series in store.series.histories(runs, errors=True)}
+    assert shared == [3, 3]  # the measurements and the named metrics
+    for errors in (False, True):
+        together = store.series.histories(runs, errors=errors)
+        assert repr(plain(together)) == repr(plain(store.series.histories(runs, errors=errors, cases=cases)))
+        assert {series.metric for series in together} >= {"time", "steps", f"of {runs[-1]}"}
+    assert repr(plain(store.measurements.quantities(runs))) == repr(plain(store.measurements.quantities(runs, cases)))
+    assert len(shared) == 7
+    assert store.series.histories([]) == store.measurements.quantities([]) == {}
+
+
+def test_a_process_with_an_open_transaction_reads_alone(story, store, shared):
+    runs = [story.run(), story.run(story.naive)]
+    with store.database.reading():
+        assert len(store.series.histories(runs)) == len(store.measurements.quantities(runs)) == 2
+    assert shared == []
+
+
+@pytest.mark.parametrize("module", [histories, quantities])
+def test_a_case_that_was_deleted_while_it_was_read_is_left_out(story, store, module, monkeypatch):
+    runs = [story.run(story.tiled, story.naive)]
+
+    def read(*given):
+        columns = shared_reading.read_together(*given)
+        story.execute("DELETE FROM measurements WHERE case_id = (SELECT id FROM cases WHERE variant = 'naive')")
+        story.execute("DELETE FROM cases WHERE variant = 'naive'")
+        return columns
+
+    monkeypatch.setattr(module, "read_together", read)
+    of_runs = store.series.histories if module is histories else store.measurements.quantities
+    assert {series.case for series in of_runs(runs)} == {story.tiled}
