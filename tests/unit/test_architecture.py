@@ -82,6 +82,7 @@ def test_no_folder_but_the_commands_has_more_than_eighteen_files():
 WRITERS = {
     "files.py": "the one writer of files",
     "cli/ending.py": "opens the null device",
+    "service/run/spool.py": "the empty file of a SQLite database, which only its owner may read",
     "build/cpu/host.py": "in a temporary folder",
     "build/cpu/library.py": "in a temporary folder",
     "build/nvcc.py": "in a temporary folder",
