@@ -97,7 +97,8 @@ class KeptAnswers:
         with self._lock:
             kept, making = self._kept.get(key), thread.find(key)
             is_current = kept is not None and kept.state == state
-            if kept and (is_current or (thread.is_busy and _is_usable(kept, state))):
+            is_busy = self._thread.is_busy or self._thread_of_all_series.is_busy
+            if kept and (is_current or (is_busy and _is_usable(kept, state))):
                 if not is_current and not making:
                     thread.renew(Making(key, lambda: self._make(key, make)))
                 self._kept.move_to_end(key)
