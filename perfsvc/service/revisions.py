@@ -68,7 +68,10 @@ def _known_by_runs(text: str, store: Store, like: RunRow | None) -> tuple[RunRow
     if _COMMIT.fullmatch(text) and (runs := store.runs.of_commit(text, like.devices if like else ())):
         return runs[0], _why(runs)
     newest = store.runs.of_branch(text)
-    return (newest, f"the newest of the branch {text}") if newest else None
+    if newest is None:
+        return None
+    runs = store.runs.of_commit(newest.provenance.commit, like.devices if like else ()) or [newest]
+    return runs[0], f"the newest of the branch {text}" if runs[0].id == newest.id else _why(runs)
 
 
 def _why(runs: Sequence[RunRow]) -> str:

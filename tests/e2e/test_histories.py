@@ -164,6 +164,21 @@ def test_outside_any_repository_a_revision_is_a_commit_or_a_branch_of_a_run(repo
         assert f"--suite, now {outside}" in ended.err.replace("\n", " ")
 
 
+def test_outside_any_repository_a_quick_run_does_not_hide_the_complete_run_of_a_branch(perfsvc, tmp_path):
+    top = tmp_path / "repository"
+    suite = copied(perfsvc, top / "kernels")
+    git(perfsvc.folder, "init", "--initial-branch", "main", top)
+    commit(top, "first")
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc.fake("--select", "*/alpha", suite=suite, code=0)
+    outside = tmp_path / "outside"
+    shutil.copytree(suite, outside)
+    found = perfsvc("compare", "1", "main", "--suite", outside, "--format", "json", code=0).json
+    assert found["new"] == 2
+    assert found["new_run"]["why"] == "rather than run 3, which has only 1 of 3 cases"
+
+
 def test_the_error_for_a_device_without_the_case_names_the_devices_that_have_it(perfsvc):
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake("--select", "*/alpha", "--replicas", "1", code=0)

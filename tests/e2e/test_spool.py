@@ -17,7 +17,10 @@ from perfsvc.errors import DatabaseError
 from perfsvc.service.run import record
 from perfsvc.service.run.record import Recorder
 from perfsvc.service.run.spool import locked
+from perfsvc.store import Store
+from perfsvc.store.keeping.sync import Sync
 from perfsvc.store.measurements import MeasurementStore
+from perfsvc.store.runs import RunStore
 from perfsvc.store.schema import engine
 from perfsvc.store.schema.engine import resolve
 from tests.e2e.nights import Nights
@@ -349,3 +352,70 @@ def test_without_a_place_for_a_spool_the_run_fails_with_the_error_of_the_databas
     outage.end()
     assert "database is locked" in ended.err
     assert len(puts) == 5
+
+
+def test_cases_over_budget_are_kept_if_only_the_end_of_the_run_is_refused(lone):
+    end, refused = RunStore.end, []
+
+    def refusing(self, run, state):
+        if not refused:
+            refused.append(run)
+            raise DatabaseError("the connection is lost", again=True)
+        end(self, run, state)
+
+    with closing(sqlite3.connect(lone.database)) as connection, connection:
+        connection.execute("update measurements set wall_s = 10")
+    with mock.patch.object(RunStore, "end", refusing):
+        ended = lone.fake("--budget", "25s", "--replicas", "2", code=0)
+    assert refused == [2]
+    assert "the database answers again" in ended.err
+    assert lone.rows("select run_id, count(*) from over_budget group by run_id") == [(2, 2)]
+    assert spools(lone) == []
+
+
+def test_a_run_that_was_excluded_while_its_results_waited_is_finished(lone):
+    left_by_an_outage(lone)
+    with closing(sqlite3.connect(lone.database)) as connection, connection:  # as another user's run marks it
+        connection.execute("update runs set state = 'interrupted', finished_at = started_at where id = 2")
+    lone("runs", "exclude", "2", "--reason", "odd", code=0)
+    ended = lone.fake(code=0)
+    assert lone.rows("select id, state from runs") == [(run, "finished") for run in (1, 2, 3)], ended.err
+    assert lone.rows("select count(*) from exclusions where included_at is null") == [(1,)]
+
+
+def test_a_broken_link_among_the_spools_hides_none(lone):
+    file = left_by_an_outage(lone)
+    file.with_name("a.db").symlink_to("nothing")
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+
+
+def test_a_spool_that_cannot_be_read_now_is_left_for_later(lone):
+    file = left_by_an_outage(lone)
+    refusal = DatabaseError(f"{file}: database or disk is full", cure="free some disk space")
+    with mock.patch.object(Store, "upgrade", side_effect=refusal):
+        ended = lone.fake(code=0)
+    assert f"the spool {file} is left for later: {file}: database or disk is full" in ended.err
+    assert file in spools(lone)
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+
+
+def test_a_deleted_run_is_named_when_its_results_are_dropped(lone):
+    file = left_by_an_outage(lone)
+    with closing(sqlite3.connect(lone.database)) as connection, connection:
+        connection.execute("insert into removed_uids select uid, started_at from runs where id = 2")
+        connection.execute("update runs set uid = 'of another run' where id = 2")
+    ended = lone.fake(code=0)
+    assert f"the results that waited in {file} were dropped: their run was deleted" in ended.err
+    assert spools(lone) == []
+
+
+def test_a_spool_that_the_database_refuses_for_good_stops_no_run(lone):
+    file = left_by_an_outage(lone)
+    with mock.patch.object(Sync, "copy_run", side_effect=DatabaseError("perfsvc.db refused a row")):
+        ended = lone.fake(code=0)
+    assert f"the spool {file} is left for later: perfsvc.db refused a row" in ended.err
+    lone.fake(code=0)
+    require_whole(SqliteOutage(lone), 2, like=1)
+    require_whole(SqliteOutage(lone), 3, like=1)

@@ -108,9 +108,6 @@ class Recorder:
         if stopping():
             self._end(RunState.INTERRUPTED, wait_s=0)
             return
-        over_budget = [(case.device, case.case, case.cache) for case in self.over_budget]
-        self._write(lambda store, run: store.runs.put_over_budget(run, over_budget))
-        self._write(lambda store, run: store.measurements.put_noise(run, noises(self.measurements)))
         self._end(RunState.FINISHED, wait_s=WAIT_S)
 
     @property
@@ -154,13 +151,21 @@ class Recorder:
             DatabaseError: the database cannot be written; a spool is kept.
         """
         try:
-            self._write(lambda store, run: store.runs.end(run, state))
+            self._write(partial(self._put_end, state=state))
             if self._spool is not None:
                 self._send(self._spool, wait_s)
         finally:
             if self._spool is not None:
                 self._spool.close()
                 self._spool = None
+
+    def _put_end(self, store: Store, run: int, state: RunState) -> None:
+        """Store how the run has ended. If a part is refused, all of it goes to the spool, which replaces every part."""
+        if state is RunState.FINISHED:
+            over_budget = [(case.device, case.case, case.cache) for case in self.over_budget]
+            store.runs.put_over_budget(run, over_budget)
+            store.measurements.put_noise(run, noises(self.measurements))
+        store.runs.end(run, state)
 
     def _write(self, act: Callable[[Store, int], None], in_spool: Callable[[Spool], None] | None = None) -> None:
         """Call a function that writes; once the database has refused a write, all writes go to the spool.
@@ -188,9 +193,13 @@ class Recorder:
         devices = [target.device for target in self._targets.values()]
         try:
             spool = Spool.make(self._store, self._identity, devices, self._codes)
-            spool.put(self._entries)
-            if self.peaks.of_memory:
-                spool.store.devices.put_peaks(spool.run, self.peaks.of_memory)
+            try:
+                spool.put(self._entries)
+                if self.peaks.of_memory:
+                    spool.store.devices.put_peaks(spool.run, self.peaks.of_memory)
+            except BaseException:
+                spool.close()
+                raise
         except PerfsvcError as unwritable:
             error.add_note(f"the results could not be kept in a spool either: {unwritable.what}")
             raise error from unwritable

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from perfsvc import judge
-from perfsvc.errors import NOTHING_MEASURED, DatabaseError, SuiteError
+from perfsvc.errors import NOTHING_MEASURED, DamagedError, DatabaseError, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import (
@@ -167,10 +167,11 @@ def _outcome(
 def send_spools(store: Store, request: RunRequest, report: Callable[[str], object]) -> None:
     """Send every spool of a database to it; judge the finished runs among them that have no verdicts.
 
-    A spool that another process uses is left alone. A spool that cannot be read is reported and renamed.
+    A spool that another process uses is left alone. A spool that the database refuses is reported and stays. A spool
+    that cannot be read is reported; it is renamed if it is damaged.
 
     Raises:
-        DatabaseError: the database cannot be written; the spool stays.
+        DatabaseError: the database does not answer; the spool stays.
     """
     for file in spools.waiting(store):
         with spools.locked(file) as lock:
@@ -179,18 +180,24 @@ def send_spools(store: Store, request: RunRequest, report: Callable[[str], objec
             try:
                 spool = spools.opened(file, lock)
             except DatabaseError as error:
-                if error.again:
-                    report(f"the spool {file} is left for later: {error.what}")
-                else:
+                if isinstance(error, DamagedError):
                     report(f"the spool {file} cannot be read ({error.what}): it is kept as {spools.set_aside(file)}")
+                else:
+                    report(f"the spool {file} is left for later: {error.what}")
                 continue
             try:
                 uid = spool.store.runs.uid(spool.run)
                 counts = spool.send(store)
+            except DatabaseError as error:
+                if error.again:
+                    raise
+                report(f"the spool {file} is left for later: {error.what}")
+                continue
             finally:
                 spool.close()
         run = store.runs.of_uid(uid)
-        if run is None:  # the run was deleted meanwhile
+        if run is None:
+            report(f"the results that waited in {file} were dropped: their run was deleted")
             continue
         report(f"the results that waited in {file} were sent to the database: {counts} of run {run}")
         if store.runs.get(run).state is RunState.FINISHED and not store.verdicts.of_run(run):

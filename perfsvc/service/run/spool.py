@@ -13,7 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
-from perfsvc.errors import DatabaseError, InfrastructureError
+from perfsvc.errors import DamagedError, DatabaseError, InfrastructureError
 from perfsvc.measure.host.lock import HostLock
 from perfsvc.model import DeviceInfo, FullEnvironment, Provenance
 from perfsvc.store import CaseCode, MeasurementEntry, RunRow, RunState, Store
@@ -25,6 +25,8 @@ UNUSABLE = ".unusable"
 """What is appended to the name of a spool that perfsvc cannot read."""
 
 _OWNER_ONLY = 0o700
+_NO_DATABASE = ("file is not a database", "malformed")
+"""Parts of SQLite's messages about a file that will not be readable later either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,17 @@ class Spool:
             raise DatabaseError(f"{file}: {error.strerror}", cure="let this user write there") from error
         try:
             store = Store.open(file)
+        except BaseException:
+            lock.release()
+            raise
+        try:
             spool = cls(file, lock, store, store.runs.begin(identity.provenance, uid=identity.uid))
             store.devices.put_full_environment(spool.run, identity.full_environment)
             for device in devices:
                 store.devices.put(device)
             spool._binaries = dict(zip(codes, store.binaries.put(list(codes.values())), strict=True))
         except BaseException:
+            store.close()
             lock.release()
             raise
         return spool
@@ -135,15 +142,17 @@ class Spool:
 def copy_run(spool: Store, database: Store) -> str:
     """Copy the run of a spool into its database, and return in words what the spool had."""
     sync = Sync(spool.database, database.database)
+    unfinished = set()
     for planned in sync.plan():
         stored = database.runs.of_uid(planned.uid)
         if stored is not None and database.runs.get(stored).state is not RunState.FINISHED:
-            # The database may have marked the run as interrupted after the spool's end. As a running run, it is the
-            # older one of both, so that the spool decides how the run ended.
-            database.runs.resume(stored)
+            # The database may have marked or excluded the run after the spool's end. The spool knows how it ended.
+            unfinished.add(planned.uid)
     copied = [run for run in sync.plan() if run.action is not SyncAction.REMOVED]
     for run in copied:
-        if run.action in {SyncAction.NEW, SyncAction.CHANGED}:
+        if run.uid in unfinished:
+            sync.copy_run(replace(run, newer=True))
+        elif run.action in {SyncAction.NEW, SyncAction.CHANGED}:
             sync.copy_run(run)
     sync.copy_pins_and_peaks()
     return f"{sum(run.measurements for run in copied)} measurements"
@@ -151,10 +160,12 @@ def copy_run(spool: Store, database: Store) -> str:
 
 def waiting(database: Store) -> list[Path]:
     """Return the spools that belong to a database, oldest first; spools that a living process uses are included."""
+    files = []
     with contextlib.suppress(OSError, RuntimeError):
-        files = sorted(folder().glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime)
-        return [file for file in files if _belongs(file, database)]
-    return []
+        for file in folder().glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):  # it was sent meanwhile, or is a broken link
+                files.append((file.stat().st_mtime, file))
+    return [file for _, file in sorted(files) if _belongs(file, database)]
 
 
 @contextlib.contextmanager
@@ -171,10 +182,16 @@ def opened(file: Path, lock: HostLock) -> Spool:
     """Open a spool to send it; a run whose process was killed is marked as interrupted.
 
     Raises:
-        DatabaseError: the file is no spool, or is damaged.
+        DamagedError: the file is no spool, or is damaged.
+        DatabaseError: the file cannot be read now, for example because the disk is full.
     """
-    Store.upgrade(file)
-    store = Store.open(file, create=False)
+    try:
+        Store.upgrade(file)
+        store = Store.open(file, create=False)
+    except DatabaseError as error:
+        if any(sign in error.what for sign in _NO_DATABASE):
+            raise DamagedError(error.what, cure=error.cure) from error
+        raise
     try:
         run = _only_run(file, store)
         if run.state is RunState.RUNNING:  # no process fills the spool, because this process has its lock
@@ -188,7 +205,7 @@ def opened(file: Path, lock: HostLock) -> Spool:
 def _only_run(file: Path, store: Store) -> RunRow:
     runs = store.runs.list()
     if not runs:  # its process was killed while it made the spool
-        raise DatabaseError(f"{file} holds no run")
+        raise DamagedError(f"{file} holds no run")
     return runs[0]
 
 
