@@ -72,8 +72,9 @@ def named_runs() -> Iterator[None]:
     """Give the error of a run that a visitor names a cure for visitors; the usual one names folders of this machine."""
     try:
         yield
-    except (UsageError, NotMeasuredError) as error:
-        raise type(error)(error.what, cure=f"/api/v1/runs lists the runs; {NAMES_OF_RUNS}") from error
+    except UsageError as error:
+        kind: type[UsageError] = NotMeasuredError if isinstance(error, NotMeasuredError) else UsageError
+        raise kind(error.what, cure=f"/api/v1/runs lists the runs; {NAMES_OF_RUNS}") from error
 
 
 def problem(

@@ -16,14 +16,15 @@ from sqlalchemy import create_engine, event, text
 from perfsvc.errors import DatabaseError
 from perfsvc.service.run import record
 from perfsvc.service.run.record import Recorder
-from perfsvc.service.run.spool import locked
-from perfsvc.store import Store
+from perfsvc.service.run.spool import RunIdentity, Spool, locked
+from perfsvc.store import RunState, Store
 from perfsvc.store.keeping.sync import Sync
 from perfsvc.store.measurements import MeasurementStore
 from perfsvc.store.runs import RunStore
 from perfsvc.store.schema import engine
 from perfsvc.store.schema.engine import resolve
 from tests.e2e.nights import Nights
+from tests.e2e.test_peaks import PLAUSIBLE
 
 MEASUREMENTS = """
 SELECT c.name, m.replica, m.status, count(*) FROM measurements m JOIN cases c ON c.id = m.case_id
@@ -198,6 +199,41 @@ def test_a_commit_whose_answer_was_lost_is_stored_once(perfsvc, outage):
     with mock.patch.object(MeasurementStore, "put", lossy):
         perfsvc.fake(code=0)
     require_whole(outage, 2, like=1)
+
+
+def test_a_peak_that_a_case_exceeds_during_an_outage_is_measured_again(perfsvc, outage):
+    run = ("--select", "*/alpha", "--replicas", "2")
+    perfsvc.play({"*": {"seconds": 1.0}, "peak": {"seconds": 10.0}, **PLAUSIBLE}, l2_bytes=1 << 20)
+    perfsvc.fake(*run, code=0)
+    in_doubt = "SELECT name FROM gpu_peaks WHERE version = 0"
+    assert not rows(outage, in_doubt)
+    perfsvc.play({"*": {"seconds": 1e-9}, "peak": {"seconds": 1e-3}, **PLAUSIBLE}, l2_bytes=1 << 20)
+    begun, put, sleep = [], Recorder.put, time.sleep
+
+    def putting(self, measurements):
+        if measurements and not begun:
+            outage.begin()
+            begun.append(True)
+        put(self, measurements)
+
+    def sleeping(seconds):
+        outage.end()
+        sleep(seconds)
+
+    with mock.patch.object(Recorder, "put", putting), mock.patch.object(record.time, "sleep", sleeping):
+        ended = perfsvc.fake(*run)
+    assert "the database answers again" in ended.err
+    assert ("fp32",) in rows(outage, in_doubt)
+
+
+def test_a_second_outage_goes_on_with_the_spool_of_the_first(lone):
+    with Store.open(lone.database) as store, mock.patch.dict("os.environ", lone.environment):
+        identity = RunIdentity.of(store, 1)
+        for _ in range(2):
+            spool = Spool.make(store, identity, [], {})
+            assert [row.state.value for row in spool.store.runs.list()] == ["running"]
+            spool.store.runs.end(spool.run, RunState.INTERRUPTED)
+            spool.close()
 
 
 def test_a_spool_that_cannot_be_read_is_set_aside(perfsvc, outage):

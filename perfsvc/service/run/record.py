@@ -150,14 +150,20 @@ class Recorder:
         Raises:
             DatabaseError: the database cannot be written; a spool is kept.
         """
+        was_sent = False
         try:
             self._write(partial(self._put_end, state=state))
             if self._spool is not None:
                 self._send(self._spool, wait_s)
+                was_sent = True
         finally:
             if self._spool is not None:
                 self._spool.close()
                 self._spool = None
+        if was_sent:  # a spool lacks the older peaks, so it could not note which of them are in doubt
+            for (device, _, _), doubted in self.doubts.items():
+                if doubted.peak != MEMORY:
+                    self.peaks.doubt(device, doubted.peak)
 
     def _put_end(self, store: Store, run: int, state: RunState) -> None:
         """Store how the run has ended. If a part is refused, all of it goes to the spool, which replaces every part."""

@@ -97,7 +97,12 @@ class Spool:
             lock.release()
             raise
         try:
-            spool = cls(file, lock, store, store.runs.begin(identity.provenance, uid=identity.uid))
+            run = store.runs.of_uid(identity.uid)  # of an earlier outage, if its spool could not be sent
+            if run is None:
+                run = store.runs.begin(identity.provenance, uid=identity.uid)
+            else:
+                store.runs.resume(run)
+            spool = cls(file, lock, store, run)
             store.devices.put_full_environment(spool.run, identity.full_environment)
             for device in devices:
                 store.devices.put(device)
