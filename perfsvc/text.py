@@ -109,6 +109,13 @@ def spreadsheet_cell(text: str) -> str:
     return f"'{shown}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else shown
 
 
+def json_of_numbers(value: Any) -> str:
+    """Return a value that holds NumPy arrays as JSON on one line; NaN is null."""
+    import orjson  # noqa: PLC0415 - only pages need it
+
+    return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
+
+
 def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a value as JSON; characters on which a terminal or CI could act are escaped.
 

@@ -177,6 +177,14 @@ def compare_pairs(pairs: Sequence[tuple[Side, Side]], thresholds: Sequence[float
     return [comparisons[at] for at in range(len(pairs))]
 
 
+def compare_with_each(
+    baselines: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float
+) -> list[Comparison]:
+    """Return what ``compare`` returns for each of some baselines of one night and the same candidate."""
+    after = Side.of(candidate)
+    return compare_pairs([(Side.of(baseline), after) for baseline in baselines], [threshold] * len(baselines))
+
+
 def compare_at_look(
     baseline: Sequence[ArrayLike],
     candidate: Sequence[ArrayLike],

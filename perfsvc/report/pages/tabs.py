@@ -149,25 +149,24 @@ class SeriesTabs:
     def _of_series(self, main: SeriesView, view: SeriesView) -> Tab:
         """Return the tab of a metric that has a series of its own."""
         drawn = self.views.data(view)
-        place = {run: at for at, run in enumerate(main.points.runs.tolist())}
-        at = [place.get(run) for run in drawn["runs"]]
-        known = [(old, new) for old, new in enumerate(at) if new is not None]
-        columns: dict[str, list[Any]] = {name: [None] * len(main.points) for name in ("level", "low", "high")}
+        at = _places(view.points.runs, main.points.runs)
+        known = np.flatnonzero(at >= 0)
+        columns = {name: np.full(len(main.points), np.nan) for name in ("level", "low", "high")}
         for name, column in columns.items():
-            for old, new in known:
-                column[new] = drawn[name][old]
+            column[at[known]] = drawn[name][known]
+        place = dict(enumerate(at.tolist()))
         chart = {
             **columns,
             "unit": drawn["unit"],
             "suffix": drawn["suffix"],
             "judges": True,
-            "texts": {at[old]: text for old, text in drawn["texts"].items() if at[old] is not None},
+            "texts": {place[old]: text for old, text in drawn["texts"].items() if place[old] >= 0},
             "levels": [
-                [at[first], at[last], level]
+                [place[first], place[last], level]
                 for first, last, level in drawn["levels"]
-                if at[first] is not None and at[last] is not None
+                if place[first] >= 0 and place[last] >= 0
             ],
-            "findings": [[at[first], *rest] for first, *rest in drawn["findings"] if at[first] is not None],
+            "findings": [[place[first], *rest] for first, *rest in drawn["findings"] if place[first] >= 0],
         }
         own = self._own(view)
         return Tab(own.key, own.name, own.newest, own.line, own.page, chart)
@@ -191,8 +190,8 @@ class SeriesTabs:
         newest = int(known[-1])
         chart = {
             "level": rounded(values, factor),
-            "low": [None] * len(values),
-            "high": [None] * len(values),
+            "low": np.full(len(values), np.nan),
+            "high": np.full(len(values), np.nan),
             "unit": unit,
             "suffix": unit,
             "judges": quantity.key == "error",
@@ -218,7 +217,7 @@ class SeriesTabs:
     def data(self, view: SeriesView, tabs: Sequence[Tab]) -> dict[str, Any]:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
         drawn = self.views.data(view)
-        place = {run: at for at, run in enumerate(view.points.runs.tolist())}
+        place = {run: at for at, run in enumerate(drawn["runs"])}
         return drawn | {
             "judges": True,
             "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
@@ -265,6 +264,12 @@ class SeriesTabs:
 
 def _concerns(difference: Difference, view: SeriesView) -> bool:
     return not difference.devices or view.series.device in difference.devices
+
+
+def _places(some: NDArray[np.int64], runs: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the index in ``runs``, which are in ascending order, of each of some runs; -1 for a run that is not."""
+    at = np.searchsorted(runs, some).clip(max=len(runs) - 1)
+    return np.where(runs[at] == some, at, -1)
 
 
 def _key(metric: str) -> str:

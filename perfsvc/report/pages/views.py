@@ -1,9 +1,9 @@
 """What each page shows, computed from the site: lists in their order, and links to pages that exist."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain, islice
 from typing import Any
 
@@ -92,6 +92,17 @@ class EnvironmentChange:
     run: int
     before: int
     differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RunTexts:
+    """Some runs as the chart of a series names them; ``index`` and ``dirty`` have their places."""
+
+    numbers: list[int]
+    index: Mapping[int, int]
+    started: list[str]
+    commits: list[str]
+    dirty: list[int]
 
 
 @dataclass(frozen=True)
@@ -262,14 +273,6 @@ class Views:
             for number, at in enumerate(changed)
         ]
 
-    @cached_property
-    def _run_texts(self) -> Mapping[int, tuple[str, str, bool]]:
-        """The start and the commit of each run as text, and whether it had uncommitted changes."""
-        return {
-            run.id: (f"{run.provenance.started:%Y-%m-%d %H:%M:%S}", commit(run), run.provenance.dirty)
-            for run in self.site.runs.values()
-        }
-
     def data(self, view: SeriesView) -> dict[str, Any]:
         """Return the data of a series' charts as JSON values.
 
@@ -279,28 +282,28 @@ class Views:
         """
         factor, unit = _scale(view)
         points = view.points
-        numbers = points.runs.tolist()
-        index = {run: at for at, run in enumerate(numbers)}
-        runs = [self._run_texts[run] for run in numbers]
+        of_runs = self._of_runs(points.runs.tobytes())
+        index = of_runs.index
         events = sorted({*points.bad, *points.verdicts, *points.excluded})
+        level, low, high = rounded(np.stack([points.level, points.low, points.high]), factor)
         return {
             "metric": view.series.metric,
             "unit": unit,
             "suffix": unit if view.series.metric in {TIME, ENERGY} else "",
-            "runs": numbers,
-            "started": [started for started, _, _ in runs],
-            "commits": [text for _, text, _ in runs],
-            "dirty": [at for at, (_, _, dirty) in enumerate(runs) if dirty],
+            "runs": of_runs.numbers,
+            "started": of_runs.started,
+            "commits": of_runs.commits,
+            "dirty": of_runs.dirty,
             "excluded": sorted(points.excluded),
-            "level": rounded(points.level, factor),
-            "low": rounded(points.low, factor),
-            "high": rounded(points.high, factor),
+            "level": level,
+            "low": low,
+            "high": high,
             "texts": {at: text for at in events if (text := _event(points[at]))},
             "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
             "levels": [
                 [index[level.first], index[level.last], height]
                 for level, height in zip(
-                    view.levels, rounded(np.array([level.level for level in view.levels]), factor), strict=True
+                    view.levels, rounded(np.array([level.level for level in view.levels]), factor).tolist(), strict=True
                 )
             ],
             "switches": [[index[change.run], change.letter] for change in self.environment_changes(view)],
@@ -309,12 +312,27 @@ class Views:
                 for finding, moved in self.findings_of.get(view.series, ())
                 if (first := moved.first_run or finding.first_run) in index
             ],
-            "samples": {
-                index[run]: [_column(thinned(times), factor) for times in replicas]
-                for run, replicas in view.samples.items()
-                if run in index
-            },
+            "samples": _drawn_samples(
+                {index[run]: replicas for run, replicas in view.samples.items() if run in index}, factor
+            ),
         }
+
+    @cached_property
+    def _of_runs(self) -> Callable[[bytes], _RunTexts]:
+        """Returns the texts of some runs from the bytes of their numbers: most series were measured by the same runs."""
+
+        def texts(numbers: bytes) -> _RunTexts:
+            runs = np.frombuffer(numbers, np.int64).tolist()
+            found = [self.site.runs[run] for run in runs]
+            return _RunTexts(
+                runs,
+                {run: at for at, run in enumerate(runs)},
+                [f"{run.provenance.started:%Y-%m-%d %H:%M:%S}" for run in found],
+                [commit(run) for run in found],
+                [at for at, run in enumerate(found) if run.provenance.dirty],
+            )
+
+        return lru_cache(maxsize=64)(texts)
 
 
 def change(ratio: float | None) -> str:
@@ -387,26 +405,40 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
 
-def rounded(numbers: NDArray[np.float64], factor: float) -> list[float | None]:
-    """Return the numbers multiplied by the factor, each rounded to six digits; None for a number that is not finite."""
+def rounded(numbers: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    """Return the numbers multiplied by the factor, each rounded to six digits; NaN for a number that is not finite."""
     scaled = numbers * factor
     known = np.isfinite(scaled)
     power = np.zeros(scaled.shape, np.int64)
     nonzero = known & (scaled != 0)
     power[nonzero] = 5 - np.floor(np.log10(np.abs(scaled[nonzero])))
     up, down = _POWERS[power.clip(0, _EXACT)], _POWERS[(-power).clip(0, _EXACT)]
-    digits: list[float | None] = (np.round(scaled * up / down) / up * down).tolist()
-    for at in np.flatnonzero(~known | (abs(power) > _EXACT)).tolist():
-        digits[at] = float(f"{scaled[at]:.6g}") if known[at] else None
+    digits = np.where(known, np.round(scaled * up / down) / up * down, np.nan)
+    for at in zip(*np.nonzero(known & (abs(power) > _EXACT)), strict=True):
+        digits[at] = float(f"{scaled[at]:.6g}")
     return digits
 
 
-def _column(times: NDArray[np.float32], factor: float) -> list[float]:
-    """Return the times multiplied by the factor, rounded to the six leading digits of the longest time."""
-    scaled = times.astype(np.float64) * factor
-    decimals = 5 - int(np.floor(np.log10(scaled.max()))) if scaled.size and scaled.max() > 0 else 0
-    column: list[float] = np.round(scaled, decimals).tolist()
-    return column
+def _drawn_samples(
+    samples: Mapping[int, Sequence[NDArray[np.float32]]], factor: float
+) -> dict[int, list[NDArray[np.float64]]]:
+    """Return at most ``MOST_SAMPLES`` times of each replica, multiplied by the factor.
+
+    The times of a replica are rounded to the six leading digits of its longest time.
+    """
+    thin = [thinned(times) for replicas in samples.values() for times in replicas]
+    sizes = np.array([times.size for times in thin], np.int64)
+    filled = np.flatnonzero(sizes)
+    scaled = np.concatenate(thin).astype(np.float64) * factor if filled.size else np.empty(0)
+    begins = np.cumsum(sizes) - sizes
+    decimals = np.zeros(sizes.size, np.int64)
+    if filled.size:
+        longest = np.maximum.reduceat(scaled, begins[filled])
+        decimals[filled] = np.where(longest > 0, 5 - np.floor(np.log10(np.where(longest > 0, longest, 1.0))), 0)
+    power = np.repeat(decimals, sizes)
+    up, down = _POWERS[power.clip(0, _EXACT)], _POWERS[(-power).clip(0, _EXACT)]
+    columns = iter(np.split(np.round(scaled * up / down) / up * down, begins[1:]))
+    return {at: [next(columns) for _ in replicas] for at, replicas in samples.items()}
 
 
 def _letter(index: int) -> str:

@@ -143,19 +143,17 @@ def _compared(
         return ()
     newest, *before = sorted(of_runs, reverse=True)
     smallest = judge.threshold_of(series.case, TIME, device.kind, threshold)
-    samples = {run: of_runs[run] for run in (newest, *before[:COMPARED])}
-    found = []
-    for run in before[:COMPARED]:
-        comparison = judge.compare(samples[run], samples[newest], threshold=smallest)
-        found.append(
-            ComparedNights(
-                run,
-                newest,
-                comparison.ratio,
-                comparison.low,
-                comparison.high,
-                comparison.verdict.value,
-                comparison.reason,
-            )
+    shown = before[:COMPARED]
+    comparisons = judge.compare_with_each([of_runs[run] for run in shown], of_runs[newest], threshold=smallest)
+    return tuple(
+        ComparedNights(
+            run,
+            newest,
+            comparison.ratio,
+            comparison.low,
+            comparison.high,
+            comparison.verdict.value,
+            comparison.reason,
         )
-    return tuple(found)
+        for run, comparison in zip(shown, comparisons, strict=True)
+    )
