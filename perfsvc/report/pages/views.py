@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from perfsvc import units
@@ -92,6 +92,17 @@ class EnvironmentChange:
     run: int
     before: int
     differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """A run in the table of a series, as cells; ``verdict``, ``excluded`` and ``reason`` are empty if unknown."""
+
+    run: Markup
+    result: Markup
+    verdict: str
+    excluded: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +270,42 @@ class Views:
 
         return [row(old, new) for old, new in zip([None, *view.levels], view.levels, strict=False)][::-1]
 
+    def rows(self, view: SeriesView, most: int) -> list[SeriesRow]:
+        """Return the newest runs of a series as rows of a table, newest first.
+
+        The cells are made here, because a template takes several times as long, and a site has a table for each series.
+        """
+        rows = []
+        for point in reversed(view.points[-most:]):
+            level = escape(wording.level(point.level, view.series.metric))
+            result = _RESULT % (
+                f"<s>{level}</s>" if point.excluded else level,
+                wording.spread(point.level, point.low, point.high),
+                point.replicas,
+            )
+            failed = point.status is not Status.OK
+            rows.append(
+                SeriesRow(
+                    self._run_cells(point.run),
+                    Markup(result),  # noqa: S704 - escaped above
+                    point.verdict or "",
+                    point.excluded,
+                    f"{point.status}: {point.reason}" if failed else "",
+                )
+            )
+        return rows
+
+    @cached_property
+    def _run_cells(self) -> Callable[[int], Markup]:
+        """Returns the number, the start and the commit of a run as cells of a table."""
+
+        def cells(number: int) -> Markup:
+            run = self.site.runs[number]
+            started = wording.moment(run.provenance.started)
+            return _RUN.format(number, started[:10], started[10:], commit(run))
+
+        return lru_cache(maxsize=None)(cells)
+
     def environment_changes(self, view: SeriesView) -> list[EnvironmentChange]:
         """Return the changes of a series' environment, oldest first."""
         environments, segments = self.site.environments, view.points.segments
@@ -274,7 +321,7 @@ class Views:
         ]
 
     def data(self, view: SeriesView) -> dict[str, Any]:
-        """Return the data of a series' charts as JSON values.
+        """Return the data of a series' charts as numbers, texts and arrays.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
         Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
@@ -333,6 +380,12 @@ class Views:
             )
 
         return lru_cache(maxsize=64)(texts)
+
+
+_RUN = Markup(
+    '<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>'
+)
+_RESULT = '<td class="number">%s</td><td class="number wide">%s</td><td class="number wide">%d</td>'
 
 
 def change(ratio: float | None) -> str:
@@ -396,11 +449,13 @@ def _scale(view: SeriesView) -> tuple[float, str]:
 
     The unit has the largest prefix (ms, µs, ns) with which the median level is at least 1.
     """
-    levels = np.abs(view.points.level[~np.isnan(view.points.level) & (view.points.level != 0)])
+    levels = np.abs(view.points.level)
+    levels = levels[levels > 0]
     unit = {TIME: "s", ENERGY: "J"}.get(view.series.metric)
     if unit is None or not levels.size:
         return 1.0, unit or view.series.metric
-    usual = float(np.median(levels))
+    ordered = np.sort(levels)
+    usual = float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
     power = next((power for power in sorted(units.SMALL, reverse=True) if usual >= 10.0**power), min(units.SMALL))
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
 
