@@ -111,7 +111,7 @@ def spreadsheet_cell(text: str) -> str:
 
 def json_of_numbers(value: Any) -> str:
     """Return a value that holds NumPy arrays as JSON on one line; NaN is null."""
-    import orjson  # noqa: PLC0415 - only pages need it
+    import orjson  # only pages need it
 
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS).decode()
 

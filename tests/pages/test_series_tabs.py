@@ -12,6 +12,7 @@ from perfsvc.report.pages.tabs import MOST_NAMED, SeriesTabs
 from perfsvc.report.pages.views import Views
 from perfsvc.service.dashboard.build import build, gather
 from perfsvc.store import Store
+from perfsvc.text import json_of_numbers
 from tests.pages import fleets
 
 KEYS = ["time", "energy", "error", "registers", "spills", "peak", "bandwidth"]
@@ -74,7 +75,7 @@ def drawn(page):
 def test_each_metric_of_the_case_has_a_tab_over_the_same_runs(shown):
     view = view_of(shown)
     tabs = SeriesTabs(Views(shown))
-    data = tabs.data(view, tabs.tabs(view))
+    data = json.loads(json_of_numbers(tabs.data(view, tabs.tabs(view))))
     assert [tab["key"] for tab in data["tabs"]][: len(KEYS)] == KEYS
     assert [tab["name"] for tab in data["tabs"]][len(KEYS) :] == [fleets.METRIC]
     assert all(len(tab["level"]) == len(data["runs"]) for tab in data["tabs"][1:])

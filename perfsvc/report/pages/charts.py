@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, floor, log10
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from perfsvc import units
 from perfsvc.model import Finding, MovedSeries
@@ -53,12 +53,14 @@ class ChartScale:
             low = 0.0
         if low == high:
             low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
-        self.low, self.high, self._first, self._last = low, high, first, last
+        self.low, self.high, self._first = low, high, first
+        self._begin, end = (log10(low), log10(high)) if self.is_log else (low, high)
+        self._range, self._length = end - self._begin, last - first
 
     def __call__(self, value: float) -> float:
         """Return the coordinate of a value."""
-        at, low, high = (log10(number) if self.is_log else number for number in (value, self.low, self.high))
-        return self._first + (at - low) / (high - low) * (self._last - self._first)
+        at = log10(value) if self.is_log else value
+        return self._first + (at - self._begin) / self._range * self._length
 
     def ticks(self) -> list[float]:
         """Return some round values between both ends."""
@@ -228,7 +230,8 @@ def fastest(
         if best.variant != before or len(points) <= MOST_DOTS or best is points[-1][2]:
             style = variants.index(best.variant or "")
             title = f"run {best.run}: {label(best.variant or '')} {units.seconds(best.time_s or 0.0)}"
-            parts.append(_BEST.format(style % STYLES, _mark(style, left, top), title))
+            drawn = _BEST.format(style % STYLES, _mark(style, left, top), escape(title))
+            parts.append(Markup(drawn))  # noqa: S704 - escaped above
         if before is not None and best.variant != before:
             parts.append(_GRID.format("change", left, TOP, left, LOW - LOW_BOTTOM))
         before = best.variant
@@ -263,7 +266,8 @@ def key(style: int) -> Markup:
 
 def _mark(style: int, left: float, top: float) -> Markup:
     # The form changes with the colour, and once more when the colours begin again: so 24 variants look different.
-    return _MARKS[(style + style // STYLES) % MARKS].format(left, top, left - 3.2, top - 3.2)
+    drawn = _MARKS[(style + style // STYLES) % MARKS].format(left, top, left - 3.2, top - 3.2)
+    return Markup(drawn)  # noqa: S704 - numbers
 
 
 def rate_text(quantity: str, value: float | None, peak: str) -> str:
@@ -278,12 +282,12 @@ _GRID = Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"
 _TEXT = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
 _LINE = Markup('<g class="v{}"><polyline points="{}"/>{}<title>{}</title></g>')
 _STEP = Markup('<polyline class="best" points="{}"/>')
-_BEST = Markup('<g class="v{}">{}<title>{}</title></g>')
+_BEST = '<g class="v{}">{}<title>{}</title></g>'
 _FOUND = Markup('<path class="found" d="M{:.1f} {:.1f}h10l-5 8Z"><title>{}</title></path>')
 _KEY = Markup('<svg class="key" viewBox="0 0 14 14" aria-hidden="true"><g class="v{}">{}</g></svg>')
 _MARKS = (
-    Markup('<circle cx="{0:.1f}" cy="{1:.1f}" r="3.6"/>'),
-    Markup('<rect x="{2:.1f}" y="{3:.1f}" width="6.4" height="6.4"/>'),
-    Markup('<path d="M{0:.1f} {1:.1f}m0 -4.4l4.4 7.6h-8.8Z"/>'),
-    Markup('<path d="M{0:.1f} {1:.1f}m0 -4.8l4.8 4.8l-4.8 4.8l-4.8 -4.8Z"/>'),
+    '<circle cx="{0:.1f}" cy="{1:.1f}" r="3.6"/>',
+    '<rect x="{2:.1f}" y="{3:.1f}" width="6.4" height="6.4"/>',
+    '<path d="M{0:.1f} {1:.1f}m0 -4.4l4.4 7.6h-8.8Z"/>',
+    '<path d="M{0:.1f} {1:.1f}m0 -4.8l4.8 4.8l-4.8 4.8l-4.8 -4.8Z"/>',
 )

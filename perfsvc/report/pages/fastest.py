@@ -137,12 +137,14 @@ def _panel(
 
 def _pooled(every_series: Iterable[_Judged]) -> dict[int, float | None]:
     """Return the time of a variant in each run, the median over the GPUs; None if no GPU has a correct result."""
-    levels: dict[int, list[float]] = defaultdict(list)
+    levels: dict[int, list[float]] = {}
     for view, judged_runs in every_series:
         numbers, values, bad = view.points.runs.tolist(), view.points.level.tolist(), view.points.bad
         for at in judged_runs:
-            levels[numbers[at]] += [] if at in bad or isnan(values[at]) else [values[at]]
-    return {run: median(values) if values else None for run, values in levels.items()}
+            of_run = levels.setdefault(numbers[at], [])
+            if at not in bad and not isnan(values[at]):
+                of_run.append(values[at])
+    return {run: _median(values) for run, values in levels.items()}
 
 
 def _retired(measured: Sequence[int], runs: Sequence[int], known: Mapping[int, RunRow]) -> int | None:
@@ -205,7 +207,7 @@ def _why_excluded(points: Iterable[RunPoint]) -> str:
 
 def _median(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    return (median(known) if len(known) > 1 else known[0]) if known else None
 
 
 def _best_times(
@@ -223,8 +225,8 @@ def _best_times(
                     times[variant] = time
             elif retired[variant] == run:
                 times.pop(variant, None)
-        best = min(times, key=lambda variant: (times[variant], variant), default=None)
-        yield BestTime(run, best, None if best is None else times[best])
+        time, best = min(zip(times.values(), times, strict=True), default=(None, None))
+        yield BestTime(run, best, time)
 
 
 # --- scaling ---------------------------------------------------------------------------------------------------------

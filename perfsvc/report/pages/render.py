@@ -161,6 +161,7 @@ def _environment() -> Environment:
     """Return the environment of the site's templates, which compiles each template once in a process."""
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / "site"),
+        auto_reload=False,
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shortened,

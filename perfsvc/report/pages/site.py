@@ -158,6 +158,7 @@ class SeriesViews(Sequence[SeriesView]):
         self._views = tuple(views)
         self._by_series = {view.series: view for view in self._views}
         self._by_case: dict[str, list[SeriesView]] = defaultdict(list)
+        self._pages: dict[Series, str] = {}
         for view in self._views:
             self._by_case[view.series.case.id].append(view)
 
@@ -177,6 +178,19 @@ class SeriesViews(Sequence[SeriesView]):
     def get(self, series: Series) -> SeriesView | None:
         """Return the view of a series; None if no run on the site measured it."""
         return self._by_series.get(series)
+
+    def of(self, series: Series) -> SeriesView:
+        """Return the view of a series that the site has."""
+        return self._by_series[series]
+
+    def page(self, series: Series) -> str:
+        """Return the path of a series' page; an empty text if no run on the site measured the series."""
+        if series not in self._by_series:
+            return ""
+        path = self._pages.get(series)
+        if path is None:
+            path = self._pages[series] = series_page(series)
+        return path
 
     def of_case(self, case: str) -> Sequence[SeriesView]:
         """Return the views of all series of a case, by the id of the case."""

@@ -148,7 +148,7 @@ class SeriesTabs:
 
     def _of_series(self, main: SeriesView, view: SeriesView) -> Tab:
         """Return the tab of a metric that has a series of its own."""
-        drawn = self.views.data(view)
+        drawn = self.views.data(view.series)
         at = _places(view.points.runs, main.points.runs)
         known = np.flatnonzero(at >= 0)
         columns = {name: np.full(len(main.points), np.nan) for name in ("level", "low", "high")}
@@ -216,9 +216,10 @@ class SeriesTabs:
 
     def data(self, view: SeriesView, tabs: Sequence[Tab]) -> dict[str, Any]:
         """Return the data of the page's scripts: that of the chart, the tabs, and what compares two nights."""
-        drawn = self.views.data(view)
+        drawn = self.views.data(view.series)
         place = {run: at for at, run in enumerate(drawn["runs"])}
-        return drawn | {
+        return {
+            **drawn,
             "judges": True,
             "tabs": [{"key": tab.key, "name": shortened(tab.name, LONGEST_LABEL), **tab.chart} for tab in tabs],
             "case": cut(shlex.quote(view.series.case.id)),

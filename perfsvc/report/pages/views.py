@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,6 @@ from perfsvc.report.pages.site import (
     SeriesView,
     Site,
     benchmark_page,
-    series_page,
 )
 from perfsvc.report.pages.spark import spark
 
@@ -145,7 +145,7 @@ class Views:
 
     def link(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        return series_page(series) if self.site.series.known([series]) else ""
+        return self.site.series.page(series)
 
     def benchmark_link(self, series: Series) -> str:
         """Return the path of the page of a benchmark that has this time on it; an empty text for other series."""
@@ -153,9 +153,8 @@ class Views:
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        return {
-            series: root + series_page(series) for series in self.site.series.known(row.series for row in judgements)
-        }
+        pages = ((row.series, self.site.series.page(row.series)) for row in judgements)
+        return {series: root + page for series, page in pages if page}
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""
@@ -275,25 +274,27 @@ class Views:
 
         The cells are made here, because a template takes several times as long, and a site has a table for each series.
         """
+        points, metric = view.points, view.series.metric
+        first = max(len(points) - most, 0)
+        columns = (points.runs, points.level, points.low, points.high, points.replicas)
+        newest = zip(*(column[first:].tolist() for column in columns), strict=True)
         rows = []
-        for point in reversed(view.points[-most:]):
-            level = escape(wording.level(point.level, view.series.metric))
-            result = _RESULT % (
-                f"<s>{level}</s>" if point.excluded else level,
-                wording.spread(point.level, point.low, point.high),
-                point.replicas,
-            )
-            failed = point.status is not Status.OK
+        for at, (run, *interval, replicas) in enumerate(newest, first):
+            center, low, high = (None if isnan(number) else number for number in interval)
+            level = escape(wording.level(center, metric))
+            excluded = points.excluded.get(at, "")
+            status, reason = points.bad.get(at, (Status.OK, ""))
+            result = _RESULT % (f"<s>{level}</s>" if excluded else level, wording.spread(center, low, high), replicas)
             rows.append(
                 SeriesRow(
-                    self._run_cells(point.run),
+                    self._run_cells(run),
                     Markup(result),  # noqa: S704 - escaped above
-                    point.verdict or "",
-                    point.excluded,
-                    f"{point.status}: {point.reason}" if failed else "",
+                    points.verdicts.get(at, ""),
+                    excluded,
+                    "" if status is Status.OK else f"{status.value}: {reason}",
                 )
             )
-        return rows
+        return rows[::-1]
 
     @cached_property
     def _run_cells(self) -> Callable[[int], Markup]:
@@ -320,13 +321,21 @@ class Views:
             for number, at in enumerate(changed)
         ]
 
-    def data(self, view: SeriesView) -> dict[str, Any]:
-        """Return the data of a series' charts as numbers, texts and arrays.
+    def data(self, series: Series) -> Mapping[str, Any]:
+        """Return the data of the charts of a series of the site as numbers, texts and arrays.
 
         A list such as ``level`` has an item for each run; ``dirty``, ``excluded`` and ``failed`` hold indices of runs.
         Levels and samples are in ``unit``. ``suffix`` is the unit if it is one of perfsvc's own, else empty: plotly.js
         would interpret markup in the name of a metric.
         """
+        return self._data(series)
+
+    @cached_property
+    def _data(self) -> Callable[[Series], Mapping[str, Any]]:
+        """Returns the data of a series; the pages of one case, which follow each other, share it."""
+        return lru_cache(maxsize=16)(lambda series: self._data_of(self.site.series.of(series)))
+
+    def _data_of(self, view: SeriesView) -> Mapping[str, Any]:
         factor, unit = _scale(view)
         points = view.points
         of_runs = self._of_runs(points.runs.tobytes())
@@ -357,7 +366,7 @@ class Views:
             "findings": [
                 [index[first], finding.id, moved.direction.value]
                 for finding, moved in self.findings_of.get(view.series, ())
-                if (first := moved.first_run or finding.first_run) in index
+                if (first := moved.first_run or finding.first_run) is not None and first in index
             ],
             "samples": _drawn_samples(
                 {index[run]: replicas for run, replicas in view.samples.items() if run in index}, factor
@@ -366,7 +375,7 @@ class Views:
 
     @cached_property
     def _of_runs(self) -> Callable[[bytes], _RunTexts]:
-        """Returns the texts of some runs from the bytes of their numbers: most series were measured by the same runs."""
+        """Returns the texts of runs from the bytes of their numbers: the same runs measured most series."""
 
         def texts(numbers: bytes) -> _RunTexts:
             runs = np.frombuffer(numbers, np.int64).tolist()
@@ -382,9 +391,7 @@ class Views:
         return lru_cache(maxsize=64)(texts)
 
 
-_RUN = Markup(
-    '<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>'
-)
+_RUN = Markup('<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>')
 _RESULT = '<td class="number">%s</td><td class="number wide">%s</td><td class="number wide">%d</td>'
 
 
@@ -467,7 +474,7 @@ def rounded(numbers: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
     power = np.zeros(scaled.shape, np.int64)
     nonzero = known & (scaled != 0)
     power[nonzero] = 5 - np.floor(np.log10(np.abs(scaled[nonzero])))
-    up, down = _POWERS[power.clip(0, _EXACT)], _POWERS[(-power).clip(0, _EXACT)]
+    up, down = _POWERS.take(power, mode="clip"), _POWERS.take(-power, mode="clip")
     digits = np.where(known, np.round(scaled * up / down) / up * down, np.nan)
     for at in zip(*np.nonzero(known & (abs(power) > _EXACT)), strict=True):
         digits[at] = float(f"{scaled[at]:.6g}")
@@ -491,7 +498,7 @@ def _drawn_samples(
         longest = np.maximum.reduceat(scaled, begins[filled])
         decimals[filled] = np.where(longest > 0, 5 - np.floor(np.log10(np.where(longest > 0, longest, 1.0))), 0)
     power = np.repeat(decimals, sizes)
-    up, down = _POWERS[power.clip(0, _EXACT)], _POWERS[(-power).clip(0, _EXACT)]
+    up, down = _POWERS.take(power, mode="clip"), _POWERS.take(-power, mode="clip")
     columns = iter(np.split(np.round(scaled * up / down) / up * down, begins[1:]))
     return {at: [next(columns) for _ in replicas] for at, replicas in samples.items()}
 

@@ -20,11 +20,11 @@ def test_numbers_are_rounded_to_six_digits(numbers, factor):
     values = np.array(numbers, np.float64)
     with np.errstate(over="ignore", under="ignore"):
         scaled = (values * factor).tolist()
-        found = rounded(values, factor)
+        found = rounded(values, factor).tolist()
     assert len(found) == len(numbers)
     for exact, number in zip(scaled, found, strict=True):
         if not math.isfinite(exact):
-            assert number is None
+            assert math.isnan(number)
             continue
         assert number == float(f"{number:.6g}")  # no further digit
         assert number == pytest.approx(float(f"{exact:.6g}"), rel=1.01e-5, abs=0)
@@ -33,7 +33,7 @@ def test_numbers_are_rounded_to_six_digits(numbers, factor):
 @pytest.mark.parametrize("seed", range(20))
 def test_measured_numbers_are_rounded_as_their_texts_are(seed):
     values = np.exp(np.random.default_rng(seed).uniform(-60, 60, 1000))
-    assert rounded(values, 1.0) == [float(f"{value:.6g}") for value in values.tolist()]
+    assert rounded(values, 1.0).tolist() == [float(f"{value:.6g}") for value in values.tolist()]
 
 
 def drawn_lines(values):
