@@ -28,30 +28,28 @@ Ints = NDArray[np.int64]
 _VERDICTS = (Verdict.INCONCLUSIVE, Verdict.UNCHANGED, Verdict.IMPROVEMENT, Verdict.REGRESSION)
 
 
-def compare_pairs(
-    sides: Sides, before: Sequence[int], after: Sequence[int], thresholds: Sequence[float]
-) -> list[Comparison]:
+def compare_pairs(sides: Sides, before: Ints, after: Ints, thresholds: Sequence[float]) -> list[Comparison]:
     """Return what ``compare_sides`` returns for each baseline of one run and its candidate, computed together.
 
     Args:
         sides: holds both sides of each comparison, with finite values from 0 up.
-        before: which of the sides is the baseline of each comparison.
-        after: which is the candidate.
+        before: which of the sides is the baseline of each comparison, shape (comparisons,).
+        after: which is the candidate, shape (comparisons,).
         thresholds: the smallest relative change that matters in each comparison.
     """
-    old, new, limits = np.array(before, np.int64), np.array(after, np.int64), np.array(thresholds, np.float64)
-    is_positive = (sides.least_medians[old] > 0) & (sides.least_medians[new] > 0)
+    limits, least = np.array(thresholds, np.float64), sides.least_medians
+    is_positive = np.minimum(least[before], least[after]) > 0
     comparisons: dict[int, Comparison] = {
         at: compare_sides(sides.side(before[at]), sides.side(after[at]), threshold=thresholds[at])
         for at in np.flatnonzero(~is_positive).tolist()
     }
-    shapes = np.stack([sides.sizes[old], sides.sizes[new]], axis=1)
+    shapes = np.stack([sides.sizes[before], sides.sizes[after]], axis=1)
     for old_size, new_size in np.unique(shapes, axis=0).tolist():
         at = np.flatnonzero(is_positive & (shapes == (old_size, new_size)).all(axis=1))
         if at.size:
-            of_shape = _of_shape(sides, old[at], new[at], limits[at])
+            of_shape = _of_shape(sides, before[at], after[at], limits[at])
             comparisons.update(zip(at.tolist(), of_shape, strict=True))
-    return [comparisons[at] for at in range(len(before))]
+    return [comparisons[at] for at in range(before.size)]
 
 
 def _of_shape(sides: Sides, old: Ints, new: Ints, thresholds: Floats) -> list[Comparison]:

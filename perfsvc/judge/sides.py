@@ -107,8 +107,11 @@ class Sides:
             for begin in range(0, len(of_shape), SIDES_AT_ONCE)
         ]
         for shape, of_shape in parts:
-            values = np.concatenate([replica for at in of_shape for replica in many[at]], dtype=np.float64)
-            values = values.reshape(len(of_shape), -1)
+            if max(shape) == 1:  # mostly tuples, which take longer to become arrays than arrays to be joined
+                values = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
+            else:
+                joined = np.concatenate([replica for at in of_shape for replica in many[at]], dtype=np.float64)
+                values = joined.reshape(len(of_shape), -1)
             is_finite = np.isfinite(values).all(axis=1)
             places = np.array(of_shape)[is_finite]
             if not places.size:
@@ -131,7 +134,7 @@ class Sides:
         least: Floats = np.where(beyond, math.inf, self.medians).min(axis=1, initial=math.inf)
         return least
 
-    def side(self, at: int) -> Side:
+    def side(self, at: int | np.int64) -> Side:
         """Return one side, whose values are finite and not below 0."""
         return Side(self.medians[at, : self.sizes[at]], float(self.min_deviations[at]), float(self.steps[at]))
 

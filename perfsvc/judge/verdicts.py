@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,8 @@ def verdicts(
         every: include the auxiliary metrics that did not move.
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
-    levels = _Levels.of([*baseline.values(), *candidate.values()])
+    same = set() if every else _unmoved(baseline, candidate)
+    levels = _Levels.of([level for of_side in (baseline, candidate) for level in of_side.values() if level not in same])
     others = _other_devices(baseline, candidate, levels)
     versions = cache(lambda: _newest_versions(baseline))
     usable_of_case = cache(  # any usable level of the case
@@ -85,6 +87,8 @@ def verdicts(
     judgements = [levels.missing(series, level, None) for series, level in absent.items()]
     to_compare: list[_ToCompare] = []
     for series, level in candidate.items():
+        if level in same:
+            continue
         own = baseline.get(series)
         sources = (series,) if own is not None else others.get(series, ())
         befores = (own,) if own is not None else tuple([baseline[source] for source in sources])
@@ -133,6 +137,22 @@ def _without_unjudged(levels: Mapping[Series, Level]) -> Mapping[Series, Level]:
     return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
+def _unmoved(baseline: Mapping[Series, Level], candidate: Mapping[Series, Level]) -> set[Level]:
+    """Return the levels of both sides of auxiliary metrics that have the same finite values on both sides.
+
+    Errors of results hardly ever change, and there are as many as times. They have one value a replica.
+    """
+    same: set[Level] = set()
+    for series, level in candidate.items():
+        if series.metric in AUXILIARY and (own := baseline.get(series)) is not None:
+            pairs = zip(own.replicas, level.replicas, strict=False)
+            if len(own.replicas) == len(level.replicas) and all(
+                len(old) == len(new) == 1 and old[0] == new[0] and isfinite(old[0]) for old, new in pairs
+            ):
+                same |= {own, level}
+    return same
+
+
 def _fault(level: Level) -> str:
     """Return why a level has no values to compare; empty if it has."""
     if level.status is not Status.OK:
@@ -149,15 +169,17 @@ def _other_devices(
 
     These are the usable series of all other devices of the model, the latest run first. A series without any is absent.
     """
-    unknown = [series for series in candidate if series not in baseline]
+    unknown = set(candidate).difference(baseline)  # a set knows the hashes, which take long to compute
     by_model: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
     for series, level in baseline.items() if unknown else ():
         if not levels.fault(level):
             by_model.setdefault(_of_model(series), []).append(series)
+    if not unknown:
+        return {}
     return {
         series: tuple(sorted(others, key=lambda source: (baseline[source].run, source.device), reverse=True))
-        for series in unknown
-        if (others := by_model.get(_of_model(series)))
+        for series in candidate
+        if series in unknown and (others := by_model.get(_of_model(series)))
     }
 
 
@@ -196,15 +218,16 @@ def _compared(levels: "_Levels", rows: Sequence[_ToCompare], *, every: bool) -> 
         np.array([levels.place[level] for level in of_side], np.int64)
         for of_side in ([rows[at].baselines[0] for at in pairs], [rows[at].after for at in pairs])
     )
-    is_hidden = np.array([not every and rows[at].series.metric in AUXILIARY for at in pairs], np.bool_)
-    is_same = (sides.sizes[before] == sides.sizes[after]) & (sides.medians[before] == sides.medians[after]).all(axis=1)
-    to_compare = ~(is_hidden & is_same) & (np.minimum(sides.lowest[before], sides.lowest[after]) > 0)
+    to_compare = np.minimum(sides.lowest[before], sides.lowest[after]) > 0
     limits = [rows[at].threshold for at in pairs[to_compare]]
     compared = compare_pairs(sides, before[to_compare], after[to_compare], limits)
     comparisons = dict(zip(pairs[to_compare].tolist(), compared, strict=True))
-    unmoved = {*pairs[is_hidden & is_same].tolist()}
-    unmoved |= {at for at in pairs[is_hidden & to_compare].tolist() if comparisons[at].verdict not in MOVES}
-    return [_judge(levels, row, comparisons.get(at)) for at, row in enumerate(rows) if at not in unmoved]
+    unmoved = {at for at, comparison in comparisons.items() if comparison.verdict not in MOVES}
+    return [
+        _judge(levels, row, comparisons.get(at))
+        for at, row in enumerate(rows)
+        if every or at not in unmoved or row.series.metric not in AUXILIARY
+    ]
 
 
 def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) -> Judgement:
@@ -312,11 +335,10 @@ def _absent(
     - metrics of a broken or skipped case,
     - results of another device, if they stand in for the missing baseline of a candidate's device.
     """
-    absent = {
-        series: level for series, level in baseline.items() if series not in candidate and not levels.fault(level)
-    }
-    if not absent:
-        return absent
+    gone = set(baseline).difference(candidate)
+    if not gone:
+        return {}
+    absent = {series: level for series, level in baseline.items() if series in gone and not levels.fault(level)}
     present = {_any_version(series) for series in candidate}
     not_ok = {_any_version(_time_of(series)) for series, level in candidate.items() if level.status is not Status.OK}
     devices = {series.device for series in candidate}

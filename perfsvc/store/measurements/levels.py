@@ -20,6 +20,9 @@ from perfsvc.store.schema.tables import Devices, Measurements, Metrics
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+_MetricValues = tuple[str, Ints, Sequence[Sequence[float] | Floats]]
+"""A metric, the rows that measured it, in order, and what each measured."""
+
 _STATES = {state.value: state for state in CacheState}
 _KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 
@@ -37,15 +40,16 @@ def levels_in(
         return {}
     levels = _bad_levels(connection, run, rows, measured)
     metrics = None if wanted is None else {series.metric for series in wanted}
-    timed = [wanted is None or rows.series(group, TIME) in wanted for group in range(rows.good.size)]
-    of_metrics = [(TIME, *_times(rows, np.array(timed))), (MAX_ERROR, *_errors(rows))]
+    of_metrics: list[_MetricValues] = [
+        (TIME, *_times(rows, rows.good & _are_times_wanted(rows, wanted))),
+        (MAX_ERROR, *_errors(rows)),
+    ]
     of_metrics += _named(connection, rows, metrics, measured if where else ())
     for metric, at, values in of_metrics:
         groups = rows.group[at]
         edges = [*np.flatnonzero(changes(groups)).tolist(), at.size] if at.size else []
-        for begin, end in pairwise(edges):
-            group = int(groups[begin])
-            replicas = tuple([value for value in values[begin:end] if value.size])
+        for group, (begin, end) in zip(groups[edges[:-1]].tolist(), pairwise(edges), strict=True):
+            replicas = tuple(filter(len, values[begin:end]))  # damaged samples have no values
             levels[rows.series(group, metric)] = Level(run, Status.OK, "", replicas)
     return levels if wanted is None else {series: level for series, level in levels.items() if series in wanted}
 
@@ -124,15 +128,20 @@ def _bad_levels(
     return {rows.series(group, TIME): Level(run, *why) for group, why in worst.items()}
 
 
+def _are_times_wanted(rows: _Rows, wanted: Collection[Series] | None) -> Any:
+    """Return whether the times of each group are needed: to unpack samples takes long."""
+    return wanted is None or np.array([rows.series(group, TIME) in wanted for group in range(rows.good.size)])
+
+
 def _times(rows: _Rows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
     """Return the rows with a time and the samples of each; the median stands for samples that were pruned or damaged.
 
     Args:
         rows: the measurements.
-        wanted: whether the times of a group are needed: to unpack samples takes long.
+        wanted: whether the times of a group are needed, and every replica is ok.
     """
     medians, blobs = rows.medians, rows.blobs
-    asked = np.flatnonzero((rows.good & wanted)[rows.group]).tolist()
+    asked = np.flatnonzero(wanted[rows.group]).tolist()
     at = [row for row in asked if blobs[row] is not None or medians[row] is not None]
     packed = [(row, blob) for row in at if (blob := blobs[row]) is not None]
     samples: Mapping[int, Any] = {}
@@ -150,16 +159,16 @@ def _times(rows: _Rows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
     return np.array(at, np.int64), [of_row(row) for row in at]
 
 
-def _errors(rows: _Rows) -> tuple[Ints, list[Floats]]:
+def _errors(rows: _Rows) -> tuple[Ints, list[tuple[float]]]:
     """Return the rows with a largest error, and the errors."""
     good = np.flatnonzero(rows.good[rows.group]).tolist()
-    at = [row for row in good if rows.errors[row] is not None]
-    return np.array(at, np.int64), list(np.array([[rows.errors[row]] for row in at], np.float64).reshape(-1, 1))
+    known = [(row, (error,)) for row in good if (error := rows.errors[row]) is not None]
+    return np.array([row for row, _ in known], np.int64), [error for _, error in known]
 
 
 def _named(
     connection: Connection, rows: _Rows, metrics: set[str] | None, measured: Collection[ColumnElement[bool]]
-) -> Iterator[tuple[str, Ints, list[Floats]]]:
+) -> Iterator[_MetricValues]:
     """Yield each named metric with the rows that have it and the value of each.
 
     Args:
@@ -181,13 +190,13 @@ def _named(
     if not found:
         return
     numbers, names, values = zip(*found, strict=True)
-    known, code = np.unique(np.array(names), return_inverse=True)
+    known = sorted(set(names))
+    code = np.array(list(map(known.index, names)))
     by_id = np.argsort(rows.ids)
     at = by_id[np.searchsorted(rows.ids, numbers, sorter=by_id).clip(max=by_id.size - 1)]
     is_known = (rows.ids[at] == numbers) & rows.good[rows.group[at]]
     order = np.lexsort((at, code))
     order = order[is_known[order]]
-    column = np.array(values, np.float64)[:, None]
-    for number, name in enumerate(known.tolist()):
+    for number, name in enumerate(known):
         of_name = order[code[order] == number]
-        yield name, at[of_name], list(column[of_name])
+        yield name, at[of_name], [(values[place],) for place in of_name.tolist()]

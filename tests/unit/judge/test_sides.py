@@ -82,8 +82,8 @@ def test_pairs_compared_together_are_those_compared_one_by_one(seed: int) -> Non
     # The same shape on both sides, as in two runs of one suite, and other shapes; near each other and far away.
     many += [tuple(tuple(1.03 * value for value in replica) for replica in replicas) for replicas in many]
     sides, count = Sides.of(many), len(many) // 2
-    before, after = random.integers(count, size=(2, 300)).tolist()
-    before, after = [*range(count), *range(count), *before], [*range(count), *range(count, 2 * count), *after]
+    same, others = np.arange(count), random.integers(count, size=(2, 300))
+    before, after = np.concatenate([same, same, others[0]]), np.concatenate([same, same + count, others[1]])
     thresholds = random.choice([0.0, 0.01, 0.5], len(before)).tolist()
     alone = [
         compare_sides(sides.side(old), sides.side(new), threshold=limit)
@@ -106,10 +106,9 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
         for noise in (0.003, 0.01, 0.03, 0.3)
         for _ in range(20)
     ]
-    sides, before = Sides.of(many), list(range(0, len(many), 2))
-    after = [at + 1 for at in before]
-    thresholds = [0.01] * len(before)
-    together = compare_pairs(sides, before, after, thresholds)
+    sides, before = Sides.of(many), np.arange(0, len(many), 2)
+    after = before + 1
+    together = compare_pairs(sides, before, after, [0.01] * before.size)
     assert together == [
         compare_sides(sides.side(old), sides.side(new), threshold=0.01) for old, new in zip(before, after, strict=True)
     ]
@@ -119,4 +118,5 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
 
 
 def test_no_pairs_are_no_comparisons() -> None:
-    assert compare_pairs(Sides.of([]), [], [], []) == []
+    none = np.array([], np.int64)
+    assert compare_pairs(Sides.of([]), none, none, []) == []
