@@ -1,7 +1,6 @@
 """Compare two levels by their replicas: slower, faster, unchanged, or inconclusive."""
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from perfsvc.judge.levels import replica_medians, sorted_samples
 from perfsvc.judge.nights import NightsLevel
-from perfsvc.judge.sides import RESOLUTION, Side, least_variances
+from perfsvc.judge.sides import RESOLUTION, Side
 from perfsvc.model import Verdict
 
 ALPHA = 0.01
@@ -33,6 +32,7 @@ LOPSIDED = 0.1
 MORE_REPLICAS = "import three files of each side, or measure both with --replicas 3"
 NO_SPREAD = f"one replica on each side shows no spread to judge by: {MORE_REPLICAS}"
 SINGLE_REPLICA = f"one replica alone decides nothing, because it may be an outlier: {MORE_REPLICAS}"
+NO_CURE = f"not even {MOST_REPLICAS} replicas would settle it"
 NO_RATIO = "a ratio needs values above 0 on both sides"
 
 
@@ -120,7 +120,7 @@ def compare(
 def compare_sides(
     before: Side, after: Side, *, further: Sequence[ArrayLike] = (), threshold: float, alpha: float = ALPHA
 ) -> Comparison:
-    """Return what ``compare`` returns, from sides that ``sides_of`` has read for many comparisons at once."""
+    """Return what ``compare`` returns, from sides that ``Sides.of`` has read for many comparisons at once."""
     nights = [before.medians, *(sorted_samples(night, allow_zero=True) for night in further)]
     old, new = np.concatenate(nights) if further else before.medians, after.medians
     if min(old.min(), new.min()) <= 0:
@@ -135,54 +135,6 @@ def compare_sides(
     noise = _Noise.of(level, new.size, variance, alpha)
     comparison = _conclude(log_ratio, noise, threshold, fewest_replicas=min(old.size, new.size))
     return replace(comparison, between_nights=math.sqrt(level.between_nights)) if further else comparison
-
-
-def compare_pairs(pairs: Sequence[tuple[Side, Side]], thresholds: Sequence[float]) -> list[Comparison]:
-    """Return what ``compare_sides`` returns for each baseline of one night and its candidate, computed together.
-
-    Args:
-        pairs: the sides of each comparison.
-        thresholds: the smallest relative change that matters in each comparison.
-    """
-    comparisons: dict[int, Comparison] = {}
-    by_shape: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for at, (before, after) in enumerate(pairs):
-        by_shape[before.medians.size, after.medians.size].append(at)
-    for (old_size, new_size), of_shape in by_shape.items():
-        old, new = (np.array([pairs[at][side].medians for at in of_shape]) for side in (0, 1))
-        is_positive = np.minimum(old.min(axis=1), new.min(axis=1)) > 0
-        for at in (of_shape[index] for index in np.flatnonzero(~is_positive)):
-            comparisons[at] = compare_sides(*pairs[at], threshold=thresholds[at])
-        places = [of_shape[index] for index in np.flatnonzero(is_positive)]
-        if not places:
-            continue
-        old, new = np.log(old[is_positive]), np.log(new[is_positive])
-        befores, afters = [pairs[at][0] for at in places], [pairs[at][1] for at in places]
-        steps = np.array([min(before.step, after.step) for before, after in zip(befores, afters, strict=True)])
-        unit = old[:, :1]
-        centers = np.mean(old - unit, axis=1)
-        log_ratios = np.mean(new - unit, axis=1) - centers
-        old_variances, new_variances = np.zeros(len(places)), np.zeros(len(places))
-        if old_size > 1:
-            freedom = old_size - 1
-            variances = freedom * np.var(old - unit, axis=1, ddof=1) / freedom  # rounded as ``NightsLevel.of`` does
-            old_variances = np.maximum(variances, least_variances(befores, steps))
-        if new_size > 1:
-            new_variances = np.maximum(np.var(new, axis=1, ddof=1), least_variances(afters, steps))
-        columns = (column.tolist() for column in (log_ratios, centers, old_variances, new_variances))
-        for at, log_ratio, center, old_variance, new_variance in zip(places, *columns, strict=True):
-            level = NightsLevel(center, old_variance, old_size - 1, 1 / old_size, 1, 0.0, old_size)
-            noise = _Noise.of(level, new_size, new_variance, ALPHA)
-            comparisons[at] = _conclude(log_ratio, noise, thresholds[at], fewest_replicas=min(old_size, new_size))
-    return [comparisons[at] for at in range(len(pairs))]
-
-
-def compare_with_each(
-    baselines: Sequence[Sequence[ArrayLike]], candidate: Sequence[ArrayLike], *, threshold: float
-) -> list[Comparison]:
-    """Return what ``compare`` returns for each of some baselines of one night and the same candidate."""
-    after = Side.of(candidate)
-    return compare_pairs([(Side.of(baseline), after) for baseline in baselines], [threshold] * len(baselines))
 
 
 def compare_at_look(
@@ -336,11 +288,11 @@ class _Noise:
         if of_nights:
             parts = of_replicas / error, of_nights / error
             freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
-        return _quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
+        return quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
 
 
 @lru_cache(maxsize=10_000)
-def _quantile(freedom: float, probability: float) -> float:
+def quantile(freedom: float, probability: float) -> float:
     """Return a quantile of Student's distribution; the comparisons of a run ask for the same few again and again."""
     from scipy.special import stdtrit
 
@@ -357,7 +309,7 @@ def _compare_zeros(old: float, new: float) -> Comparison:
 def _conclude(log_ratio: float, noise: _Noise | None, threshold: float, *, fewest_replicas: int) -> Comparison:
     """Return the comparison that follows from the logarithm of a ratio and its noise, with what would settle it."""
     if noise is None:
-        return Comparison(_exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
+        return Comparison(exp(log_ratio), None, None, Verdict.INCONCLUSIVE, NO_SPREAD)
     comparison = _judge_interval(log_ratio, noise.half_width, threshold, fewest_replicas=fewest_replicas)
     if comparison.verdict is Verdict.INCONCLUSIVE and comparison.smallest is not None:
         return replace(comparison, reason=f"{comparison.reason}; {_cure(noise, log_ratio, threshold)}")
@@ -373,13 +325,13 @@ def _judge_interval(log_ratio: float, half: float, threshold: float, *, fewest_r
         threshold: the smallest relative change that matters.
         fewest_replicas: the number of replicas of the side that has fewer; with only one, no change is certain.
     """
-    ratio, low, high = _exp(log_ratio), _exp(log_ratio - half), _exp(log_ratio + half)
+    ratio, low, high = exp(log_ratio), exp(log_ratio - half), exp(log_ratio + half)
     verdict = _verdict(ratio, low, high, threshold)
     if fewest_replicas == 1 and verdict is not Verdict.UNCHANGED:
         return Comparison(ratio, low, high, Verdict.INCONCLUSIVE, SINGLE_REPLICA)
-    smallest = max(_exp(half) - 1, threshold)
-    reason = _reason(verdict, low, high, smallest, threshold)
-    return Comparison(ratio, low, high, verdict, reason, smallest if math.isfinite(smallest) else None)
+    smallest = max(exp(half) - 1, threshold)
+    why = reason(verdict, low, high, smallest, threshold)
+    return Comparison(ratio, low, high, verdict, why, smallest if math.isfinite(smallest) else None)
 
 
 def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict:
@@ -398,7 +350,7 @@ def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict
     return Verdict.INCONCLUSIVE
 
 
-def _reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
+def reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
     """Return the reason of a verdict in words; ``smallest`` is the smallest change that the replicas could show."""
     limit = f"the threshold of {_percent(threshold)}"
     if verdict is Verdict.UNCHANGED:
@@ -417,21 +369,28 @@ def _cure(noise: _Noise, log_ratio: float, threshold: float) -> str:
     A ratio beyond the threshold has to become significant; the interval of any other has to fit within the threshold.
     """
     limit, distance = math.log1p(threshold), abs(log_ratio)
-    half = distance if distance > limit else limit - distance
-    if (replicas := noise.replicas_to_settle(half)) is not None:
-        return f"{replicas} replicas{' on each side' if noise.level.nights == 1 else ''} would settle it"
+    replicas = noise.replicas_to_settle(distance if distance > limit else limit - distance)
+    if noise.level.nights == 1:
+        return cure_of_pair(replicas)
+    if replicas is not None:
+        return f"{replicas} replicas would settle it"
     nights = math.sqrt(noise.level.between_nights)
-    if noise.level.nights > 1 and nights > 0:
+    if nights > 0:
         differ = f"nights differ by {_percent(nights)}, which more replicas do not change"
         return f"{differ}: measure both sides in one night (perfsvc confirm)"
-    return f"not even {MOST_REPLICAS} replicas would settle it"
+    return NO_CURE
+
+
+def cure_of_pair(replicas: int | None) -> str:
+    """Return what would settle an inconclusive comparison with a single run: so many replicas, or None if too many."""
+    return NO_CURE if replicas is None else f"{replicas} replicas on each side would settle it"
 
 
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:.3g} %"
 
 
-def _exp(exponent: float) -> float:
+def exp(exponent: float) -> float:
     """Return the exponential, or infinity beyond the range of a float."""
     try:
         return math.exp(exponent)

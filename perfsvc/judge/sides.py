@@ -4,9 +4,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from perfsvc.judge.levels import NORMAL_MAD, Floats, levels_of, median, median_of_sorted, sorted_samples
 
@@ -16,6 +17,13 @@ RESOLUTION = 2.0**-23
 SHARE_OF_WITHIN = 0.3
 """Processes differ by at least this share of what the samples of one process differ by. For six kernels on an H200 the
 share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
+
+
+Samples = NDArray[np.floating[Any]]
+"""The values of one replica, shape (values,)."""
+
+SIDES_AT_ONCE = 256
+"""How many sides are computed together: their samples stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,48 +69,90 @@ class Side:
         return deviation * deviation
 
 
-def least_variances(sides: Sequence[Side], steps: Floats) -> Floats:
-    """Return ``least_variance`` of some sides with equally many replicas, each with the step of its clock."""
-    middles = _medians(np.sort(np.array([side.medians for side in sides]), axis=1))
-    deviations = np.array([side.min_deviation for side in sides])
-    with np.errstate(over="ignore"):  # a step that is huge beside its side's values
-        largest: Floats = np.maximum(np.where(np.isinf(steps), 0.0, steps / middles), deviations)
-        return largest * largest
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Many sides as columns, computed together: a run has ten thousand series.
 
-
-def sides_of(
-    many: Sequence[Sequence[Sequence[float]]],
-) -> tuple[list[Side | None], list[float], list[tuple[float, float]]]:
-    """Return ``Side.of``, the level (``center_of`` its medians) and the range of many sides, computed together.
-
-    A side is None if a sample is below 0: it has a level, and no comparison reads it. A range is the lowest and the
-    highest sample.
-
-    Args:
-        many: for each side its replicas; each has samples, and these are finite numbers.
+    Attributes:
+        sizes: the number of replicas of each side, shape (sides,).
+        medians: the medians of the replicas, shape (sides, most replicas); 0 beyond a side's replicas.
+        min_deviations: ``Side.min_deviation`` of each side.
+        steps: ``Side.step`` of each side.
+        centers: the level of each side (``center_of`` its medians).
+        lowest: the lowest value of each side. It is NaN if a value is not a finite number; then nothing but ``sizes``
+            is defined. If it is below 0, ``min_deviations`` and ``steps`` are undefined.
+        highest: the highest value of each side.
     """
-    by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for at, replicas in enumerate(many):
-        by_shape[tuple(map(len, replicas))].append(at)
-    sides: list[Side | None] = [None] * len(many)
-    centers = [0.0] * len(many)
-    ranges = [(0.0, 0.0)] * len(many)
-    for shape, places in by_shape.items():
-        # The replicas of sides of one shape, each replica as a matrix of (sides, samples).
-        sorted_by_replica = [
-            np.sort(np.array([many[at][index] for at in places], np.float64)) for index in range(len(shape))
+
+    sizes: NDArray[np.int64]
+    medians: Floats
+    min_deviations: Floats
+    steps: Floats
+    centers: Floats
+    lowest: Floats
+    highest: Floats
+
+    @classmethod
+    def of(cls, many: Sequence[Sequence[Sequence[float] | Samples]]) -> "Sides":
+        """Read sides.
+
+        Args:
+            many: for each side its replicas, at least one; each has at least one value.
+        """
+        by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for at, replicas in enumerate(many):
+            by_shape[tuple(map(len, replicas))].append(at)
+        sizes = np.array([len(replicas) for replicas in many], np.int64)
+        medians = np.zeros((len(many), int(sizes.max(initial=0))))
+        columns = np.full((5, len(many)), np.nan)
+        parts = [
+            (shape, of_shape[begin : begin + SIDES_AT_ONCE])
+            for shape, of_shape in by_shape.items()
+            for begin in range(0, len(of_shape), SIDES_AT_ONCE)
         ]
-        medians = np.stack([_medians(ordered) for ordered in sorted_by_replica], axis=1)
-        deviations, steps = _spreads(sorted_by_replica, medians)
-        (levels, _, _) = levels_of(medians)
-        lowest = np.minimum.reduce([ordered[:, 0] for ordered in sorted_by_replica]).tolist()
-        highest = np.maximum.reduce([ordered[:, -1] for ordered in sorted_by_replica]).tolist()
-        columns = (deviations.tolist(), steps.tolist(), levels.tolist(), lowest, highest)
-        for at, of_side, deviation, step, level, low, high in zip(places, medians, *columns, strict=True):
-            sides[at] = None if low < 0 else Side(of_side, deviation, step)
-            centers[at] = level
-            ranges[at] = low, high
-    return sides, centers, ranges
+        for shape, of_shape in parts:
+            if max(shape) == 1:  # mostly tuples, which take longer to become arrays than arrays to be joined
+                values: Floats = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
+            else:
+                joined = np.concatenate([each for at in of_shape for each in many[at]], dtype=np.float64)
+                values = joined.reshape(len(of_shape), -1)
+            is_finite = np.isfinite(values).all(axis=1)
+            places = np.array(of_shape)[is_finite]
+            if not places.size:
+                continue
+            # The values of each replica in ascending order, as a matrix of (sides, values).
+            replicas = np.split(values if is_finite.all() else values[is_finite], np.cumsum(shape)[:-1], axis=1)
+            ordered = [np.sort(replica, axis=1) for replica in replicas]
+            of_replicas = np.stack([_medians(replica) for replica in ordered], axis=1)
+            medians[places, : len(shape)] = of_replicas
+            columns[:2, places] = _spreads(ordered, of_replicas)
+            columns[2, places] = levels_of(of_replicas)[0]
+            columns[3, places] = np.minimum.reduce([replica[:, 0] for replica in ordered])
+            columns[4, places] = np.maximum.reduce([replica[:, -1] for replica in ordered])
+        return cls(sizes, medians, *columns)
+
+    @property
+    def least_medians(self) -> Floats:
+        """The lowest median of each side."""
+        beyond = np.arange(self.medians.shape[1]) >= self.sizes[:, None]
+        least: Floats = np.where(beyond, math.inf, self.medians).min(axis=1, initial=math.inf)
+        return least
+
+    def side(self, at: int | np.int64) -> Side:
+        """Return one side, whose values are finite and not below 0."""
+        return Side(self.medians[at, : self.sizes[at]], float(self.min_deviations[at]), float(self.steps[at]))
+
+    def medians_of(self, at: NDArray[np.int64], size: int) -> Floats:
+        """Return the medians of some sides with ``size`` replicas, shape (at, size)."""
+        return self.medians[at, :size]
+
+    def least_variances(self, at: NDArray[np.int64], steps: Floats) -> Floats:
+        """Return ``Side.least_variance`` of some sides with equally many replicas, each with the step of its clock."""
+        middles = _medians(np.sort(self.medians_of(at, int(self.sizes[at[0]])), axis=1))
+        with np.errstate(over="ignore"):  # a step that is huge beside its side's values
+            relative_steps = np.where(np.isinf(steps), 0.0, steps / middles)
+            largest: Floats = np.maximum(relative_steps, self.min_deviations[at])
+            return largest * largest
 
 
 def _medians(ordered: Floats) -> Floats:

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from perfsvc.judge.causes import MOVES
-from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_pairs, compare_sides, compare_with_devices
+from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
 from perfsvc.judge.levels import center_of
-from perfsvc.judge.sides import Side, sides_of
+from perfsvc.judge.pairs import compare_pairs
+from perfsvc.judge.sides import Side, Sides
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
@@ -74,7 +74,8 @@ def verdicts(
         every: include the auxiliary metrics that did not move.
     """
     baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
-    levels = _Levels.of([*baseline.values(), *candidate.values()])
+    same = set() if every else _unmoved(baseline, candidate)
+    levels = _Levels.of([level for of_side in (baseline, candidate) for level in of_side.values() if level not in same])
     others = _other_devices(baseline, candidate, levels)
     versions = cache(lambda: _newest_versions(baseline))
     usable_of_case = cache(  # any usable level of the case
@@ -86,22 +87,23 @@ def verdicts(
     judgements = [levels.missing(series, level, None) for series, level in absent.items()]
     to_compare: list[_ToCompare] = []
     for series, level in candidate.items():
-        own = baseline.get(series)
-        if not every and series.metric in AUXILIARY and own is not None and own.replicas == level.replicas:
+        if level in same:
             continue
-        sources = {series: own} if own is not None else {source: baseline[source] for source in others.get(series, ())}
-        before = next(iter(sources.values()), None) or levels.fault_of_case(baseline, series)
+        own = baseline.get(series)
+        sources = (series,) if own is not None else others.get(series, ())
+        befores = (own,) if own is not None else tuple([baseline[source] for source in sources])
+        before = befores[0] if befores else levels.fault_of_case(baseline, series)
         if level.status is Status.SKIPPED:
             if baseline_level := usable_of_case().get(_time_of(series)):
                 judgements.append(levels.missing(series, baseline_level, level))
         elif fault := levels.fault(level):
             judgements.append(levels.row(series, Verdict.BROKEN, fault, before, level))
-        elif all(map(levels.fault, sources.values())):
+        elif all(map(levels.fault, befores)):
             why = levels.fault(before) if before is not None else ""
             judgements.append(levels.row(series, Verdict.NEW, _why_new(series, why, versions), before, level))
         else:
-            to_compare.append(_ToCompare(series, sources, level, limit_of(series)))
-    judgements += _compared(levels, to_compare)
+            to_compare.append(_ToCompare(series, sources[0], befores, level, limit_of(series)))
+    judgements += _compared(levels, to_compare, every=every)
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -135,15 +137,29 @@ def _without_unjudged(levels: Mapping[Series, Level]) -> Mapping[Series, Level]:
     return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
 
 
+def _unmoved(baseline: Mapping[Series, Level], candidate: Mapping[Series, Level]) -> set[Level]:
+    """Return the levels of both sides of auxiliary metrics that have the same finite values on both sides.
+
+    Errors of results hardly ever change, and there are as many as times. They have one value a replica.
+    """
+    same: set[Level] = set()
+    for series, level in candidate.items():
+        if series.metric in AUXILIARY and (own := baseline.get(series)) is not None:
+            pairs = zip(own.replicas, level.replicas, strict=False)
+            if len(own.replicas) == len(level.replicas) and all(
+                len(old) == len(new) == 1 and old[0] == new[0] and isfinite(old[0]) for old, new in pairs
+            ):
+                same |= {own, level}
+    return same
+
+
 def _fault(level: Level) -> str:
-    """Return why a level cannot be compared; empty if it can."""
+    """Return why a level has no values to compare; empty if it has."""
     if level.status is not Status.OK:
         return level.reason or f"{level.status} without a reason"
-    if not level.replicas or not all(level.replicas):
+    if not level.replicas or not all(map(len, level.replicas)):
         return "a replica holds no values" if level.replicas else "no replica holds values"
-    # A sum is finite only if its values are; a sum that overflows decides nothing.
-    is_finite = isfinite(sum(map(sum, level.replicas))) or all(map(isfinite, chain.from_iterable(level.replicas)))
-    return "" if is_finite else "a value is not a finite number"
+    return ""
 
 
 def _other_devices(
@@ -153,15 +169,17 @@ def _other_devices(
 
     These are the usable series of all other devices of the model, the latest run first. A series without any is absent.
     """
-    unknown = [series for series in candidate if series not in baseline]
+    unknown = set(candidate).difference(baseline)  # a set knows the hashes, which take long to compute
     by_model: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
     for series, level in baseline.items() if unknown else ():
         if not levels.fault(level):
             by_model.setdefault(_of_model(series), []).append(series)
+    if not unknown:
+        return {}
     return {
         series: tuple(sorted(others, key=lambda source: (baseline[source].run, source.device), reverse=True))
-        for series in unknown
-        if (others := by_model.get(_of_model(series)))
+        for series in candidate
+        if series in unknown and (others := by_model.get(_of_model(series)))
     }
 
 
@@ -169,47 +187,62 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-@dataclass(frozen=True, slots=True)
-class _ToCompare:
-    """A series with what it is compared with: its own level in the baseline, or the levels of other devices."""
+class _ToCompare(NamedTuple):
+    """A series with what it is compared with.
+
+    Attributes:
+        series: the series.
+        source: the series itself if the baseline has it; else the first of the same series of other devices.
+        baselines: the level of the series in the baseline, or its levels on the other devices.
+        after: the level of the candidate.
+        threshold: the smallest relevant change, as a fraction.
+    """
 
     series: Series
-    baselines: Mapping[Series, Level]
+    source: Series
+    baselines: tuple[Level, ...]
     after: Level
     threshold: float
 
     @property
-    def before(self) -> Level:
-        return next(iter(self.baselines.values()))
-
-    @property
     def is_pair(self) -> bool:
         """True if one run of one device is compared with one run."""
-        return len(self.baselines) == 1 and not self.before.further
+        return len(self.baselines) == 1 and not self.baselines[0].further
 
 
-def _compared(levels: "_Levels", rows: Sequence[_ToCompare]) -> list[Judgement]:
-    """Compare each series with its baseline."""
-    pairs = {at: row for at, row in enumerate(rows) if row.is_pair and levels.range_of(row)[0] > 0}
-    sides = [(levels.side(row.before), levels.side(row.after)) for row in pairs.values()]
-    comparisons = dict(zip(pairs, compare_pairs(sides, [row.threshold for row in pairs.values()]), strict=True))
-    return [_judge(levels, row, comparisons.get(at)) for at, row in enumerate(rows)]
+def _compared(levels: "_Levels", rows: Sequence[_ToCompare], *, every: bool) -> list[Judgement]:
+    """Compare each series with its baseline; without ``every``, auxiliary metrics that did not move may be absent."""
+    sides = levels.sides
+    pairs = np.array([at for at, row in enumerate(rows) if row.is_pair], np.int64)
+    before, after = (
+        np.array([levels.place[level] for level in of_side], np.int64)
+        for of_side in ([rows[at].baselines[0] for at in pairs], [rows[at].after for at in pairs])
+    )
+    to_compare = np.minimum(sides.lowest[before], sides.lowest[after]) > 0
+    limits = [rows[at].threshold for at in pairs[to_compare]]
+    compared = compare_pairs(sides, before[to_compare], after[to_compare], limits)
+    comparisons = dict(zip(pairs[to_compare].tolist(), compared, strict=True))
+    unmoved = {at for at, comparison in comparisons.items() if comparison.verdict not in MOVES}
+    return [
+        _judge(levels, row, comparisons.get(at))
+        for at, row in enumerate(rows)
+        if every or at not in unmoved or row.series.metric not in AUXILIARY
+    ]
 
 
 def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) -> Judgement:
     """Return the judgement on a series; ``comparison`` is None if the series is not among ``compare_pairs``."""
-    series, before, after = row.series, row.before, row.after
+    series, before, after = row.series, row.baselines[0], row.after
     note, further = "", before.further
-    source = next(iter(row.baselines))
     if comparison is None:
         least, most = levels.range_of(row)
         if least <= 0:
             verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
             return levels.row(series, verdict, why, before, after)
         if len(row.baselines) > 1:
-            devices = [level.replicas for level in row.baselines.values()]
+            devices = [level.replicas for level in row.baselines]
             comparison = compare_with_devices(devices, after.replicas, threshold=row.threshold)
-            spread = f"{len(row.baselines)} other GPUs of {source.device_model}, whose spread is in the interval"
+            spread = f"{len(row.baselines)} other GPUs of {row.source.device_model}, whose spread is in the interval"
             note = f"; compared with {spread}"
         else:
             sides = levels.side(before), levels.side(after)
@@ -217,8 +250,9 @@ def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) ->
             if drift := _drift(comparison, *sides, further, row.threshold):
                 comparison, further = drift, further[: FIRST_RUNS - 1]
                 note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
-    if len(row.baselines) == 1 and source.device != series.device:
-        note += f"; compared with another {source.device_model} ({source.device}); the ratio covers their difference"
+    if len(row.baselines) == 1 and row.source.device != series.device:
+        other = f"another {row.source.device_model} ({row.source.device})"
+        note += f"; compared with {other}; the ratio covers their difference"
     return levels.row(
         series,
         comparison.verdict,
@@ -232,7 +266,7 @@ def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) ->
         if further
         else levels.center(before)
         if len(row.baselines) == 1
-        else center_of(np.array([levels.center(level) for level in row.baselines.values()])),
+        else center_of(np.array([levels.center(level) for level in row.baselines])),
         baseline_replicas=len(before.replicas) + sum(map(len, further)),
         baseline_runs=1 + len(further),
         smallest=comparison.smallest,
@@ -301,11 +335,10 @@ def _absent(
     - metrics of a broken or skipped case,
     - results of another device, if they stand in for the missing baseline of a candidate's device.
     """
-    absent = {
-        series: level for series, level in baseline.items() if series not in candidate and not levels.fault(level)
-    }
-    if not absent:
-        return absent
+    gone = set(baseline).difference(candidate)
+    if not gone:
+        return {}
+    absent = {series: level for series, level in baseline.items() if series in gone and not levels.fault(level)}
     present = {_any_version(series) for series in candidate}
     not_ok = {_any_version(_time_of(series)) for series, level in candidate.items() if level.status is not Status.OK}
     devices = {series.device for series in candidate}
@@ -334,50 +367,48 @@ class _Levels:
     """What all levels of both mappings need, computed together: a run may have ten thousand series.
 
     Attributes:
-        faults: why each level cannot be compared; empty if it can. The keys are the ids of the objects: to hash a level
-            means to hash all its samples.
-        centers: the level of each level without a fault, as a number.
-        sides: its side in a comparison; None if a value is below 0.
-        ranges: its lowest and its highest value, of ``further`` too.
+        faults: why a level cannot be compared; a level without a fault is absent.
+        place: which of the sides each level without a fault is.
+        sides: the sides of these levels.
+        centers: each level without a fault as a number.
     """
 
-    faults: Mapping[int, str]
-    centers: Mapping[int, float]
-    sides: Mapping[int, Side | None]
-    ranges: Mapping[int, tuple[float, float]]
+    faults: Mapping[Level, str]
+    place: Mapping[Level, int]
+    sides: Sides
+    centers: Mapping[Level, float]
 
     @classmethod
     def of(cls, every: Sequence[Level]) -> "_Levels":
-        """Read levels, which must live as long as the object."""
-        faults = {id(level): _fault(level) for level in every}
-        usable = [level for level in every if not faults[id(level)]]
-        sides, centers, ranges = sides_of([level.replicas for level in usable])
-        for at, level in enumerate(usable):
-            if level.further:
-                further = list(chain.from_iterable(level.further))
-                ranges[at] = min(*further, ranges[at][0]), max(*further, ranges[at][1])
-        ids = [id(level) for level in usable]
-        by_id = dict(zip(ids, centers, strict=True)), dict(zip(ids, sides, strict=True))
-        return cls(faults, *by_id, dict(zip(ids, ranges, strict=True)))
+        """Read levels."""
+        faults = {level: fault for level in every if (fault := _fault(level))}
+        with_values = [level for level in every if level not in faults]
+        sides = Sides.of([level.replicas for level in with_values])
+        place = dict(zip(with_values, range(len(with_values)), strict=True))
+        centers = dict(zip(with_values, sides.centers.tolist(), strict=True))
+        for at in np.flatnonzero(np.isnan(sides.lowest)).tolist():
+            faults[with_values[at]] = "a value is not a finite number"
+            del centers[with_values[at]]
+        return cls(faults, place, sides, centers)
 
     def fault(self, level: Level) -> str:
         """Return why a level cannot be compared; empty if it can."""
-        return self.faults[id(level)]
+        return self.faults.get(level, "")
 
     def center(self, level: Level) -> float:
         """Return a level without a fault as a number."""
-        return self.centers[id(level)]
+        return self.centers[level]
 
     def side(self, level: Level) -> Side:
         """Return the side of a level without a fault whose values are not below 0."""
-        side = self.sides[id(level)]
-        assert side is not None  # noqa: S101 - for mypy: the caller compares only values above 0
-        return side
+        return self.sides.side(self.place[level])
 
     def range_of(self, row: _ToCompare) -> tuple[float, float]:
         """Return the lowest and the highest value that a comparison reads."""
-        ranges = [self.ranges[id(level)] for level in (row.after, *row.baselines.values())]
-        return min(least for least, _ in ranges), max(most for _, most in ranges)
+        levels = (row.after, *row.baselines)
+        at = [self.place[level] for level in levels]
+        further = [value for level in levels for run in level.further for value in run]
+        return min(*further, *self.sides.lowest[at].tolist()), max(*further, *self.sides.highest[at].tolist())
 
     def fault_of_case(self, baseline: Mapping[Series, Level], series: Series) -> Level | None:
         """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
@@ -406,8 +437,8 @@ class _Levels:
         fields: dict[str, Any] = {
             "baseline_run": before.run if before else None,
             "candidate_run": after.run if after else None,
-            "baseline_s": self.centers.get(id(before)),
-            "candidate_s": self.centers.get(id(after)),
+            "baseline_s": self.centers.get(before) if before else None,
+            "candidate_s": self.centers.get(after) if after else None,
             "baseline_replicas": len(before.replicas) + sum(map(len, before.further)) if before else None,
             "baseline_runs": 1 + len(before.further) if before else 1,
             "candidate_replicas": len(after.replicas) if after else None,

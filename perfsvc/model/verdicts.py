@@ -1,10 +1,16 @@
 """What is judged: series, their levels, and verdicts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from perfsvc.model.cases import CacheState, Case
 from perfsvc.model.measurements import TIME, Status
+
+if TYPE_CHECKING:  # most commands need no arrays, and importing NumPy takes long
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Verdict(StrEnum):
@@ -54,11 +60,14 @@ FIRST_RUNS = 5
 """How many first runs of a baseline always belong to it. A slow drift has moved them least."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Level:
     """A series in one run: the values of each replica that has any, or why there are none.
 
+    Two levels are equal only if they are the same object: replicas have hundreds of values.
+
     Attributes:
+        replicas: the values of each replica, shape (values,), in seconds or in the metric's own unit.
         further: only for a baseline of several runs: for each run but ``run``, the value of each replica (of the time:
             the median); the oldest run first.
     """
@@ -66,7 +75,7 @@ class Level:
     run: int
     status: Status
     reason: str = ""
-    replicas: tuple[tuple[float, ...], ...] = ()
+    replicas: "tuple[Sequence[float] | NDArray[np.float64], ...]" = ()
     further: tuple[tuple[float, ...], ...] = ()
 
 

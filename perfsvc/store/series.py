@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Case, Estimate, Level, Series, Status
+from perfsvc.model import TIME, Case, Estimate, Level, Series, Status
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -19,15 +19,14 @@ from perfsvc.store.cases import (
     case_of,
     judged,
     lineage_of,
-    names_of,
     namesakes_of,
     own_name,
-    present_cases,
     reason_of_exclusion,
     reasons_of_exclusion,
 )
 from perfsvc.store.histories import all_histories, histories, measured
 from perfsvc.store.measurements import readable_samples
+from perfsvc.store.measurements.levels import levels_in
 from perfsvc.store.rows import CaseInRun, CaseKey, SeriesHistory
 from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
@@ -198,71 +197,7 @@ class SeriesStore:
         return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
 
 
-# --- levels ----------------------------------------------------------------------------------------------------------
-
-
-def levels_in(
-    connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
-) -> dict[Series, Level]:
-    """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read.
-
-    Without ``wanted``, the metrics that verdicts do not judge are left out.
-    """
-    measured = (Measurements.run_id == run, judged(Measurements.run_id, Measurements.case_id), *where)
-    key = (Measurements.case_id, Measurements.device_id, Measurements.cache)
-    query = select(
-        *key,
-        Measurements.id,
-        Measurements.status,
-        Measurements.reason,
-        Measurements.samples,
-        Measurements.median_s,
-        Measurements.max_error,
-    )
-    # Plain tuples: a run has ten thousands of measurements, and SQLAlchemy's rows have slow names.
-    rows = list(map(tuple, connection.execute(query.where(*measured).order_by(*key, Measurements.replica))))
-    cases = present_cases(
-        connection.execute(names_of(select(Measurements.case_id).where(*measured).distinct())).all() if rows else ()
-    )
-    devices = {
-        number: (uuid, model)
-        for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model))
-    }
-    named = _named_values(connection, *measured, *([Metrics.name.not_in(UNJUDGED)] if wanted is None else []))
-    levels: dict[Series, Level] = {}
-    for (case_number, device, cache), group in groupby(rows, itemgetter(0, 1, 2)):
-        case, (uuid, model) = cases[case_number], devices[device]
-        with_times = wanted is None or Series(case, uuid, model, TIME, cache) in wanted
-        status, why, values_by_metric = _values([row[3:] for row in group], case if with_times else None, named)
-        for metric, values in values_by_metric.items():
-            series = Series(case, uuid, model, metric, cache)
-            if wanted is None or series in wanted:
-                levels[series] = Level(run, status, why, tuple(filter(None, values)))
-    return levels
-
-
-def _values(
-    replicas: Sequence[tuple[Any, ...]], case: Case | None, named: Mapping[int, Sequence[tuple[str, float]]]
-) -> tuple[Status, str, dict[str, list[tuple[float, ...]]]]:
-    """Return the status of a case, why it is not ok, and the values of its replicas by metric.
-
-    Args:
-        replicas: the id, status, reason, blob of samples, median and largest error of each replica.
-        case: the case; None to leave its times out, because to unpack samples takes long.
-        named: the named metrics of each measurement, by id.
-    """
-    if any(status is not Status.OK for _, status, *_ in replicas):
-        _, status, reason, *_ = max(replicas, key=lambda replica: replica[1].severity)
-        return status, reason, {TIME: []}
-    values: dict[str, list[tuple[float, ...]]] = defaultdict(list)
-    for number, _, _, blob, median, error in replicas:
-        if case and (blob is not None or median is not None):  # the samples may have been pruned
-            values[TIME].append(_samples_of(blob, median, case))
-        if error is not None:
-            values[MAX_ERROR].append((error,))
-        for metric, value in named.get(number, ()):
-            values[metric].append((value,))
-    return Status.OK, "", values
+# --- histories -------------------------------------------------------------------------------------------------------
 
 
 def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[int, list[tuple[str, float]]]:
@@ -278,17 +213,6 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
         if value is not None:
             values[measurement].append((name, value))
     return values
-
-
-def _samples_of(blob: bytes | None, median: float | None, case: Case) -> tuple[float, ...]:
-    """Return a case's samples, or the median if there are none. If the samples are damaged, report that."""
-    samples = None if blob is None else readable_samples(blob, case)
-    if samples is not None:
-        return tuple(samples.tolist())
-    return () if median is None else (median,)
-
-
-# --- histories -------------------------------------------------------------------------------------------------------
 
 
 def _case_in_run(

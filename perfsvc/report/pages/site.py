@@ -299,6 +299,7 @@ class Site:
     fleet: Fleet = field(default_factory=Fleet)
 
 
+@lru_cache(maxsize=1 << 15)
 def series_page(series: Series) -> str:
     """Return the path of a series' page: a readable part, and a digest of everything that identifies the series."""
     case = series.case.id

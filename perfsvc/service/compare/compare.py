@@ -271,9 +271,14 @@ def run_to_compare_with(store: Store, text: str, run: int, folder: Path) -> int 
 def threshold_of_series(store: Store, threshold: judge.ThresholdOption) -> Callable[[Series], float]:
     """Return a function that returns the smallest relevant change of a series, as a fraction."""
     devices = store.devices.all()
+    has_rules = bool(judge.without_override(threshold).rules)
+    known: dict[tuple[str, str], float] = {}
 
     def threshold_of(series: Series) -> float:
-        return judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
+        key = series.device, series.metric
+        if has_rules or key not in known:  # without rules, all cases have the same threshold
+            known[key] = judge.threshold_of(series.case, series.metric, devices[series.device].kind, threshold)
+        return known[key]
 
     return threshold_of
 

@@ -181,7 +181,7 @@ class LivePages:
         # The runs are numbers, so no revision is looked up in the folder.
         compared = compare(self._store, str(base), str(new), folder=Path(), threshold=self._threshold)
         if new in state.pages.site.runs:
-            state.series.in_run(new)
+            state.series.add_measured(row.series for row in compared.judgements if row.candidate_run == new)
         sides = side_by_side(
             compared,
             thresholds_of(self._store, compared.judgements, self._threshold),

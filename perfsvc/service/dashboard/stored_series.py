@@ -38,6 +38,7 @@ class StoredSeries(SeriesViews):
         self._site = site
         self._read: dict[Case, tuple[SeriesView, ...]] = {}
         self._in_runs: dict[int, dict[Series, bool]] = {}
+        self._measured: set[Series] = set()
         self._lock = RLock()
 
     def __len__(self) -> int:
@@ -91,6 +92,16 @@ class StoredSeries(SeriesViews):
     def known(self, series: Iterable[Series]) -> set[Series]:
         """Return which of some series the site has."""
         asked = set(series)
+        measured = asked & self._measured
+        return measured | self._looked_up(asked - measured)
+
+    def add_measured(self, series: Iterable[Series]) -> None:
+        """Remember series that runs on the site measured, so that ``known`` need not look them up."""
+        with self._lock:
+            self._measured |= {one for one in series if one.metric != MAX_ERROR}
+
+    def _looked_up(self, asked: set[Series]) -> set[Series]:
+        """Return which of some series the site has, from the database."""
         if self._site.tonight and sum(one.case not in self._read for one in asked) > FEW:
             self.in_run(self._site.tonight.id)
         found = {one for measured in list(self._in_runs.values()) for one in asked & measured.keys()}
@@ -98,7 +109,7 @@ class StoredSeries(SeriesViews):
         if errors:  # the site has them only if a finding or an event reports them
             reported = {moved.series for view in self._site.findings for moved in view.finding.moved}
             reported |= self._store.verdicts.events(list(self._site.runs), {one.case for one in errors}).keys()
-            asked -= errors - reported
+            asked = asked - (errors - reported)
         self.read(asked - found)
         return found | {one for one in asked - found if self.get(one)}
 

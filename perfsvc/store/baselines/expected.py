@@ -7,9 +7,9 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.model import RunState, Series, Status
 from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
+from perfsvc.store.measurements.levels import levels_in
 from perfsvc.store.schema.judging_tables import Exclusions
 from perfsvc.store.schema.tables import Cases, Measurements, OverBudgetCases, Runs
-from perfsvc.store.series import levels_in
 
 
 def expected_series(connection: Connection, run: int) -> dict[Series, int]:

@@ -204,11 +204,15 @@ class MeasurementStore:
             put_noise(connection, run, noise)
 
 
+DAMAGED = (zlib.error, ValueError, TypeError)
+"""What unpacking a damaged blob raises."""
+
+
 def readable_samples(blob: bytes, case: Case | str) -> NDArray[np.float32] | None:
     """Return the samples of a case, shape (samples,); if the blob is damaged, report that and return None."""
     try:
         return unpack_array(blob)
-    except (zlib.error, ValueError, TypeError):
+    except DAMAGED:
         report_damaged(f"a blob of samples of {case}")
         return None
 

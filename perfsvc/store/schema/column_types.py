@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,8 +89,23 @@ def unpack(blob: bytes) -> tuple[float, ...]:
 
 def unpack_array(blob: bytes) -> NDArray[np.float32]:
     """Return the samples of a blob as an array, shape (samples,); raises what ``unpack`` raises."""
+    return np.frombuffer(_content(blob), _DTYPE)
+
+
+def unpack_together(blobs: Sequence[bytes]) -> list[NDArray[np.float64]]:
+    """Return the samples of each blob, shape (samples,), faster than one by one; raises what ``unpack`` raises."""
+    contents = [_content(blob) for blob in blobs]
+    sizes = [len(content) for content in contents]
+    if any(size % _DTYPE.itemsize for size in sizes):
+        raise ValueError("a blob holds a part of a sample")
+    samples = np.frombuffer(b"".join(contents), _DTYPE).astype(np.float64)
+    ends = (np.cumsum([0, *sizes]) // _DTYPE.itemsize).tolist()
+    return [samples[begin:end] for begin, end in pairwise(ends)]
+
+
+def _content(blob: bytes) -> bytes:
     stream = zlib.decompressobj()
     content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
     if not stream.eof:
         raise ValueError("the blob ends early, or holds too many samples")
-    return np.frombuffer(content, _DTYPE)
+    return content

@@ -1,11 +1,14 @@
 """Many sides read at once are the sides read one by one."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 
-from perfsvc.judge.comparison import compare_pairs, compare_sides
+from perfsvc.judge.comparison import compare, compare_sides
 from perfsvc.judge.levels import center_of
-from perfsvc.judge.sides import Side, sides_of
+from perfsvc.judge.pairs import compare_pairs, compare_with_each
+from perfsvc.judge.sides import Side, Sides
 from perfsvc.model import Verdict
 
 
@@ -35,40 +38,58 @@ def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_many_sides_are_those_read_one_by_one(seed: int) -> None:
     many = _random_sides(seed)
-    sides, centers, ranges = sides_of(many)
-    for replicas, side, center, ends in zip(many, sides, centers, ranges, strict=True):
-        alone = Side.of(replicas)
-        assert side is not None
-        np.testing.assert_array_equal(side.medians, alone.medians)
-        np.testing.assert_array_equal([side.min_deviation, side.step], [alone.min_deviation, alone.step])
-        np.testing.assert_array_equal(center, center_of(alone.medians))
-        assert ends == (min(map(min, replicas)), max(map(max, replicas)))
+    sides = Sides.of(many)
+    for at, replicas in enumerate(many):
+        together, alone = sides.side(at), Side.of(replicas)
+        np.testing.assert_array_equal(together.medians, alone.medians)
+        np.testing.assert_array_equal(
+            [together.min_deviation, together.step], [alone.min_deviation, alone.step], strict=True
+        )
+        assert sides.centers[at] == center_of(alone.medians)
+        assert sides.least_medians[at] == min(alone.medians)
+        assert (sides.lowest[at], sides.highest[at]) == (min(map(min, replicas)), max(map(max, replicas)))
 
 
-def test_a_side_with_a_value_below_zero_has_a_level_and_no_side() -> None:
-    sides, centers, ranges = sides_of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
-    assert sides[0] is None
-    assert centers == [2.0, 2.0]
-    assert ranges == [(-3.0, 5.0), (2.0, 2.0)]
-    assert sides[1] is not None
+def test_arrays_are_read_as_tuples_are() -> None:
+    many = _random_sides(0)
+    arrays = [tuple(map(np.array, replicas)) for replicas in many]
+    for tuples, of_arrays in zip(astuple(Sides.of(many)), astuple(Sides.of(arrays)), strict=True):
+        np.testing.assert_array_equal(tuples, of_arrays)
+
+
+def test_a_side_with_a_value_below_zero_has_a_level_and_ends() -> None:
+    sides = Sides.of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
+    assert sides.centers.tolist() == [2.0, 2.0]
+    assert (sides.lowest.tolist(), sides.highest.tolist()) == ([-3.0, 2.0], [5.0, 2.0])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_side_with_a_value_that_is_not_finite_has_no_ends_and_spoils_no_other(value: float) -> None:
+    sound = ((1.0, 2.0), (3.0, 5.0))
+    sides = Sides.of([((1.0, value), (3.0, 5.0)), sound])
+    assert np.isnan(sides.lowest).tolist() == [True, False]
+    np.testing.assert_array_equal(sides.side(1).medians, Side.of(sound).medians)
 
 
 def test_no_sides_are_no_sides() -> None:
-    assert sides_of([]) == ([], [], [])
+    assert Sides.of([]).sizes.size == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_compared_together_are_those_compared_one_by_one(seed: int) -> None:
     random = np.random.default_rng(seed)
-    sides = [Side.of(replicas) for replicas in _random_sides(seed)]
+    many = _random_sides(seed)
     # The same shape on both sides, as in two runs of one suite, and other shapes; near each other and far away.
-    pairs = [
-        (side, Side(side.medians * factor, side.min_deviation, side.step)) for side in sides for factor in (1, 1.03)
+    many += [tuple(tuple(1.03 * value for value in replica) for replica in replicas) for replicas in many]
+    sides, count = Sides.of(many), len(many) // 2
+    same, others = np.arange(count), random.integers(count, size=(2, 300))
+    before, after = np.concatenate([same, same, others[0]]), np.concatenate([same, same + count, others[1]])
+    thresholds = random.choice([0.0, 0.01, 0.5], len(before)).tolist()
+    alone = [
+        compare_sides(sides.side(old), sides.side(new), threshold=limit)
+        for old, new, limit in zip(before, after, thresholds, strict=True)
     ]
-    pairs += [(sides[old], sides[new]) for old, new in random.integers(len(sides), size=(300, 2))]
-    thresholds = random.choice([0.0, 0.01, 0.5], len(pairs)).tolist()
-    alone = [compare_sides(*pair, threshold=limit) for pair, limit in zip(pairs, thresholds, strict=True)]
-    assert compare_pairs(pairs, thresholds) == alone
+    assert compare_pairs(sides, before, after, thresholds) == alone
     assert {comparison.verdict for comparison in alone} == {
         Verdict.REGRESSION,
         Verdict.IMPROVEMENT,
@@ -77,5 +98,45 @@ def test_pairs_compared_together_are_those_compared_one_by_one(seed: int) -> Non
     }
 
 
+def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
+    random = np.random.default_rng(5)
+    many = [
+        tuple(tuple(values) for values in 1e-4 * (1 + noise * random.standard_normal((count, 2))))
+        for count in (2, 3, 5, 99, 100, 101)
+        for noise in (0.003, 0.01, 0.03, 0.3)
+        for _ in range(20)
+    ]
+    sides, before = Sides.of(many), np.arange(0, len(many), 2)
+    after = before + 1
+    together = compare_pairs(sides, before, after, [0.01] * before.size)
+    assert together == [
+        compare_sides(sides.side(old), sides.side(new), threshold=0.01) for old, new in zip(before, after, strict=True)
+    ]
+    reasons = " ".join(comparison.reason for comparison in together)
+    assert "; not even 100 replicas would settle it" in reasons
+    assert "replicas on each side would settle it" in reasons
+
+
 def test_no_pairs_are_no_comparisons() -> None:
-    assert compare_pairs([], []) == []
+    none = np.array([], np.int64)
+    assert compare_pairs(Sides.of([]), none, none, []) == []
+
+
+def test_one_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:
+    many = [
+        tuple(np.array(replica, np.float32) for replica in side)
+        for side in _random_sides(0)
+        if max(map(max, side)) < 1e30
+    ]
+    *baselines, candidate = many
+    together = compare_with_each(baselines, candidate, threshold=0.02)
+    assert together == [compare(baseline, candidate, threshold=0.02) for baseline in baselines]
+    assert len({comparison.verdict for comparison in together}) > 1
+    assert compare_with_each([], candidate, threshold=0.02) == []
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
+def test_times_that_cannot_be_are_refused(wrong: float) -> None:
+    sound = (np.array([1.0, 2.0]), np.array([3.0]))
+    with pytest.raises(ValueError, match="finite numbers from 0 up"):
+        compare_with_each([sound, (np.array([1.0, wrong]),)], sound, threshold=0.02)
