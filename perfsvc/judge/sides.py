@@ -111,8 +111,9 @@ class Sides:
             for begin in range(0, len(of_shape), SIDES_AT_ONCE)
         ]
         for shape, of_shape in parts:
+            values: Floats
             if max(shape) == 1:  # mostly tuples, which take longer to become arrays than arrays to be joined
-                values: Floats = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
+                values = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
             else:
                 joined = np.concatenate([each for at in of_shape for each in many[at]], dtype=np.float64)
                 values = joined.reshape(len(of_shape), -1)
