@@ -111,7 +111,6 @@ class Sides:
             for begin in range(0, len(of_shape), SIDES_AT_ONCE)
         ]
         for shape, of_shape in parts:
-            values: Floats
             if max(shape) == 1:  # mostly tuples, which take longer to become arrays than arrays to be joined
                 values = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
             else:
@@ -122,8 +121,8 @@ class Sides:
             if not places.size:
                 continue
             # The values of each replica in ascending order, as a matrix of (sides, values).
-            replicas = np.split(values if is_finite.all() else values[is_finite], np.cumsum(shape)[:-1], axis=1)
-            ordered = [np.sort(replica, axis=1) for replica in replicas]
+            finite = values if is_finite.all() else values[is_finite]
+            ordered: list[Floats] = [np.sort(each, axis=1) for each in np.split(finite, np.cumsum(shape)[:-1], axis=1)]
             of_replicas = np.stack([_medians(replica) for replica in ordered], axis=1)
             medians[places, : len(shape)] = of_replicas
             columns[:2, places] = _spreads(ordered, of_replicas)
