@@ -20,6 +20,7 @@ from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels,
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
 from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of
 from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
+from perfsvc.judge.pairs import compare_pairs
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,
     SIBLING_NIGHTS,
@@ -28,6 +29,7 @@ from perfsvc.judge.siblings import (
     is_slower_than_siblings,
     ratio_to_siblings,
 )
+from perfsvc.judge.sides import Sides
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
     ERROR_THRESHOLD,
@@ -54,6 +56,7 @@ __all__ = [
     "MeanRatio",
     "RatioToSiblings",
     "SameOnBothSides",
+    "Sides",
     "ThresholdOption",
     "ThresholdRule",
     "Thresholds",
@@ -62,6 +65,7 @@ __all__ = [
     "check_verdicts",
     "compare",
     "compare_at_look",
+    "compare_pairs",
     "default_threshold",
     "detect_changes",
     "detect_changes_together",

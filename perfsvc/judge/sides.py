@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,7 +90,7 @@ class Sides:
     highest: Floats
 
     @classmethod
-    def of(cls, many: Sequence[Sequence[Sequence[float] | Floats]]) -> "Sides":
+    def of(cls, many: Sequence[Sequence[Sequence[float] | NDArray[np.floating[Any]]]]) -> "Sides":
         """Read sides.
 
         Args:

@@ -25,7 +25,7 @@ from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
 
 COMPARED = 7
-"""With how many runs before it the newest run of a series is compared. A comparison takes about half a millisecond."""
+"""With how many runs before it the newest run of a series is compared."""
 
 
 def gather_details(
@@ -141,21 +141,14 @@ def _compared(
     """Return the verdicts on the newest run with samples against the runs with samples before it, the newest first."""
     if not of_runs:
         return ()
-    newest, *before = sorted(of_runs, reverse=True)
+    newest, *before = sorted(of_runs, reverse=True)[: COMPARED + 1]
     smallest = judge.threshold_of(series.case, TIME, device.kind, threshold)
-    samples = {run: of_runs[run] for run in (newest, *before[:COMPARED])}
-    found = []
-    for run in before[:COMPARED]:
-        comparison = judge.compare(samples[run], samples[newest], threshold=smallest)
-        found.append(
-            ComparedNights(
-                run,
-                newest,
-                comparison.ratio,
-                comparison.low,
-                comparison.high,
-                comparison.verdict.value,
-                comparison.reason,
-            )
+    sides = judge.Sides.of([of_runs[newest], *(of_runs[run] for run in before)])
+    others = np.arange(1, len(before) + 1)
+    comparisons = judge.compare_pairs(sides, others, np.zeros_like(others), [smallest] * len(before))
+    return tuple(
+        ComparedNights(
+            run, newest, compared.ratio, compared.low, compared.high, compared.verdict.value, compared.reason
         )
-    return tuple(found)
+        for run, compared in zip(before, comparisons, strict=True)
+    )
