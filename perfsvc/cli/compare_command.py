@@ -114,7 +114,8 @@ def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
 
 def _compare_runs(chosen: CompareOptions) -> int:
     """Compare two runs of the database, show the comparison, and return the exit code."""
-    from perfsvc.service.compare.compare import compare, how_to_confirm
+    from perfsvc.service.compare.compare import compare
+    from perfsvc.service.compare.confirmations import how_to_confirm
     from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store

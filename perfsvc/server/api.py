@@ -28,7 +28,8 @@ from perfsvc.server.answers import named_runs
 from perfsvc.server.changing import actions, receiving
 from perfsvc.server.endpoints import Answer, ApiCall, Endpoint, NoParameters, Number, PagedParameters, Text, paged
 from perfsvc.server.rows import of_columns, of_dataclass, page_of
-from perfsvc.service.compare.compare import compare, how_to_confirm
+from perfsvc.service.compare.compare import compare
+from perfsvc.service.compare.confirmations import how_to_confirm
 from perfsvc.service.environment import of_findings, since_baseline
 
 # --- parameters ------------------------------------------------------------------------------------------------------

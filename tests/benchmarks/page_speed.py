@@ -15,16 +15,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from simulated.many import add_night, fill
 from workbench import Claim, finish, table
 
+from perfsvc.config import Settings
 from perfsvc.process.shared_work import MOST_PROCESSES
+from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.site import comparison_page, series_page
+from perfsvc.server import api
+from perfsvc.server.endpoints import ApiCall, PagedParameters
 from perfsvc.server.run import collecting_rarely
+from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.store import Store
+from perfsvc.text import json_text
 
 PAGE_S = 1.0
 COMPARISON_MB = 3.0
@@ -56,11 +63,13 @@ def main() -> int:
 
 
 def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Claim]]:
-    """Return a row for each kind of page, and the claims about them."""
+    """Return a row for each kind of page and each list of the API, and the claims about them."""
     newest, before = (row.id for row in store.runs.list(2))
     series = min(store.series.histories([newest]), key=lambda one: one.case.id)
     paths = {
         "Tonight": "index.html",
+        "the list of all series": "series.html",
+        "the fleet": "fleet.html",
         "a series": series_page(series),
         "a comparison": comparison_page(newest),
         "a comparison of two runs": f"compare/{before}-{newest}.html",
@@ -74,6 +83,19 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
         for _ in range(repeats):
             _change(store)
             times.append(_timed(lambda path=path: shown.page(path)))
+        rows.append(_row(name, times))
+        claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
+    serving = Serving(store, Settings(), shown, None, Path())
+    lists: dict[str, Callable[[], dict[str, Any]]] = {
+        "/api/v1/series": lambda: api.all_series(ApiCall(serving, api.SeriesParameters())),
+        "/api/v1/runs": lambda: api.runs(ApiCall(serving, PagedParameters())),
+        "/api/v1/findings": lambda: api.findings(ApiCall(serving, api.FindingsParameters())),
+    }
+    for name, read in lists.items():
+        times = []
+        for _ in range(repeats):
+            _change(store)
+            times.append(_timed(lambda read=read: json_text(plain(read()))))
         rows.append(_row(name, times))
         claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
     size = len(shown.page(comparison_page(newest)) or "") / 1e6
