@@ -165,8 +165,8 @@ class SeriesStore:
         Excluded data is left out. A renamed case keeps its history. A history lacks runs that did not measure it.
         """
         with self._database.reading() as connection:
-            is_judged = judged(Measurements.run_id, Measurements.case_id)
-            read = histories(connection, _runs_until(connection, run, last), is_judged, errors=True)
+            runs = _runs_until(connection, run, last)
+        read = all_histories(self._database, runs, errors=True, judged=True)
         measured = {_key(series) for series, history in read.items() if run in history.runs}
         return {series: history for series, history in read.items() if _key(series) in measured}
 
