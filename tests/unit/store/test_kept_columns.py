@@ -52,7 +52,7 @@ def everything(store):
     runs = [row.id for row in store.runs.list()]
     read = [store.series.histories(runs, errors=True), store.measurements.quantities(runs)]
     read += [store.series.histories_until(run, 100) for run in runs[:1]]
-    return repr([plain(each) for each in read])
+    return repr([*(plain(each) for each in read), store.devices.conditions_of(runs)])
 
 
 def is_fresh(store):
@@ -86,13 +86,15 @@ def test_a_later_process_reads_only_new_runs(story, store, place, read):
         assert is_fresh(later)
 
 
-def test_a_running_run_is_read_anew(story, store):
+def test_a_running_run_is_not_kept(story, store, cache):
     run = story.begin()
-    for replica in range(3):
+    for replica in range(2):
         story.put(run, story.tiled, replica=replica)
         assert is_fresh(store)
+        assert not list(cache.iterdir())
     store.runs.end(run, RunState.INTERRUPTED)
     assert is_fresh(store)
+    assert list(cache.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_a_damaged_file_is_replaced(story, store, cache):
 def test_files_are_private(story, store, cache):
     measured(story)
     assert is_fresh(store)
-    assert len(list(cache.iterdir())) == 2
+    assert len(list(cache.iterdir())) == 3
     assert cache.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in cache.iterdir()} == {0o600}
 
