@@ -93,15 +93,7 @@ def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim
     """
     share = min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
     runs = [row.id for row in store.runs.list()]
-    readings = {
-        "the histories of all series": lambda: str(len(store.series.histories(runs))),
-        "errors, work and static facts of all cases": lambda: str(len(store.measurements.quantities(runs))),
-        "the histories that the newest run is judged by": lambda: str(len(store.series.histories_until(runs[0], 200))),
-    }
-    rows = []
-    for name, reading in readings.items():
-        _remove_files()
-        rows += [_row(name, [_timed(reading)]), _row(f"{name}, from files", [_timed(reading)])]
+    rows = readings(store, runs)
     _remove_files()
     first = _timed(lambda: str(len(build(store, folder))))
     newest, oldest = store.runs.list(1)[0].id, store.runs.list()[-1].id
@@ -112,6 +104,21 @@ def whole_sites(store: Store, folder: Path) -> tuple[list[list[str]], list[Claim
         Claim("processor time of a site, a processor", first[1] / share, BUILD_S, " s"),
         Claim("processor time of a site a night later, a processor", second[1] / share, NIGHT_S, " s"),
     ]
+
+
+def readings(store: Store, runs: list[int]) -> list[list[str]]:
+    """Return rows for reading what runs measured: each kind from the database, and then from files."""
+    kinds = {
+        "the histories of all series": lambda: str(len(store.series.histories(runs))),
+        "errors, work and static facts of all cases": lambda: str(len(store.measurements.quantities(runs))),
+        "the histories that the newest run is judged by": lambda: str(len(store.series.histories_until(runs[0], 200))),
+        "the conditions of the GPUs": lambda: str(len(store.devices.conditions_of(runs))),
+    }
+    rows = []
+    for name, reading in kinds.items():
+        _remove_files()
+        rows += [_row(name, [_timed(reading)]), _row(f"{name}, from files", [_timed(reading)])]
+    return rows
 
 
 def _remove_files() -> None:
