@@ -1,8 +1,9 @@
 """Devices: what they are, their measured peaks, and their conditions during a run."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from math import isnan
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
@@ -13,6 +14,8 @@ from perfsvc.store.rows import DeviceConditions
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.shared_reading import Columns, read_columns
 from perfsvc.store.schema.tables import Devices, Environments, GpuPeaks, MeasurementBatches, Measurements, Peaks, Runs
 
 GpuState = tuple[str, str, float]
@@ -192,22 +195,7 @@ class DeviceStore:
 
         The devices of a run are in the order in which they were first stored.
         """
-        bad = (Status.WRONG, Status.FAILED)
-        summaries = (
-            select(
-                Measurements.run_id,
-                Measurements.device_id,
-                func.count().filter(Measurements.status != Status.SKIPPED).label("measured"),
-                func.count().filter(Measurements.status.in_(bad)).label("failed"),
-                func.min(Measurements.sm_clock_hz).label("sm_clock_hz"),
-                func.max(Measurements.temperature_c).label("temperature_c"),
-                func.max(Measurements.power_w).label("power_w"),
-                func.sum(Measurements.rejected_batches).label("rejected_batches"),
-            )
-            .where(Measurements.run_id.in_(runs))
-            .group_by(Measurements.run_id, Measurements.device_id)
-            .order_by(Measurements.run_id, Measurements.device_id)
-        )
+        summaries = columns_by_run(self._database, sorted(runs), _summaries(self._database))
         batch = MeasurementBatches
         columns = Measurements.run_id, Measurements.device_id, batch.slowdowns, batch.xids, batch.others
         faults = (
@@ -219,27 +207,59 @@ class DeviceStore:
         )
         with self._database.reading() as connection:
             devices = {row.id: row for row in connection.execute(select(Devices.id, Devices.uuid, Devices.model))}
-            rows = connection.execute(summaries).mappings().all()
             batches: dict[tuple[int, int], list[Any]] = defaultdict(list)
             for fault in connection.execute(faults):
                 batches[fault.run_id, fault.device_id].append(fault)
         conditions: dict[int, list[DeviceConditions]] = defaultdict(list)
-        for row in rows:
-            values = dict(row)
-            run, device = values.pop("run_id"), values.pop("device_id")
+        rows = zip(*(column.tolist() for column in joined(summaries)), strict=True)
+        for run, device, measured, failed, rejected, *worst in rows:
             of_device = batches[run, device]
+            sm_clock_hz, temperature_c, power_w = (None if isnan(value) else value for value in worst)
             conditions[run].append(
                 DeviceConditions(
                     devices[device].uuid,
                     devices[device].model,
-                    **values,
+                    measured,
+                    failed,
+                    sm_clock_hz,
+                    temperature_c,
+                    power_w,
                     slowdowns=_items(batch.slowdowns for batch in of_device),
+                    rejected_batches=rejected,
                     ecc_errors=sum(int(batch.ecc_errors) for batch in of_device),
                     xids=_items(batch.xids for batch in of_device),
                     others=_items(batch.others for batch in of_device),
                 )
             )
         return dict(conditions)
+
+
+def _summaries(database: Database) -> Reading:
+    """Return how the conditions of runs are read that do not come from single batches: a row for each device."""
+
+    def query(runs: Sequence[int]) -> Any:
+        return (
+            select(
+                Measurements.run_id,
+                Measurements.device_id,
+                func.count().filter(Measurements.status != Status.SKIPPED),
+                func.count().filter(Measurements.status.in_((Status.WRONG, Status.FAILED))),
+                func.sum(Measurements.rejected_batches),
+                func.min(Measurements.sm_clock_hz),
+                func.max(Measurements.temperature_c),
+                func.max(Measurements.power_w),
+            )
+            .where(Measurements.run_id.in_(runs))
+            .group_by(Measurements.run_id, Measurements.device_id)
+            .order_by(Measurements.run_id, Measurements.device_id)
+        )
+
+    def read(runs: Sequence[int]) -> dict[int, Columns]:
+        with database.reading() as connection:
+            columns = read_columns(connection, query(runs), "iiiiifff")
+        return by_run(columns, columns[0])
+
+    return Reading("conditions", (query([0]),), {1: Devices}, read)
 
 
 def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:

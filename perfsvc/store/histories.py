@@ -4,28 +4,32 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, pairwise
+from functools import partial
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, or_, select
 from sqlalchemy import case as sql_case
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Series, Status
 from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_exclusion
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database
-from perfsvc.store.schema.shared_reading import Columns, read_together, shares
-from perfsvc.store.schema.tables import Cases, Measurements, Metrics
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, read_columns, read_together, shares
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ROWS_AT_ONCE = 2_000
-"""How many rows are held as Python objects until they become arrays: so few that they stay in the processor's cache."""
+MOST_RANGES, LEAST_GAP = 100, 1_000
+"""At most how many ranges of ids a query names, and how many unwanted ids are read rather than named."""
 
 _STATES = tuple(CacheState)
+_WIDTH = 12
+"""How many columns ``_rows_of`` has with the errors; the four of ``_named_metrics`` follow in files."""
 
 
 def histories(
@@ -52,24 +56,78 @@ def histories(
     return _split_by_series(connection, measured, rows, [_read_named(connection, query)], names)
 
 
-def all_histories(database: Database, runs: Sequence[int], *, errors: bool = False) -> dict[Series, SeriesHistory]:
-    """Return the same as ``histories`` of all cases; several processes read the measurements of many runs."""
-    parts = shares(sorted(runs))
-    queries = [_rows_of(Measurements.run_id.in_(part), errors=errors) for part in parts]
-    columns = [np.concatenate(each) for each in zip(*read_together(database, queries, _read_rows), strict=True)]
-    if not columns or not columns[0].size:
+def all_histories(
+    database: Database, runs: Sequence[int], *, errors: bool = False, judged: bool = False
+) -> dict[Series, SeriesHistory]:
+    """Return the same as ``histories`` of all cases; what runs measured that have ended is kept in files.
+
+    Several processes read the measurements of many runs. With ``judged``, excluded data is left out.
+    """
+    parts = columns_by_run(database, sorted(runs), _reading(database))
+    if not parts:
         return {}
-    # The measurements of the runs are almost all those between the first and the last.
-    ids = np.sort(columns[0])
-    edges = [*ids[:: -(-ids.size // len(parts))].tolist(), int(ids[-1]) + 1]
-    named = [
-        _named_metrics().where(Metrics.measurement_id >= begin, Metrics.measurement_id < end)
-        for begin, end in pairwise(edges)
-    ]
-    metrics = read_together(database, named, _read_named)
+    columns: Columns = joined([part[:_WIDTH] for part in parts])
     with database.reading() as connection:
-        rows = _Rows.of(connection, of_stored_cases(connection, columns, 2), errors=errors)
-        return _split_by_series(connection, (Measurements.run_id.in_(runs),), rows, metrics)
+        columns = of_stored_cases(connection, columns, 2)
+        if judged:
+            columns = _of_judged(connection, columns)
+        rows = _Rows.of(connection, columns, errors=errors)
+        named = [part[_WIDTH:] for part in parts]
+        return _split_by_series(connection, (Measurements.run_id.in_(runs),), rows, named)
+
+
+def _reading(database: Database) -> Reading:
+    """Return how the measurements and the named metrics of runs are read: the columns of both, one after the other."""
+    queries = (_rows_of(Measurements.run_id.in_([0]), errors=True), _named_metrics())
+    ids = {2: Cases, 3: Devices, 6: Environments}
+    return Reading("histories", queries, ids, partial(_read_runs, database))
+
+
+def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
+    """Return the measurements and the named metrics of each run that measured anything."""
+    parts = shares(runs)
+    queries = [_rows_of(Measurements.run_id.in_(part), errors=True) for part in parts]
+    columns = joined(read_together(database, queries, _read_rows))
+    if not columns[0].size:
+        return {}
+    by_id = np.argsort(columns[0])
+    ids, run_of = columns[0][by_id], columns[1][by_id]
+    named = [_named_metrics().where(condition) for condition in _ranges(ids, len(parts))]
+    known, code, values, names = _joined_names(read_together(database, named, _read_named))
+    at = np.searchsorted(ids, known).clip(max=ids.size - 1)
+    # Other runs have measurements between these, and on PostgreSQL some may have been stored after the first query.
+    own = ids[at] == known
+    metrics = by_run([known[own], code[own], values[own]], run_of[at[own]])
+    text = np.frombuffer(json.dumps(names).encode(), np.uint8)
+    none = [np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)]
+    return {run: [*of_run, *metrics.get(run, none), text] for run, of_run in by_run(columns, columns[1]).items()}
+
+
+def _ranges(ids: Ints, count: int) -> list[ColumnElement[bool]]:
+    """Return conditions that hold for the metrics of all measurements, each for about as many of them.
+
+    Args:
+        ids: the ids of the measurements, in order. The measurements of consecutive runs are almost all those between
+            the first and the last, so that a condition has few ranges of ids.
+        count: how many conditions.
+    """
+    conditions = []
+    for part in np.array_split(ids, min(count, ids.size)):
+        gaps = np.diff(part)
+        cuts = np.flatnonzero(gaps > LEAST_GAP)
+        largest = np.sort(cuts[np.argsort(gaps[cuts])][1 - MOST_RANGES :])
+        ranges = [(int(each[0]), int(each[-1])) for each in np.split(part, largest + 1)]
+        conditions.append(or_(*(Metrics.measurement_id.between(first, last) for first, last in ranges)))
+    return conditions
+
+
+def _of_judged(connection: Connection, columns: Columns) -> Columns:
+    """Return the columns of measurements without those that are excluded from judging."""
+    runs, cases = columns[1], columns[2]
+    is_judged = np.ones(runs.size, np.bool_)
+    for run, case in reasons_of_exclusion(connection, np.unique(runs).tolist()):
+        is_judged &= (runs != run) if case is None else (runs != run) | (cases != case)
+    return [column[is_judged] for column in columns]
 
 
 def _split_by_series(
@@ -254,31 +312,6 @@ def _read_named(connection: Connection, query: Select[Any]) -> Columns:
     )
 
 
-def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
-    """Return the columns of a query of numbers as arrays.
-
-    Args:
-        connection: a transaction.
-        query: the query; it returns the values of the database as they are, without the types of SQLAlchemy.
-        kinds: a letter for each column: i for integers below 2^53, f for numbers, in which NULL is NaN.
-    """
-    parts = [np.empty((0, len(kinds)))]
-    with connection.execute(query) as result:
-        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-        while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
-            parts.append(_table(rows, len(kinds)))
-    table = np.concatenate(parts).T
-    return [table[at].astype(np.int64 if kind == "i" else np.float64) for at, kind in enumerate(kinds)]
-
-
-def _table(rows: Sequence[tuple[Any, ...]], width: int) -> Floats:
-    """Return rows of numbers as an array, shape (rows, width); NULL is NaN."""
-    try:
-        return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
-    except TypeError:  # some value is NULL, which only the slower way accepts
-        return np.array(rows, np.float64)
-
-
 def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
     """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
     known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
@@ -355,12 +388,7 @@ def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints,
     """
     ok = rows.ok[rows.cell]
     yield TIME, *_known(np.arange(rows.ids.size), np.where(ok, rows.medians, np.nan))
-    code_of: dict[str, int] = defaultdict(count().__next__)
-    parts = []
-    for measurements, code, values, names in named:
-        same = np.array([code_of[name] for name in json.loads(names.tobytes())], np.int64)
-        parts.append((measurements, same[code], values))
-    known, code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    known, code, values, names = _joined_names(named)
     by_id = np.argsort(rows.ids)
     at = by_id[np.searchsorted(rows.ids, known, sorter=by_id).clip(max=by_id.size - 1)]
     # On PostgreSQL, this query may see measurements that were stored after the first query.
@@ -368,11 +396,22 @@ def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints,
     at, code, values = at[wanted], code[wanted], values[wanted]
     in_order = np.lexsort((at, code))
     at, code, values = at[in_order], code[in_order], values[in_order]
-    edges = np.searchsorted(code, np.arange(len(code_of) + 1))
-    for metric, (begin, end) in zip(code_of, pairwise(edges.tolist()), strict=True):
+    edges = np.searchsorted(code, np.arange(len(names) + 1))
+    for metric, (begin, end) in zip(names, pairwise(edges.tolist()), strict=True):
         yield metric, at[begin:end], values[begin:end]
     if rows.errors.size:
         yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))
+
+
+def _joined_names(parts: Sequence[Columns]) -> tuple[Ints, Ints, Floats, list[str]]:
+    """Return parts of named metrics as one: measurement, index of the name, value, and the names."""
+    code_of: dict[str, int] = defaultdict(count().__next__)  # each metric gets the next number
+    coded = []
+    for known, code, values, names in parts:
+        same = np.array([code_of[name] for name in json.loads(names.tobytes())], np.int64)
+        coded.append((known, same[code], values))
+    known, code, values = joined(coded)
+    return known, code, values, list(code_of)
 
 
 def _known(at: Ints, values: Floats) -> tuple[Ints, Floats]:

@@ -164,8 +164,8 @@ class SeriesStore:
         Excluded data is left out. A renamed case keeps its history. A history lacks runs that did not measure it.
         """
         with self._database.reading() as connection:
-            is_judged = judged(Measurements.run_id, Measurements.case_id)
-            read = histories(connection, _runs_until(connection, run, last), is_judged, errors=True)
+            runs = _runs_until(connection, run, last)
+        read = all_histories(self._database, runs, errors=True, judged=True)
         measured = {_key(series) for series, history in read.items() if run in history.runs}
         return {series: history for series, history in read.items() if _key(series) in measured}
 
@@ -182,19 +182,27 @@ class SeriesStore:
             Measurements.status == Status.OK,
             judged(Measurements.run_id, Measurements.case_id),
         )
-        samples: dict[Series, dict[int, tuple[NDArray[np.float32], ...]]] = defaultdict(dict)
+        samples: dict[tuple[Any, ...], tuple[Series, dict[int, tuple[NDArray[np.float32], ...]]]] = {}
         with self._database.reading() as connection:
             ids = None
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Measurements.case_id, ids))
             names = PresentNames(connection, ids)
-            for row in connection.execute(query):
-                series = names.series(row.lineage_id, row.own_name, row.device_id, TIME, row.cache)
-                replica = readable_samples(row.samples, series.case)
+            # By ids, and as plain tuples: two weeks of nights have tens of thousands of rows, and series are slow keys.
+            for run, lineage, own, device, cache, blob in map(tuple, connection.execute(query)):
+                key = lineage, own, device, cache
+                if key not in samples:
+                    samples[key] = names.series(lineage, own, device, TIME, cache), {}
+                series, of_runs = samples[key]
+                replica = readable_samples(blob, series.case)
                 if replica is not None:
-                    samples[series][row.run_id] = (*samples[series].get(row.run_id, ()), replica)
-        return {series: of_runs for series, of_runs in samples.items() if cases is None or series.case in cases}
+                    of_runs[run] = (*of_runs.get(run, ()), replica)
+        return {
+            series: of_runs
+            for series, of_runs in samples.values()
+            if of_runs and (cases is None or series.case in cases)
+        }
 
 
 # --- histories -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from perfsvc.store.retention import Retention
 from perfsvc.store.rows import SchemaState, Upgrade
 from perfsvc.store.runs import RunStore
 from perfsvc.store.schema import upgrades
-from perfsvc.store.schema.engine import Database, connect, file_of, resolve, shown
+from perfsvc.store.schema.engine import Database, connect, file_of, identity_of, resolve, shown
 from perfsvc.store.series import SeriesStore
 from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
 
@@ -104,9 +104,7 @@ class Store:
     @property
     def identity(self) -> str:
         """Return a name that is the same for every ``Store`` that has this database open."""
-        url = self.database.engine.url
-        path = file_of(url)
-        return str(path.resolve()) if path else f"{url.host}:{url.port}/{url.database} {sorted(url.query.items())}"
+        return identity_of(self.database.engine.url)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = True, read_only: bool = False) -> Self:

@@ -1,6 +1,6 @@
 """What runs measured of cases besides times: errors, work and static facts, for the history of a series."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -11,11 +11,12 @@ from sqlalchemy import case as sql_case
 
 from perfsvc.model import PRECISIONS, TIME, CacheState, Case, Series, Status
 from perfsvc.store.cases import PresentNames, namesakes_of
-from perfsvc.store.histories import changes, of_stored_cases, read_columns, read_lineages
+from perfsvc.store.histories import changes, of_stored_cases, read_lineages
 from perfsvc.store.rows import CaseQuantities
 from perfsvc.store.schema.code_tables import CheckedKernels, Checks, KernelFacts
 from perfsvc.store.schema.engine import Database, among
-from perfsvc.store.schema.shared_reading import Columns, read_together, shares
+from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.shared_reading import Columns, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
 
 _Facts = tuple[int, int]
@@ -33,14 +34,13 @@ def load_quantities(
     """Return what some runs measured of each case besides its time, by the series of its time.
 
     A run in which a replica of the case is not ok is left out. The names of cases are the present ones. Several
-    processes read what many runs measured of all cases.
+    processes read what many runs measured of all cases, and what runs measured that have ended is kept in files.
     """
     if cases is None:
-        parts = read_together(database, [_query(part) for part in shares(sorted(runs))], _read)
+        columns = joined(columns_by_run(database, sorted(runs), _reading(database)))
+        if not columns:
+            return {}
         with database.reading() as connection:
-            columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
-            if not columns:
-                return {}
             return _by_series(connection, of_stored_cases(connection, columns, 1), PresentNames(connection))
     with database.reading() as connection:
         ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
@@ -48,6 +48,16 @@ def load_quantities(
         found = _by_series(connection, _read(connection, query), PresentNames(connection, ids))
     wanted = set(cases)
     return {series: quantities for series, quantities in found.items() if series.case in wanted}
+
+
+def _reading(database: Database) -> Reading:
+    """Return how the quantities of runs are read."""
+
+    def read(runs: Sequence[int]) -> dict[int, Columns]:
+        columns = joined(read_together(database, [_query(part) for part in shares(runs)], _read))
+        return by_run(columns, columns[0])
+
+    return Reading("quantities", (_query([0]),), {1: Cases, 2: Devices, 4: Environments}, read)
 
 
 def _query(runs: Collection[int]) -> Select[Any]:

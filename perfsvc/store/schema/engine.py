@@ -163,6 +163,12 @@ def file_of(url: URL) -> Path | None:
     return None if url.get_backend_name() != SQLITE or in_memory else Path(str(url.database))
 
 
+def identity_of(url: URL) -> str:
+    """Return a name that is the same for every process that opens this database by a path or a URL."""
+    path = file_of(url)
+    return str(path.resolve()) if path else f"{url.host}:{url.port}/{url.database} {sorted(url.query.items())}"
+
+
 def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return an engine with perfsvc's connection settings.
 
