@@ -320,5 +320,5 @@ def _counted(store: Store, runs: Mapping[Series, int]) -> dict[Series, Level]:
     return {
         series: level
         for series, level in store.series.levels_of(runs).items()
-        if level.replicas and all(values and min(values) > 0 for values in level.replicas)
+        if level.replicas and all(min(values) > 0 for values in level.replicas)
     }
