@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,23 @@ from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
+
+_OF_REPLICA = (
+    Measurements.run_id,
+    Devices.uuid,
+    Measurements.cache,
+    Measurements.case_id,
+    Measurements.id,
+    Measurements.status,
+    Measurements.reason,
+    Measurements.median_s,
+    Measurements.low_s,
+    Measurements.high_s,
+    Measurements.sample_count,
+)
+"""What the history of a case reads of a replica, in the order in which ``_case_in_run`` unpacks it."""
+_OF_RUN = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
+"""What it reads of a run."""
 
 
 class SeriesStore:
@@ -91,41 +108,35 @@ class SeriesStore:
 
         ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if the case is unknown.
         """
+        query = (
+            select(*_OF_REPLICA)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
+        )
         with self._database.reading() as connection:
             lineage = lineage_of(connection, case_id)
-            query = (
-                select(
-                    Measurements.id,
-                    Measurements.run_id,
-                    Measurements.case_id,
-                    Measurements.cache,
-                    Measurements.status,
-                    Measurements.reason,
-                    Measurements.median_s,
-                    Measurements.low_s,
-                    Measurements.high_s,
-                    Measurements.sample_count,
-                    Cases.name,
-                    Devices.uuid,
-                    Devices.model,
-                    Runs.started_at,
-                    Runs.git_commit,
-                    Runs.git_dirty,
-                    Runs.label,
-                )
-                .join(Cases, Cases.id == Measurements.case_id)
-                .join(Devices, Devices.id == Measurements.device_id)
-                .join(Runs, Runs.id == Measurements.run_id)
-                .where(Cases.lineage_id == lineage)
-                .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Cases.id, Measurements.replica)
-            )
-            rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
-            names = select(Cases.id).where(Cases.lineage_id == lineage)
-            named = _named_values(connection, Measurements.case_id.in_(names))
+            names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
+            own_names = {row.id: row.name for row in connection.execute(names)}
+            is_case = Measurements.case_id.in_(own_names)
+            where = (is_case,) if device is None else (is_case, Devices.uuid == device)
+            # Plain tuples, and what only depends on the run is read once a run: a case has thousands of measurements.
+            rows = list(map(tuple, connection.execute(query.where(*where))))
+            of_case = Runs.id.in_(select(Measurements.run_id).where(is_case))
+            runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case))}
+            models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
+            named = _named_values(connection, is_case)
             excluded = reasons_of_exclusion(connection, None)
         return [
-            _case_in_run(list(replicas), named, excluded)
-            for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
+            _case_in_run(
+                list(replicas),
+                runs[run],
+                case=case,
+                device_model=models[uuid],
+                named=named,
+                excluded=excluded,
+            )
+            for (run, uuid, _, case), replicas in groupby(rows, lambda row: (row[0], row[1], row[2], own_names[row[3]]))
+            if run in runs  # another process may have deleted the run since the first query
         ]
 
     def histories(
@@ -292,35 +303,40 @@ def _samples_of(blob: bytes | None, median: float | None, case: Case) -> tuple[f
 
 
 def _case_in_run(
-    replicas: Sequence[Any],
+    replicas: Sequence[tuple[Any, ...]],
+    run: Any,
+    *,
+    case: str,
+    device_model: str,
     named: Mapping[int, Sequence[tuple[str, float]]],
     excluded: Mapping[tuple[int, int | None], str],
 ) -> CaseInRun:
     """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
-    first = replicas[0]
-    worst = max(replicas, key=lambda row: row.status.severity)
-    good = replicas if worst.status is Status.OK else []
-    timed = [row for row in good if row.median_s is not None]
+    _, device, cache, case_number, *_ = replicas[0]
+    status, reason = Status.OK, ""
+    if any(row[5] is not Status.OK for row in replicas):
+        status, reason = max(((row[5], row[6]) for row in replicas), key=lambda worst: worst[0].severity)
+    good = replicas if status is Status.OK else []
     metrics: dict[str, list[float]] = defaultdict(list)
     for row in good:
-        for metric, value in named.get(row.id, ()):
+        for metric, value in named.get(row[4], ()):
             metrics[metric].append(value)
     return CaseInRun(
-        run=first.run_id,
-        started=first.started_at,
-        commit=first.git_commit,
-        dirty=first.git_dirty,
-        label=first.label,
-        case=first.name,
-        device=first.uuid,
-        device_model=first.model,
-        cache=first.cache,
-        status=worst.status,
-        reason="" if worst.status is Status.OK else worst.reason,
-        replicas=sum(row.status is Status.OK for row in replicas),
-        times=tuple(Estimate(row.median_s, row.low_s, row.high_s, row.sample_count) for row in timed),
+        run=run.id,
+        started=run.started_at,
+        commit=run.git_commit,
+        dirty=run.git_dirty,
+        label=run.label,
+        case=case,
+        device=device,
+        device_model=device_model,
+        cache=cache,
+        status=status,
+        reason=reason,
+        replicas=sum(row[5] is Status.OK for row in replicas),
+        times=tuple(Estimate(*row[7:]) for row in good if row[7] is not None),
         metrics={metric: tuple(values) for metric, values in metrics.items()},
-        excluded=reason_of_exclusion(excluded, first.run_id, first.case_id),
+        excluded=reason_of_exclusion(excluded, run.id, case_number),
     )
 
 

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -344,6 +344,12 @@ def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) ->
     key = connection.execute(insert(table), row).inserted_primary_key
     assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
     return int(key[0])
+
+
+def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Insert rows, which have the same columns, and return their ids in the order of the rows."""
+    number = table.__table__.c.id
+    return list(connection.scalars(insert(table).returning(number, sort_by_parameter_order=True), rows))
 
 
 def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:
