@@ -121,7 +121,8 @@ def coin_probabilities(tosses: int) -> Floats:
     weights = np.exp(logarithms - logarithms[-1])  # relative to the likeliest number: the sum of all is known
     lower = weights[: (tosses + 1) // 2]
     middle = 0.0 if tosses % 2 else float(weights[-1])
-    return np.cumsum(lower) / (2 * lower.sum() + middle)
+    below: Floats = np.cumsum(lower) / (2 * lower.sum() + middle)
+    return below
 
 
 def normal_quantile(probability: float) -> float:

@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy import cast as sql_cast
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
@@ -354,8 +353,12 @@ def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[st
 
 def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:
     """Insert a row unless this process or another one has already stored a row with its key."""
-    dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), row)
+    # Imported here because the import of both dialects with all their drivers is long, and only one of them is used.
+    if connection.dialect.name == POSTGRESQL:
+        from sqlalchemy.dialects.postgresql import insert as insert_in
+    else:
+        from sqlalchemy.dialects.sqlite import insert as insert_in
+    connection.execute(insert_in(table).on_conflict_do_nothing(), row)
 
 
 MOST_PARAMETERS = 5_000
