@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
+from sqlalchemy import ColumnElement, Connection, exists, func, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, Case, Estimate, Level, Series, Status
@@ -34,6 +34,8 @@ from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
+_SERIES_KEY = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+"""The columns of ``CaseIds``."""
 
 _OF_REPLICA = (
     Measurements.run_id,
@@ -394,36 +396,54 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     uncommitted changes ends no segment: trying another compiler in such a run changes nothing for later runs. A case is
     absent if ``run`` did not measure it, or if it was always measured in the same environment.
     """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()
-    in_run = (
-        select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
+    query = (
+        select(*_SERIES_KEY, Measurements.environment_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
         .distinct()
     )
-    others = select(Environments.id).where(Environments.id != of_run.c.environment_id)
-    elsewhere = (
-        select(*key, of_run.c.environment_id, func.max(Measurements.run_id))
-        .select_from(of_run)
-        .join(Measurements, Measurements.environment_id.in_(others))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.run_id < run, judged(Measurements.run_id, Measurements.case_id))
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-        .group_by(*key, of_run.c.environment_id)
-    )
-    measured: set[tuple[CaseIds, int]] = set()
-    last_elsewhere: dict[tuple[CaseIds, int], int] = {}
-    for lineage, device, cache, environment, last_run in connection.execute(union_all(in_run, elsewhere)):
-        if last_run is None:
-            measured.add(((lineage, device, cache), environment))
-        else:
-            last_elsewhere[(lineage, device, cache), environment] = last_run
+    measured: dict[int, set[CaseIds]] = defaultdict(set)
+    for lineage, device, cache, environment in connection.execute(query):
+        measured[environment].add((lineage, device, cache))
     starts: dict[CaseIds, int] = {}
-    for case_ids, environment in measured & last_elsewhere.keys():
-        starts[case_ids] = max(starts.get(case_ids, 0), last_elsewhere[case_ids, environment])
+    for environment, keys in measured.items():
+        for key, last in _last_elsewhere(connection, keys, environment, run).items():
+            starts[key] = max(starts.get(key, 0), last)
     return starts
+
+
+def _last_elsewhere(
+    connection: Connection, keys: Collection[CaseIds], environment: int, run: int
+) -> dict[CaseIds, int]:
+    """For each case, return the newest run before ``run`` that measured it in another environment, if there is one.
+
+    Looks at the newest such runs first, and then only for the cases that were not found: to read all measurements of
+    other environments would take the longer the more nights there are.
+    """
+    others = connection.scalars(select(Environments.id).where(Environments.id != environment)).all()
+    elsewhere = exists().where(among(connection, Measurements.environment_id, others), Measurements.run_id == Runs.id)
+    earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+    runs = connection.scalars(select(Runs.id).where(*earlier, elsewhere).order_by(Runs.id.desc())).all()
+    last: dict[CaseIds, int] = {}
+    missing, at, count = set(keys), 0, 1
+    while missing and at < len(runs):
+        part = runs[at : at + count]
+        numbers = connection.scalars(
+            select(Cases.id).where(among(connection, Cases.lineage_id, {lineage for lineage, _, _ in missing}))
+        ).all()
+        query = (
+            select(*_SERIES_KEY, func.max(Measurements.run_id))
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(among(connection, Measurements.run_id, part), among(connection, Measurements.case_id, numbers))
+            .where(Measurements.environment_id != environment, judged(Measurements.run_id, Measurements.case_id))
+            .group_by(*_SERIES_KEY)
+        )
+        for lineage, device, cache, newest in connection.execute(query):
+            if (lineage, device, cache) in missing:
+                last[lineage, device, cache] = newest
+        missing -= last.keys()
+        at, count = at + count, count * 4
+    return last
 
 
 def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
@@ -432,13 +452,12 @@ def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
     The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
     excluded count. A case that was measured in one environment only is absent.
     """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
-        select(*key, func.max(Measurements.run_id))
+        select(*_SERIES_KEY, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
-        .group_by(*key, Measurements.environment_id)
+        .group_by(*_SERIES_KEY, Measurements.environment_id)
     )
     last: dict[CaseIds, list[int]] = defaultdict(list)
     for lineage, device, cache, run in connection.execute(query):
