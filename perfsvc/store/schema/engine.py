@@ -355,10 +355,13 @@ def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]
     """Insert a row unless this process or another one has already stored a row with its key."""
     # Imported here because the import of both dialects with all their drivers is long, and only one of them is used.
     if connection.dialect.name == POSTGRESQL:
-        from sqlalchemy.dialects.postgresql import insert as insert_in
-    else:
-        from sqlalchemy.dialects.sqlite import insert as insert_in
-    connection.execute(insert_in(table).on_conflict_do_nothing(), row)
+        from sqlalchemy.dialects import postgresql
+
+        connection.execute(postgresql.insert(table).on_conflict_do_nothing(), row)
+        return
+    from sqlalchemy.dialects import sqlite
+
+    connection.execute(sqlite.insert(table).on_conflict_do_nothing(), row)
 
 
 MOST_PARAMETERS = 5_000
