@@ -25,7 +25,6 @@ REQUIRED = (
     "pydantic",
     "pydantic-settings",
     "rich",
-    "scipy",
     "sqlalchemy",
     "structlog",
 )

@@ -12,7 +12,7 @@ from perfsvc.config import Settings, load
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import RunRow
 from perfsvc.report.export import frames, row_frames
-from perfsvc.service import results
+from perfsvc.service import history, results
 from perfsvc.service.compare import compare
 from perfsvc.store import Store
 from perfsvc.suite import Selection
@@ -221,9 +221,9 @@ class StoredResults:
         Raises:
             NotMeasuredError: also if the case was never measured on the device.
         """
-        name = results.case_named(self._store, case)
+        name = history.case_named(self._store, case)
         devices = self._devices(device)
-        rows = results.history(self._store, name, None)
+        rows = history.history(self._store, name, None)
         chosen = [row for row in rows if devices is None or row.device in devices]
         if not chosen:
             measured_on = ", ".join(sorted({row.device for row in rows}))

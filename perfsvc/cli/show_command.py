@@ -17,7 +17,7 @@ def command(case: str, device: str | None, database: str, output_format: str) ->
     """
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.history import history_table
-    from perfsvc.service.results import case_named, history
+    from perfsvc.service.history import case_named, history
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:

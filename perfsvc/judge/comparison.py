@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from perfsvc.distributions import student_quantile
 from perfsvc.judge.levels import replica_medians, sorted_samples
 from perfsvc.judge.nights import NightsLevel
 from perfsvc.judge.sides import RESOLUTION, Side
@@ -202,9 +202,7 @@ def compare_with_devices(
     before = np.array([(replicas - unit).mean() for replicas in logs])
     after = np.log(replica_medians(candidate)) - unit
     spread, count = float(before.std(ddof=1)), before.size
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(count - 1, 1 - ALPHA / 2)) * spread * math.sqrt(1 + 1 / count)
+    half = student_quantile(count - 1, 1 - ALPHA / 2) * spread * math.sqrt(1 + 1 / count)
     error = float(after.std(ddof=1)) / math.sqrt(after.size) if after.size > 1 else 0.0
     own = math.hypot(spread / math.sqrt(count), error)
     log_ratio = float(after.mean() - before.mean())
@@ -288,15 +286,7 @@ class _Noise:
         if of_nights:
             parts = of_replicas / error, of_nights / error
             freedom = 1 / (parts[0] ** 2 / freedom + parts[1] ** 2 / self.level.freedom_of_nights)
-        return quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
-
-
-@lru_cache(maxsize=10_000)
-def quantile(freedom: float, probability: float) -> float:
-    """Return a quantile of Student's distribution; the comparisons of a run ask for the same few again and again."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))
+        return student_quantile(freedom, 1 - self.alpha / 2) * math.sqrt(error)
 
 
 def _compare_zeros(old: float, new: float) -> Comparison:

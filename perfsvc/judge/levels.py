@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from perfsvc.distributions import coin_probabilities, normal_quantile, student_quantiles
 from perfsvc.model import Estimate, Noise
 
 Floats = NDArray[np.float64]
@@ -54,10 +55,7 @@ def estimate(samples: ArrayLike, confidence: float = CONFIDENCE) -> Estimate:
 @cache
 def median_rank(count: int, confidence: float = CONFIDENCE) -> int:
     """Return the rank k, from 1, of the sample at which the interval of ``estimate`` begins, for ``count`` samples."""
-    from scipy.special import bdtr
-
-    below = bdtr(np.arange((count + 1) // 2), count, 0.5)
-    return max(int(np.searchsorted(below, _tail(confidence), side="right")), 1)
+    return max(int(np.searchsorted(coin_probabilities(count), _tail(confidence), side="right")), 1)
 
 
 def level_of(replicas: Sequence[Estimate]) -> Estimate:
@@ -98,8 +96,6 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     Source:
         Student (1908), The probable error of a mean, Biometrika 6(1).
     """
-    from scipy.special import stdtrit
-
     replicas = (~np.isnan(values)).sum(axis=1)
     positive = np.logical_not(np.any(values <= 0, axis=1))
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -108,7 +104,7 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
         terms = np.where(positive[:, None], np.log(values / unit[:, None]), values)
         mean = np.nansum(terms, axis=1) / replicas
         squares = np.nansum((terms - mean[:, None]) ** 2, axis=1)
-        half = stdtrit(replicas - 1.0, 1 - _tail(CONFIDENCE)) * np.sqrt(squares / (replicas - 1) / replicas)
+        half = student_quantiles(replicas - 1.0, 1 - _tail(CONFIDENCE)) * np.sqrt(squares / (replicas - 1) / replicas)
         center = np.where(positive, unit * np.exp(mean), mean)
         low = np.where(positive, center * np.exp(-half), mean - half)
         high = np.where(positive, center * np.exp(half), mean + half)
@@ -243,6 +239,4 @@ def _error_of_median(times: Floats) -> float:
 @cache
 def _interval_width(count: int) -> float:
     """Return the width, in standard errors, of the interval that ``estimate`` gives for ``count`` samples."""
-    from scipy.special import bdtr, ndtri
-
-    return -2 * float(ndtri(float(bdtr(median_rank(count) - 1, count, 0.5))))
+    return -2 * normal_quantile(float(coin_probabilities(count)[median_rank(count) - 1]))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from perfsvc.distributions import student_quantile
 from perfsvc.judge.comparison import (
     ALPHA,
     MIN_ERRORS,
@@ -16,7 +17,6 @@ from perfsvc.judge.comparison import (
     compare_sides,
     cure_of_pair,
     exp,
-    quantile,
     reason,
 )
 from perfsvc.judge.levels import Floats
@@ -94,7 +94,7 @@ def _of_shape(sides: Sides, old: Ints, new: Ints, thresholds: Floats) -> list[Co
     variances = (old_freedom * old_variances + new_freedom * new_variances) / freedom
     own = old_variances * (1 / old_size) + new_variances / new_size
     halves = np.maximum(
-        quantile(freedom, 1 - ALPHA / 2) * np.sqrt(variances * (1 / old_size + 1 / new_size)),
+        student_quantile(freedom, 1 - ALPHA / 2) * np.sqrt(variances * (1 / old_size + 1 / new_size)),
         MIN_ERRORS * np.sqrt(own),
     )
     return _concluded(log_ratios, halves, variances, thresholds, (old_size, new_size))
@@ -167,7 +167,7 @@ def _settling(log_ratios: Floats, variances: Floats, thresholds: Floats, new_siz
     replicas = np.arange(new_size + 1, MOST_REPLICAS + 1)
     if not replicas.size:
         return [None] * log_ratios.size
-    quantiles = np.array([quantile(2 * count - 2, 1 - ALPHA / 2) for count in replicas.tolist()])
+    quantiles = np.array([student_quantile(2 * count - 2, 1 - ALPHA / 2) for count in replicas.tolist()])
     widths = quantiles * np.sqrt((variances * 2)[:, None] / replicas)
     fits = widths <= halves[:, None]
     first = np.where(fits.any(axis=1), fits.argmax(axis=1), -1).tolist()

@@ -1,25 +1,18 @@
-"""The stored results of a run (``perfsvc run``, ``perfsvc report``) and the history of a case (``perfsvc show``)."""
+"""The stored results of a run (``perfsvc run``, ``perfsvc report``)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
-import numpy as np
-
-from perfsvc import judge
-from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import AUXILIARY, Confirmation, RunRow
+from perfsvc.errors import UsageError
+from perfsvc.model import Confirmation, RunRow
 from perfsvc.report.export import frames
 from perfsvc.report.results import run_report
-from perfsvc.report.rows import HistoryRow, RunDetails, RunReport
+from perfsvc.report.rows import RunReport
 from perfsvc.report.wording import NO_FINDING
-from perfsvc.store import CaseInRun, Store
-from perfsvc.suite import Selection
+from perfsvc.store import Store
 
 PART = 50_000
 """The measurements of a part: about 200 MB as a frame."""
-MOST_CANDIDATES = 20
-"""How many cases an error lists."""
 
 
 def stored_report(store: Store, run: int) -> RunReport:
@@ -90,101 +83,3 @@ def why_no_finding(store: Store, run: int, confirmations: Iterable[Confirmation]
     """Return why the confirmed changes of a run with uncommitted changes raised no finding; empty for other runs."""
     confirmed = any(confirmation.confirmed for confirmation in confirmations)
     return NO_FINDING if confirmed and store.runs.get(run).provenance.dirty else ""
-
-
-def case_named(store: Store, text: str) -> str:
-    """Return the id of the stored case that the user names by its id, by a glob, or by a part of its id.
-
-    Raises:
-        NotMeasuredError: no measured case matches.
-        UsageError: several cases match; the cure lists them.
-    """
-    names = store.series.case_names()
-    if text in names:
-        return text
-    cases = {case.id: case for case in names.values()}
-    try:
-        matches = sorted(case.id for case in Selection((text,)).filter(cases.values()))
-    except UsageError:  # the text matches nothing as a glob, but may be a part of an id
-        matches = []
-    matches = matches or sorted(name for name in cases if text in name)
-    if not matches:
-        near = get_close_matches(text, [*cases, *{case.benchmark for case in cases.values()}], n=3)
-        cure = f"did you mean {' or '.join(near)}?" if near else "see what was measured: perfsvc report --summary"
-        raise NotMeasuredError(f"{text} was never measured", cure=cure)
-    if len(matches) > 1:
-        listed = "".join(f"\n    {name}" for name in matches[:MOST_CANDIDATES])
-        more = f"\n    and {len(matches) - MOST_CANDIDATES} more" if len(matches) > MOST_CANDIDATES else ""
-        raise UsageError(f"{text!r} stands for {len(matches)} cases", cure=f"name one of them:{listed}{more}")
-    return matches[0]
-
-
-def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
-    """Return the results of a case in every run, oldest first. Results under former names of the case are included.
-
-    Args:
-        store: the database.
-        case: the id of the case.
-        device: the UUID of a device; None for all devices.
-
-    Raises:
-        NotMeasuredError: the case is unknown, or was never measured on the device.
-    """
-    explanations = {
-        (explanation.device, explanation.candidate_run): explanation.sentence
-        for explanation in store.profiles.explanations_of(case)
-    }
-    rows = [_row(run, explanations.get((run.device, run.run), "")) for run in store.series.case_history(case, device)]
-    if device and not rows:
-        measured_on = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
-        cure = f"name a device that has it: {measured_on}"
-        raise NotMeasuredError(f"{case} was never measured on {device}", cure=cure)
-    # The dict keeps the position of the last, and so newest, row of each device and cache state.
-    newest = {(row.device, row.cache): position for position, row in enumerate(rows)}
-    for position in newest.values():
-        rows[position] = replace(rows[position], details=_details(store, rows[position]))
-    return rows
-
-
-def _row(run: CaseInRun, why: str) -> HistoryRow:
-    """Return the row of a case's history for one run; ``why`` explains a regression in this run."""
-    level = judge.level_of(run.times) if run.times else None
-    return HistoryRow(
-        run=run.run,
-        started=run.started,
-        commit=run.commit,
-        dirty=run.dirty,
-        label=run.label,
-        case=run.case,
-        device=run.device,
-        device_model=run.device_model,
-        cache=run.cache,
-        status=run.status,
-        reason=run.reason,
-        median_s=level.median_s if level else None,
-        low_s=level.low_s if level else None,
-        high_s=level.high_s if level else None,
-        replicas=run.replicas,
-        why=why,
-        metrics={metric: _center(values) for metric, values in sorted(run.metrics.items()) if metric not in AUXILIARY},
-        excluded=run.excluded,
-    )
-
-
-def _center(values: Sequence[float]) -> float:
-    """Return the level of a metric over the replicas of a run."""
-    (center,), _, _ = judge.levels_of(np.array([values]))
-    return float(center)
-
-
-def _details(store: Store, row: HistoryRow) -> RunDetails:
-    """Return the details of a row: what the store holds, besides the time, about the row's case in the row's run."""
-    columns = store.measurements.columns([row.run], [row.case])
-    names = zip(columns["benchmark"], columns["variant"], columns["relative_to"], strict=True)
-    references = {  # the details hold the speed relative to another variant at the same point
-        f"{benchmark}/{reference}{row.case.removeprefix(f'{benchmark}/{variant}')}"
-        for benchmark, variant, reference in names
-    }
-    summary = frames.summary(frames.frame(store.measurements.columns([row.run], {row.case, *references})))
-    matches = (summary["case"] == row.case) & (summary["device"] == row.device) & (summary["cache"] == row.cache)
-    return frames.details(summary[matches].to_dict("records")[0])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -27,6 +28,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    tuple_,
     update,
 )
 from sqlalchemy import (
@@ -52,6 +54,9 @@ CaseIds = tuple[int, int, CacheState]
 
 CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 """The columns from which ``case_of`` makes a case."""
+
+NAMES_AT_ONCE = 500
+"""How many cases a statement looks up by their names, each of which takes four parameters."""
 
 _PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
 """Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
@@ -84,12 +89,17 @@ def case_id(connection: Connection, case: Case) -> int:
 def case_ids(connection: Connection, cases: Iterable[Case]) -> dict[Case, int]:
     """Return the id of each case; store the cases that are new."""
     wanted = dict.fromkeys((case, case.formerly) for case in cases)  # equal cases may differ in their former names
-    query = select(*CASE_COLUMNS, Cases.id).where(Cases.benchmark.in_({case.benchmark for case, _ in wanted}))
-    stored = {tuple(name): number for *name, number in connection.execute(query)} if wanted else {}
+    names = {case: (case.benchmark, case.variant, _point_json(case), case.version) for case, _ in wanted}
+    query = select(*CASE_COLUMNS, Cases.id)
+    stored: dict[tuple[Any, ...], int] = {}
+    remaining = iter(names.values())
+    while part := list(islice(remaining, NAMES_AT_ONCE)):
+        for *name, number in connection.execute(query.where(tuple_(*CASE_COLUMNS).in_(part))):
+            stored[tuple(name)] = number
     ids: dict[Case, int] = {}
     for case, formerly in wanted:
-        number = stored.get((case.benchmark, case.variant, _point_json(case), case.version))
-        ids[case] = case_id(connection, case) if number is None or formerly else number
+        known = stored.get(names[case])
+        ids[case] = case_id(connection, case) if known is None or formerly else known
     return ids
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from perfsvc.keys import Keys
 from perfsvc.model import DeviceInfo, Noise, Provenance, RunState
 from perfsvc.store.devices import put_device
-from perfsvc.store.measurements import KnownIds, put_measurement, put_noise
+from perfsvc.store.measurements import put_measurements, put_noise
 from perfsvc.store.rows import CaseKey, MeasurementEntry
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import Database, among, new_id
@@ -64,24 +64,21 @@ class ImportStore:
             runs: the runs; the number of their replicas is counted, and ``provenance.replicas`` is ignored.
             stored: called after each run.
         """
-        numbers, known = [], KnownIds()
+        numbers = []
         with self._database.writing() as connection:
             for run in runs:
-                numbers.append(self._put(connection, run, known))
+                numbers.append(self._put(connection, run))
                 stored(run)
         return numbers
 
-    def _put(self, connection: Connection, run: ImportedRun, known: KnownIds) -> int:
+    def _put(self, connection: Connection, run: ImportedRun) -> int:
         """Store a run with its measurements, their noise, and the digests of its files."""
         for device in run.devices:
             put_device(connection, device)
         now = datetime.now(UTC)
         row = run_row(run.provenance, RunState.FINISHED) | {"finished_at": now}
         number = new_id(connection, Runs, row)
-        replicas = 0
-        for entry in run.entries:
-            put_measurement(connection, number, entry, self._keys, known)
-            replicas = max(replicas, entry.measurement.replica + 1)
+        replicas = put_measurements(connection, number, run.entries, self._keys)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         put_noise(connection, number, run.noise())
         parts = [

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Integer, cast, exists, func, null, select, union_all
+from sqlalchemy import ColumnElement, Connection, exists, func, select
 from sqlalchemy.orm import aliased
 
 from perfsvc.model import TIME, Case, Estimate, Level, Series, Status
@@ -33,6 +32,25 @@ from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 _NAMESAKES = aliased(Cases)
+_SERIES_KEY = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
+"""The columns of ``CaseIds``."""
+
+_OF_REPLICA = (
+    Measurements.run_id,
+    Devices.uuid,
+    Measurements.cache,
+    Measurements.case_id,
+    Measurements.id,
+    Measurements.status,
+    Measurements.reason,
+    Measurements.median_s,
+    Measurements.low_s,
+    Measurements.high_s,
+    Measurements.sample_count,
+)
+"""What the history of a case reads of a replica, in the order in which ``_case_in_run`` unpacks it."""
+_OF_RUN = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
+"""What it reads of a run."""
 
 
 class SeriesStore:
@@ -90,41 +108,35 @@ class SeriesStore:
 
         ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if the case is unknown.
         """
+        query = (
+            select(*_OF_REPLICA)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
+        )
         with self._database.reading() as connection:
             lineage = lineage_of(connection, case_id)
-            query = (
-                select(
-                    Measurements.id,
-                    Measurements.run_id,
-                    Measurements.case_id,
-                    Measurements.cache,
-                    Measurements.status,
-                    Measurements.reason,
-                    Measurements.median_s,
-                    Measurements.low_s,
-                    Measurements.high_s,
-                    Measurements.sample_count,
-                    Cases.name,
-                    Devices.uuid,
-                    Devices.model,
-                    Runs.started_at,
-                    Runs.git_commit,
-                    Runs.git_dirty,
-                    Runs.label,
-                )
-                .join(Cases, Cases.id == Measurements.case_id)
-                .join(Devices, Devices.id == Measurements.device_id)
-                .join(Runs, Runs.id == Measurements.run_id)
-                .where(Cases.lineage_id == lineage)
-                .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Cases.id, Measurements.replica)
-            )
-            rows = connection.execute(query if device is None else query.where(Devices.uuid == device)).all()
-            names = select(Cases.id).where(Cases.lineage_id == lineage)
-            named = _named_values(connection, Measurements.case_id.in_(names))
+            names = select(Cases.id, Cases.name).where(Cases.lineage_id == lineage)
+            own_names = {row.id: row.name for row in connection.execute(names)}
+            is_case = Measurements.case_id.in_(own_names)
+            where = (is_case,) if device is None else (is_case, Devices.uuid == device)
+            # Plain tuples, and what only depends on the run is read once a run: a case has thousands of measurements.
+            rows = list(map(tuple, connection.execute(query.where(*where))))
+            of_case = Runs.id.in_(select(Measurements.run_id).where(is_case))
+            runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case))}
+            models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
+            named = _named_values(connection, is_case)
             excluded = reasons_of_exclusion(connection, None)
         return [
-            _case_in_run(list(replicas), named, excluded)
-            for _, replicas in groupby(rows, attrgetter("run_id", "uuid", "cache", "name"))
+            _case_in_run(
+                list(replicas),
+                runs[run],
+                case=case,
+                device_model=models[uuid],
+                named=named,
+                excluded=excluded,
+            )
+            for (run, uuid, _, case), replicas in groupby(rows, lambda row: (row[0], row[1], row[2], own_names[row[3]]))
+            if run in runs  # another process may have deleted the run since the first query
         ]
 
     def histories(
@@ -224,35 +236,40 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
 
 
 def _case_in_run(
-    replicas: Sequence[Any],
+    replicas: Sequence[tuple[Any, ...]],
+    run: Any,
+    *,
+    case: str,
+    device_model: str,
     named: Mapping[int, Sequence[tuple[str, float]]],
     excluded: Mapping[tuple[int, int | None], str],
 ) -> CaseInRun:
     """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
-    first = replicas[0]
-    worst = max(replicas, key=lambda row: row.status.severity)
-    good = replicas if worst.status is Status.OK else []
-    timed = [row for row in good if row.median_s is not None]
+    _, device, cache, case_number, *_ = replicas[0]
+    status, reason = Status.OK, ""
+    if any(row[5] is not Status.OK for row in replicas):
+        status, reason = max(((row[5], row[6]) for row in replicas), key=lambda worst: worst[0].severity)
+    good = replicas if status is Status.OK else []
     metrics: dict[str, list[float]] = defaultdict(list)
     for row in good:
-        for metric, value in named.get(row.id, ()):
+        for metric, value in named.get(row[4], ()):
             metrics[metric].append(value)
     return CaseInRun(
-        run=first.run_id,
-        started=first.started_at,
-        commit=first.git_commit,
-        dirty=first.git_dirty,
-        label=first.label,
-        case=first.name,
-        device=first.uuid,
-        device_model=first.model,
-        cache=first.cache,
-        status=worst.status,
-        reason="" if worst.status is Status.OK else worst.reason,
-        replicas=sum(row.status is Status.OK for row in replicas),
-        times=tuple(Estimate(row.median_s, row.low_s, row.high_s, row.sample_count) for row in timed),
+        run=run.id,
+        started=run.started_at,
+        commit=run.git_commit,
+        dirty=run.git_dirty,
+        label=run.label,
+        case=case,
+        device=device,
+        device_model=device_model,
+        cache=cache,
+        status=status,
+        reason=reason,
+        replicas=sum(row[5] is Status.OK for row in replicas),
+        times=tuple(Estimate(*row[7:]) for row in good if row[7] is not None),
         metrics={metric: tuple(values) for metric, values in metrics.items()},
-        excluded=reason_of_exclusion(excluded, first.run_id, first.case_id),
+        excluded=reason_of_exclusion(excluded, run.id, case_number),
     )
 
 
@@ -310,36 +327,54 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     uncommitted changes ends no segment: trying another compiler in such a run changes nothing for later runs. A case is
     absent if ``run`` did not measure it, or if it was always measured in the same environment.
     """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
-    of_run = select(Measurements.environment_id).where(Measurements.run_id == run).distinct().cte()
-    in_run = (
-        select(*key, Measurements.environment_id, cast(null(), Integer).label("last_run"))
+    query = (
+        select(*_SERIES_KEY, Measurements.environment_id)
         .join(Cases, Cases.id == Measurements.case_id)
         .where(among(connection, Cases.lineage_id, lineages), Measurements.run_id == run)
         .distinct()
     )
-    others = select(Environments.id).where(Environments.id != of_run.c.environment_id)
-    elsewhere = (
-        select(*key, of_run.c.environment_id, func.max(Measurements.run_id))
-        .select_from(of_run)
-        .join(Measurements, Measurements.environment_id.in_(others))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Measurements.run_id < run, judged(Measurements.run_id, Measurements.case_id))
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-        .group_by(*key, of_run.c.environment_id)
-    )
-    measured: set[tuple[CaseIds, int]] = set()
-    last_elsewhere: dict[tuple[CaseIds, int], int] = {}
-    for lineage, device, cache, environment, last_run in connection.execute(union_all(in_run, elsewhere)):
-        if last_run is None:
-            measured.add(((lineage, device, cache), environment))
-        else:
-            last_elsewhere[(lineage, device, cache), environment] = last_run
+    measured: dict[int, set[CaseIds]] = defaultdict(set)
+    for lineage, device, cache, environment in connection.execute(query):
+        measured[environment].add((lineage, device, cache))
     starts: dict[CaseIds, int] = {}
-    for case_ids, environment in measured & last_elsewhere.keys():
-        starts[case_ids] = max(starts.get(case_ids, 0), last_elsewhere[case_ids, environment])
+    for environment, keys in measured.items():
+        for key, last in _last_elsewhere(connection, keys, environment, run).items():
+            starts[key] = max(starts.get(key, 0), last)
     return starts
+
+
+def _last_elsewhere(
+    connection: Connection, keys: Collection[CaseIds], environment: int, run: int
+) -> dict[CaseIds, int]:
+    """For each case, return the newest run before ``run`` that measured it in another environment, if there is one.
+
+    Looks at the newest such runs first, and then only for the cases that were not found: to read all measurements of
+    other environments would take the longer the more nights there are.
+    """
+    others = connection.scalars(select(Environments.id).where(Environments.id != environment)).all()
+    elsewhere = exists().where(among(connection, Measurements.environment_id, others), Measurements.run_id == Runs.id)
+    earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
+    runs = connection.scalars(select(Runs.id).where(*earlier, elsewhere).order_by(Runs.id.desc())).all()
+    last: dict[CaseIds, int] = {}
+    missing, at, count = set(keys), 0, 1
+    while missing and at < len(runs):
+        part = runs[at : at + count]
+        numbers = connection.scalars(
+            select(Cases.id).where(among(connection, Cases.lineage_id, {lineage for lineage, _, _ in missing}))
+        ).all()
+        query = (
+            select(*_SERIES_KEY, func.max(Measurements.run_id))
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(among(connection, Measurements.run_id, part), among(connection, Measurements.case_id, numbers))
+            .where(Measurements.environment_id != environment, judged(Measurements.run_id, Measurements.case_id))
+            .group_by(*_SERIES_KEY)
+        )
+        for lineage, device, cache, newest in connection.execute(query):
+            if (lineage, device, cache) in missing:
+                last[lineage, device, cache] = newest
+        missing -= last.keys()
+        at, count = at + count, count * 4
+    return last
 
 
 def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
@@ -348,13 +383,12 @@ def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
     The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
     excluded count. A case that was measured in one environment only is absent.
     """
-    key = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
     query = (
-        select(*key, func.max(Measurements.run_id))
+        select(*_SERIES_KEY, func.max(Measurements.run_id))
         .join(Cases, Cases.id == Measurements.case_id)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
-        .group_by(*key, Measurements.environment_id)
+        .group_by(*_SERIES_KEY, Measurements.environment_id)
     )
     last: dict[CaseIds, list[int]] = defaultdict(list)
     for lineage, device, cache, run in connection.execute(query):

@@ -71,6 +71,8 @@ class InputPrefetcher:
         self, upcoming: Iterable[Sequence[Upcoming]] = (), *, threads: int = 1, budget_bytes: int | None = None
     ) -> None:
         self._upcoming = [deque(entries) for entries in upcoming]
+        # By identity, because comparing tasks takes long; the task stays referenced, so its number is not used again.
+        self._queues = {id(task): (task, entries) for entries in self._upcoming for _, task in entries}
         self._budget = shared_arrays.budget_bytes() if budget_bytes is None else budget_bytes
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="perfsvc-arrays")
         self._orders: dict[ArrayOrder, None] = {}
@@ -95,10 +97,10 @@ class InputPrefetcher:
 
         In replica 0, the fresh arrays are requested too: other inputs, for the check after timing.
         """
-        for entries in self._upcoming:
-            entry = next((entry for entry in entries if entry[0] == replica and entry[1] is task), None)
-            if entry is not None:
-                entries.remove(entry)
+        entries = self._entries_of(task)
+        at = next((at for at, entry in enumerate(entries) if entry[0] == replica and entry[1] is task), None)
+        if at is not None:
+            del entries[at]
         keys = _keys((replica, task))
         self._make(keys, task.arrays)
         order = ArrayOrder(task, replica, tuple(self._arrays[key] for key in keys))
@@ -127,8 +129,16 @@ class InputPrefetcher:
 
     def drop(self, task: Task) -> None:
         """Stop preparing arrays for a task, because no further replica of the task will be measured."""
-        self._upcoming = [deque(entry for entry in entries if entry[1] is not task) for entries in self._upcoming]
+        entries = self._entries_of(task)
+        kept = [entry for entry in entries if entry[1] is not task]
+        entries.clear()
+        entries.extend(kept)
         self._update()
+
+    def _entries_of(self, task: Task) -> deque[Upcoming]:
+        """Return the upcoming entries of a task's device; none if no device has the task."""
+        _, entries = self._queues.get(id(task), (task, deque[Upcoming]()))
+        return entries
 
     def _update(self) -> None:
         """Start making the arrays that are wanted and missing, and discard those that are not wanted."""
@@ -145,6 +155,8 @@ class InputPrefetcher:
         wanted = {key: task.arrays for key, task in ordered.items()}
         room = self._budget - sum(self._bytes(key, task) for key, task in ordered.items())
         for replica, task in itertools.islice(_by_time(self._upcoming), HORIZON):
+            if len(wanted) >= MOST_KEPT:
+                break
             for key in _keys((replica, task)):
                 name, fresh = key
                 if key in wanted or (fresh and (name, False) not in wanted):

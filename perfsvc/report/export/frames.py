@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfsvc.distributions import student_quantiles
 from perfsvc.model import CacheState, Status, Value
 from perfsvc.report.export import schema
 from perfsvc.report.rows import SEPARATOR, Key, RunDetails
@@ -256,9 +257,7 @@ def _levels(values: "pd.Series[Any]", by: "pd.Series[Any] | list[pd.Series[Any]]
     scaled = np.log(values.where(logarithmic)).where(logarithmic, values)
     scaled_groups = scaled.groupby(by, sort=False, dropna=False)
     mean, count = scaled_groups.mean(), scaled_groups.count()
-    from scipy.special import stdtrit
-
-    quantile = stdtrit((count - 1).clip(lower=1), (1 + CONFIDENCE) / 2)
+    quantile = student_quantiles((count - 1).clip(lower=1).to_numpy(), (1 + CONFIDENCE) / 2)
     half = quantile * scaled_groups.std() / np.sqrt(count)
     ends = pd.DataFrame({"center": mean, "low": mean - half, "high": mean + half})
     lowest = groups.min()

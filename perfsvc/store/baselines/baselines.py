@@ -307,7 +307,10 @@ def _first_runs(
         return {}
     runs = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
     if missing := keys - runs.keys():
-        runs = _first_correct_runs(connection, _lineages(missing), *between) | runs
+        # Names the cases, because to look for a new case among the measurements of all runs takes minutes.
+        numbers = connection.scalars(select(Cases.id).where(among(connection, Cases.lineage_id, _lineages(missing))))
+        of_missing = among(connection, Measurements.case_id, numbers.all())
+        runs = _first_correct_runs(connection, _lineages(missing), of_missing, *between) | runs
     return runs
 
 

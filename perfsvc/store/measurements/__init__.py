@@ -7,8 +7,8 @@ rounding error of 6e-8 at most), far below what any clock resolves.
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from statistics import median
 from typing import Any
 
@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select
 
 from perfsvc.keys import Keys
-from perfsvc.model import Batch, CacheState, Case, Environment, Measurement, Noise, Series, Slowdown
+from perfsvc.model import Batch, CacheState, Case, Measurement, Noise, Series, Slowdown
 from perfsvc.store.binaries import put_python_code
 from perfsvc.store.cases import (
     CASE_COLUMNS,
-    case_id,
     case_ids,
     case_of,
-    device_id,
     device_ids,
 )
 from perfsvc.store.measurements.columns import columns_of, further_of
@@ -33,7 +31,7 @@ from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
 from perfsvc.store.schema.column_types import number, pack, unpack_array
-from perfsvc.store.schema.engine import Database, new_id, report_damaged
+from perfsvc.store.schema.engine import Database, new_ids, report_damaged
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,
@@ -43,6 +41,9 @@ from perfsvc.store.schema.tables import (
     Metrics,
     NoiseOfCases,
 )
+
+ROWS_AT_ONCE = 200
+"""How many measurements a statement stores."""
 
 
 class MeasurementStore:
@@ -55,8 +56,7 @@ class MeasurementStore:
     def put(self, run: int, entries: Sequence[MeasurementEntry]) -> None:
         """Store measurements of a run; once this returns, a crash of perfsvc loses none of them."""
         with self._database.writing() as connection:
-            for entry in entries:
-                put_measurement(connection, run, entry, self._keys)
+            put_measurements(connection, run, entries, self._keys)
 
     def of_run(self, run: int) -> list[Measurement]:
         """Return a run's measurements in the order in which they were stored.
@@ -223,35 +223,56 @@ def _unpacked(blob: bytes | None, case: str) -> tuple[float, ...]:
     return () if samples is None else tuple(samples.tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class KnownIds:
-    """The ids that a transaction has found so far. A case is known by its former names, too."""
+def put_measurements(connection: Connection, run: int, entries: Iterable[MeasurementEntry], keys: Keys) -> int:
+    """Store measurements of a run with their batches and metrics; return how many replicas the run needs for them."""
+    replicas = 0
+    remaining = iter(entries)
+    while part := list(islice(remaining, ROWS_AT_ONCE)):
+        _put_part(connection, run, part, keys)
+        replicas = max(replicas, *(entry.measurement.replica + 1 for entry in part))
+    return replicas
 
-    cases: dict[tuple[Case, tuple[str, ...]], int] = field(default_factory=dict)
-    devices: dict[str, int] = field(default_factory=dict)
-    environments: dict[Environment, int] = field(default_factory=dict)
+
+def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEntry], keys: Keys) -> None:
+    """Store some measurements with few statements: a statement costs more than the row that it stores."""
+    cases = case_ids(connection, (entry.measurement.case for entry in entries))
+    devices = device_ids(connection, (entry.measurement.device for entry in entries))
+    environments = {
+        environment: environment_id(connection, environment)
+        for environment in dict.fromkeys(entry.environment for entry in entries)
+    }
+    rows = []
+    for entry in entries:
+        measured = entry.measurement
+        rows.append(
+            {
+                "run_id": run,
+                "case_id": cases[measured.case],
+                "device_id": devices[measured.device],
+                "environment_id": environments[entry.environment],
+                "python_code_id": put_python_code(connection, entry.binary, measured.python, measured.files, keys),
+                **_own_columns(entry),
+            }
+        )
+    ids = new_ids(connection, Measurements, rows)
+    of_measurements = [(number, entry.measurement) for number, entry in zip(ids, entries, strict=True)]
+    batches = [row for number, measured in of_measurements for row in _batch_rows(number, measured.batches)]
+    if batches:
+        connection.execute(insert(MeasurementBatches), batches)
+    metrics = [
+        {"measurement_id": number_of, "name": name, "value": number(value)}
+        for number_of, measured in of_measurements
+        for name, value in measured.metrics.items()
+    ]
+    if metrics:
+        connection.execute(insert(Metrics), metrics)
 
 
-def put_measurement(
-    connection: Connection, run: int, entry: MeasurementEntry, keys: Keys, known: KnownIds | None = None
-) -> None:
-    """Store a measurement of a run with its batches and metrics; ``known`` saves looking the same ids up again."""
+def _own_columns(entry: MeasurementEntry) -> dict[str, Any]:
+    """Return the columns of a measurement that refer to no other table, and its binary."""
     measurement, work, estimate = entry.measurement, entry.work, entry.estimate
-    known = known or KnownIds()
-    case = measurement.case, measurement.case.formerly
-    if case not in known.cases:
-        known.cases[case] = case_id(connection, measurement.case)
-    if measurement.device not in known.devices:
-        known.devices[measurement.device] = device_id(connection, measurement.device)
-    if entry.environment not in known.environments:
-        known.environments[entry.environment] = environment_id(connection, entry.environment)
-    row = {
-        "run_id": run,
-        "case_id": known.cases[case],
-        "device_id": known.devices[measurement.device],
-        "environment_id": known.environments[entry.environment],
+    return {
         "binary_id": entry.binary,
-        "python_code_id": put_python_code(connection, entry.binary, measurement.python, measurement.files, keys),
         "replica": measurement.replica,
         "cache": measurement.cache,
         "status": measurement.status,
@@ -282,22 +303,14 @@ def put_measurement(
         "relative_to": entry.relative_to,
         **batch_summary(measurement.batches),
     }
-    measurement_id = new_id(connection, Measurements, row)
-    _put_batches(connection, measurement_id, measurement.batches)
-    metrics = [
-        {"measurement_id": measurement_id, "name": name, "value": number(value)}
-        for name, value in measurement.metrics.items()
-    ]
-    if metrics:
-        connection.execute(insert(Metrics), metrics)
 
 
 # --- batches ------------------------------------------------------------------------------------------------------
 
 
-def _put_batches(connection: Connection, measurement: int, batches: Iterable[Batch]) -> None:
-    """Store the batches of a measurement, with the samples of rejected batches only: the measurement has the others."""
-    rows = [
+def _batch_rows(measurement: int, batches: Iterable[Batch]) -> list[dict[str, Any]]:
+    """Return the rows of a measurement's batches, with the samples of rejected ones: it has the others."""
+    return [
         {
             "measurement_id": measurement,
             "number": index,
@@ -318,8 +331,6 @@ def _put_batches(connection: Connection, measurement: int, batches: Iterable[Bat
         }
         for index, batch in enumerate(batches)
     ]
-    if rows:
-        connection.execute(insert(MeasurementBatches), rows)
 
 
 def batch_summary(batches: Sequence[Batch]) -> dict[str, Any]:

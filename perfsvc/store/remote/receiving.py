@@ -11,7 +11,7 @@ from perfsvc.keys import Keys
 from perfsvc.model import DeviceInfo, Noise
 from perfsvc.store.cases import case_id, device_ids
 from perfsvc.store.devices import put_device
-from perfsvc.store.measurements import KnownIds, put_measurement, put_noise
+from perfsvc.store.measurements import put_measurements, put_noise
 from perfsvc.store.remote.rows import SentMeasurement, SentRun
 from perfsvc.store.rows import CaseKey, MeasurementEntry
 from perfsvc.store.runs import run_row
@@ -103,10 +103,8 @@ class ReceivedStore:
     def _put_run(self, connection: Connection, sent: SentRun, measurements: Iterable[SentMeasurement]) -> int:
         """Store a run with its measurements, its environment and the cases that were over budget."""
         row = run_row(sent.provenance, sent.state) | {"uid": sent.uid, "finished_at": sent.finished}
-        number, known, replicas = new_id(connection, Runs, row), KnownIds(), 0
-        for each in measurements:
-            put_measurement(connection, number, _entry(each), self._keys, known)
-            replicas = max(replicas, each.measurement.replica + 1)
+        number = new_id(connection, Runs, row)
+        replicas = put_measurements(connection, number, map(_entry, measurements), self._keys)
         connection.execute(update(Runs).where(Runs.id == number).values(replicas=replicas))
         if sent.environment is not None:
             put_full(connection, number, sent.environment)

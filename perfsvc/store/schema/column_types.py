@@ -49,8 +49,8 @@ class FreeText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
         """Convert a text from Python to the database; characters that the database cannot store are replaced."""
-        if value is None:
-            return None
+        if value is None or (value.isascii() and "\0" not in value):  # nearly every text: nothing to replace
+            return value
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy import cast as sql_cast
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
@@ -352,10 +351,23 @@ def new_id(connection: Connection, table: type[Base], row: Mapping[str, Any]) ->
     return int(key[0])
 
 
+def new_ids(connection: Connection, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Insert rows, which have the same columns, and return their ids in the order of the rows."""
+    number = table.__table__.c.id
+    return list(connection.scalars(insert(table).returning(number, sort_by_parameter_order=True), rows))
+
+
 def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]) -> None:
     """Insert a row unless this process or another one has already stored a row with its key."""
-    dialect = postgresql if connection.dialect.name == POSTGRESQL else sqlite
-    connection.execute(dialect.insert(table).on_conflict_do_nothing(), row)
+    # Imported here because the import of both dialects with all their drivers is long, and only one of them is used.
+    if connection.dialect.name == POSTGRESQL:
+        from sqlalchemy.dialects import postgresql
+
+        connection.execute(postgresql.insert(table).on_conflict_do_nothing(), row)
+        return
+    from sqlalchemy.dialects import sqlite
+
+    connection.execute(sqlite.insert(table).on_conflict_do_nothing(), row)
 
 
 MOST_PARAMETERS = 5_000

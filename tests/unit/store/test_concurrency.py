@@ -52,16 +52,16 @@ with Store.open(place) as store:
 HALFWAY = """
 from perfsvc.store import measurements
 
-real = measurements.put_measurement
-def stop_after_the_row(connection, run, entry, keys):
-    real(connection, run, entry, keys)
+real = measurements.put_measurements
+def stop_after_the_row(connection, run, entries, keys):
+    real(connection, run, entries, keys)
     print("halfway", flush=True)
     sys.stdin.readline()
 
 with Store.open(place) as store:
     run = begin(store)
     put(store, run, 1)
-    measurements.put_measurement = stop_after_the_row
+    measurements.put_measurements = stop_after_the_row
     put(store, run, 2)
 """
 

@@ -1,9 +1,13 @@
 """The queries of each night find measurements through an index: history must not slow them."""
 
+from dataclasses import replace
+
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, select
 
 from perfsvc.store.schema.engine import transaction
+from perfsvc.store.schema.tables import Cases
+from perfsvc.store.series import segment_starts
 
 GROWING = ("measurements", "metrics", "batches", "noise", "verdicts")
 """The tables that grow with every night."""
@@ -40,11 +44,17 @@ def scans(store, work):
     ]
 
 
+def _segments(store, run):
+    with store.database.reading() as connection:
+        segment_starts(connection, set(connection.scalars(select(Cases.lineage_id))), run)
+
+
 NIGHTLY = {
     "levels": lambda story, run, _series: story.store.series.levels(run),
     "histories": lambda story, run, _series: story.store.series.histories_until(run, 200),
     "baselines": lambda story, run, series: story.store.baselines.get(series, run),
     "nights of baselines": lambda story, run, series: story.store.baselines.nights(dict.fromkeys(series, 1), run),
+    "segments": lambda story, run, _series: _segments(story.store, run),
     "expected series": lambda story, run, _series: story.store.baselines.expected(run),
     "costs": lambda story, run, _series: story.store.measurements.costs(
         [story.tiled, story.naive], ["GPU-1", "GPU-2"], before=run
@@ -62,6 +72,16 @@ def test_a_query_of_each_night_scans_no_table_that_grows(story, name):
     runs = [story.run(story.tiled, story.naive) for _ in range(3)]
     series = list(story.store.series.levels(runs[-1]))
     assert scans(story.store, lambda: NIGHTLY[name](story, runs[-1], series)) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
+    for _ in range(3):
+        story.run(story.naive)
+    story = replace(story, environment=replace(story.environment, driver="999"))
+    run = story.run(story.tiled, story.naive)
+    series = list(story.store.series.levels(run))
+    assert scans(story.store, lambda: story.store.baselines.get(series, run)) == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
