@@ -87,11 +87,13 @@ class RootCause:
         root_cause: the commits, the GPU or the change of environment; empty if unknown.
         evidence: how the cause is known, without a full stop.
         suspects: at least one suspect, on any devices and in any direction.
+        finding: the active finding that reports the same change of the code on another device; None if there is none.
     """
 
     root_cause: str
     evidence: str
     suspects: tuple[Suspect, ...]
+    finding: int | None = None
 
     @property
     def cause(self) -> Cause:

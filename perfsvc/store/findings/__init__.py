@@ -28,6 +28,10 @@ from perfsvc.store.findings.update import Recovered
 from perfsvc.store.schema.engine import Database
 
 
+class FindingsChangedError(Exception):
+    """Another host or a person has changed findings since they were read."""
+
+
 class FindingStore:
     """Findings; each method is one transaction."""
 
@@ -56,6 +60,11 @@ class FindingStore:
         with self._database.reading() as connection:
             return read.load_events(connection, run=run, finding=finding, night=night)
 
+    def newest_event(self) -> int:
+        """Return the number of the newest event of any finding; 0 if there is none."""
+        with self._database.reading() as connection:
+            return read.newest_event(connection)
+
     def update(
         self,
         run: int,
@@ -66,6 +75,7 @@ class FindingStore:
         moved_again: AbstractSet[Series] = frozenset(),
         rebased: AbstractSet[Series] = frozenset(),
         now: datetime | None = None,
+        since: int | None = None,
     ) -> FindingUpdates:
         """Apply everything that a run shows to the findings, in one transaction.
 
@@ -75,6 +85,7 @@ class FindingStore:
 
            - the active finding that holds its series in this direction;
            - the resolved finding of the same change (cause, root cause and baseline run): that finding is reopened;
+           - the open or acknowledged finding that ``RootCause.finding`` names: it shows the change on another device;
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 
@@ -100,10 +111,17 @@ class FindingStore:
             rebased: the series whose next step is judged against this run, because the run is faster or has another
                 environment.
             now: the time of the update; by default the current time.
+            since: the number of the newest event when the arguments were computed; None if findings may have changed
+                since then.
+
+        Raises:
+            FindingsChangedError: findings have changed since the event ``since``; nothing is done.
         """
         now = now or datetime.now(UTC)
         shown = update.RunFindings(run, now, recovered, causes, steps, moved_again, rebased)
         with self._changing() as connection:
+            if since is not None and read.newest_event(connection) != since:
+                raise FindingsChangedError
             return update.update_findings(connection, shown)
 
     def set_state(
