@@ -30,6 +30,7 @@ from perfsvc.server.endpoints import Answer, ApiCall, Endpoint, NoParameters, Nu
 from perfsvc.server.rows import of_columns, of_dataclass, page_of
 from perfsvc.service.compare.compare import compare, how_to_confirm
 from perfsvc.service.environment import of_findings, since_baseline
+from perfsvc.service.findings.other_models import on_other_models
 
 # --- parameters ------------------------------------------------------------------------------------------------------
 
@@ -168,6 +169,7 @@ FINDING_OBJECT = of_dataclass(
     why=str,
     explanations=list[GROUP],  # type: ignore[valid-type]  # a model that was made at run time
     moved=list[MOVED],  # type: ignore[valid-type]  # likewise
+    other_models=str,
     events=list[FindingEvent],
     environment=EnvironmentDifferences | None,
 )
@@ -281,7 +283,8 @@ def finding(call: ApiCall[FindingParameters]) -> dict[str, Any]:
     store = call.serving.store
     known = store.findings.get(call.given.finding)
     events = store.findings.events(finding=known.id)
-    return finding_json(known, events, of_findings(store, [known]).get(known.id))
+    other_models = on_other_models(store, [known]).get(known.id, "")
+    return finding_json(known, events, of_findings(store, [known]).get(known.id), other_models)
 
 
 def explanations(call: ApiCall[FindingParameters]) -> dict[str, Any]:

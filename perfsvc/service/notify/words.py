@@ -286,7 +286,12 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
 
 
 def _background(finding: Finding, behind: Background) -> Iterator[str]:
-    """Yield the recent levels of the worst series, and a line for each commit, with foreign text made harmless."""
+    """Yield how other models do, the recent levels of the worst series, and a line for each commit.
+
+    Foreign text is made harmless.
+    """
+    if behind.other_models:
+        yield behind.other_models
     if behind.series and len(behind.levels) > 1:
         history = sparkline(behind.levels).replace(GAP, "·")
         yield f"{series_name(behind.series)} in the last {len(behind.levels)} nights: {history}"
