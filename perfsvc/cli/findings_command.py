@@ -143,7 +143,8 @@ def accept(
 
     finding = _set_state(database, number, "accepted", select, reason=reason, step=step)
     if not finding.moved:
-        _report(finding, number, f"accepted: {finding.root_cause} is no longer expected", output_format)
+        is_known = "no longer expected" if finding.cause == "missing" else "known to be slower than others of its model"
+        _report(finding, number, f"accepted: {finding.root_cause} is {is_known}", output_format)
         return
     newest: dict[Series, int] = {}
     for moved in finding.standing:

@@ -101,6 +101,28 @@ class RootCause:
         return self.suspects[0].judgement.cause or Cause.UNCONFIRMED
 
 
+@dataclass(frozen=True, slots=True)
+class SlowGpu:
+    """A GPU that is slower than the other GPUs of its model with the same binaries.
+
+    Attributes:
+        device: its UUID.
+        model: its model.
+        host: the host of the run that shows it.
+        evidence: how much slower it is, over how many cases, and in which runs; without a full stop.
+    """
+
+    device: str
+    model: str
+    host: str
+    evidence: str
+
+    @property
+    def text(self) -> str:
+        """The GPU in words: ``GPU-1 (NVIDIA H100) on host a``."""
+        return f"{self.device} ({self.model}) on host {self.host}"
+
+
 AT_ONCE = "with unchanged code moved at once"
 """The end of an evidence text that is about a device and names no case."""
 

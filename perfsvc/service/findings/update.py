@@ -4,7 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import groupby, islice
 from math import log
@@ -44,6 +44,7 @@ from perfsvc.service.findings.suspects import (
     without_recoveries,
 )
 from perfsvc.service.git import commit_ranges, git
+from perfsvc.service.siblings import update_slow_gpus
 from perfsvc.store import CaseBinary, CaseKey, Store
 from perfsvc.store.findings import FindingsChangedError
 from perfsvc.store.findings.update import JOINABLE
@@ -81,7 +82,9 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     series have recovered; the rules of the settings or the default thresholds decide this, not the threshold of a
     command. A run with uncommitted changes is an experiment: it changes no finding.
 
-    All changes are one transaction. A second call with the same run changes nothing.
+    A GPU of the run that is slower than the other GPUs of its model with the same binaries gets a finding of its own.
+
+    All changes about series are one transaction. A second call with the same run changes nothing.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -93,11 +96,17 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     for _ in range(MOST_TRIES):
         event = store.findings.newest_event()
         with suppress(FindingsChangedError):  # they are computed again
-            return _updated(store, run, threshold, event)
+            return _both(_updated(store, run, threshold, event), update_slow_gpus(store, run))
     raise InfrastructureError(
         f"other hosts changed the findings each time that those of run {run} were computed ({MOST_TRIES} times)",
         cure="wait for the nights of the other hosts, then type perfsvc nightly --resume",
     )
+
+
+def _both(first: FindingUpdates, second: FindingUpdates) -> FindingUpdates:
+    """Return what two updates changed together."""
+    kinds = (field.name for field in fields(FindingUpdates))
+    return FindingUpdates(**{kind: tuple(sorted({*getattr(first, kind), *getattr(second, kind)})) for kind in kinds})
 
 
 def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: int) -> FindingUpdates:

@@ -1,10 +1,11 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
 ``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does,
+``slow_gpus`` applies that a GPU is slower than others of its model,
 ``excluded`` applies that a person keeps a run out of judging, ``bisections`` keeps the searches for their commits.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,9 +20,10 @@ from perfsvc.model import (
     FindingUpdates,
     RootCause,
     Series,
+    SlowGpu,
     StoredBisection,
 )
-from perfsvc.store.findings import actions, bisections, read, update
+from perfsvc.store.findings import actions, bisections, read, slow_gpus, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.findings.update import Recovered
@@ -123,6 +125,20 @@ class FindingStore:
             if since is not None and read.newest_event(connection) != since:
                 raise FindingsChangedError
             return update.update_findings(connection, shown)
+
+    def update_slow_gpus(self, run: int, slow: Collection[SlowGpu], fast: Mapping[str, str]) -> FindingUpdates:
+        """Raise, reopen and resolve the findings about GPUs that are slower than the other GPUs of their models.
+
+        A GPU has one finding. A GPU that is in neither argument keeps its finding as it is. A repeated call changes
+        nothing.
+
+        Args:
+            run: the run.
+            slow: the GPUs that are slower than their siblings.
+            fast: the GPUs that are as fast as their siblings, by UUID, each with how that is known.
+        """
+        with self._changing() as connection:
+            return slow_gpus.update_slow_gpus(connection, run, slow, fast, datetime.now(UTC))
 
     def set_state(
         self,

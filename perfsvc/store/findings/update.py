@@ -84,7 +84,7 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
         mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
         connection.execute(mark, rows)
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    has_recovered = (~unrecovered, Findings.cause != Cause.MISSING, Findings.state.in_(ACTIVE))
+    has_recovered = (~unrecovered, Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU)), Findings.state.in_(ACTIVE))
     resolved = connection.scalars(select(Findings.id).where(*has_recovered)).all()
     for finding in sorted(resolved):
         _set_state(
