@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from perfsvc.config.settings import RouteSettings, Severity
-from perfsvc.model import Case, Cause, Direction, Finding, MovedSeries
+from perfsvc.model import Case, Direction, Finding, MovedSeries
 from perfsvc.service.notify.news import News
 from perfsvc.suite.selection import Glob, parse
 
@@ -70,8 +70,6 @@ def _takes_failure(route: RouteSettings, case: Case) -> bool:
 
 
 def _severity(finding: Finding) -> Severity:
-    if finding.cause is Cause.SLOW_GPU:
-        return "regression"
     if not finding.moved:
         return "missing"
     return "regression" if finding.direction is Direction.SLOWER else "improvement"

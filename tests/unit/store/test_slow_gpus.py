@@ -28,7 +28,7 @@ from perfsvc.model import (
     digest,
 )
 from perfsvc.service.findings.update import update_findings
-from perfsvc.service.siblings import FEWEST_CASES
+from perfsvc.service.siblings import FEWEST_CASES, update_slow_gpus
 from perfsvc.store import MeasurementEntry, RunState
 
 BEGUN = datetime(2026, 3, 1, 2, tzinfo=UTC)
@@ -55,7 +55,7 @@ def day(story, binaries):
     It takes by how much each GPU is slower than usual; GPUs that it does not name are not measured.
     """
 
-    def live(number, *, code=None, model=None, cases=CASES, conditions=None, **slower):
+    def live(number, *, code=None, model=None, cases=CASES, conditions=None, update=update_slow_gpus, **slower):
         for place, (gpu, host) in enumerate(HOSTS.items()):
             if (factor := slower.get(gpu.replace("-", "_"))) is None:
                 continue
@@ -78,7 +78,7 @@ def day(story, binaries):
             ]
             story.store.measurements.put(run, entries)
             story.store.runs.end(run, RunState.FINISHED)
-            update_findings(story.store, run)
+            update(story.store, run)
 
     return live
 
@@ -132,6 +132,17 @@ def test_an_accepted_slow_gpu_is_not_raised_again_until_it_was_fast(story, day):
     for number in range(4, 8):
         day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
     assert [finding.state for finding in about_gpus(story)] == [FindingState.ACCEPTED]
+    for number in range(8, 11):
+        day(number, GPU_1=1.0, GPU_2=1.0, GPU_3=1.0)
+    for number in range(11, 15):
+        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0)
+    assert [finding.state for finding in about_gpus(story)] == [FindingState.OPEN]
+
+
+def test_the_update_of_findings_after_a_run_raises_it_and_no_run_resolves_it_as_if_its_cases_were_back(story, day):
+    for number in range(4):
+        day(number, GPU_1=1.0, GPU_2=SLOW, GPU_3=1.0, update=update_findings)
+    assert [finding.state for finding in about_gpus(story)] == [FindingState.OPEN]
 
 
 @pytest.mark.parametrize(
