@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from statistics import median
+from statistics import geometric_mean
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
@@ -295,9 +295,9 @@ class DeviceStore:
             return [GpuRun(*row) for row in connection.execute(query)]
 
     def case_times(self, runs: Mapping[str, Collection[int]], *, newest: int, most: int) -> CaseTimes:
-        """Return the time of each case with its binary in some runs of devices: the median over the replicas' medians.
+        """Return the time of each case with its binary in some runs of devices: the mean of the replicas' medians.
 
-        Cases without a binary, and excluded cases, are left out.
+        The mean is geometric, as that of levels. Cases without a binary, and excluded cases, are left out.
 
         Args:
             runs: the runs of each device, by UUID.
@@ -336,7 +336,7 @@ class DeviceStore:
             for uuid, run, lineage, cache, binary, median_s in connection.execute(query):
                 if run in runs[uuid] and binary is not None and median_s is not None:
                     times[uuid, run][lineage, cache, binary].append(median_s)
-        return {at: {key: median(values) for key, values in of_run.items()} for at, of_run in times.items()}
+        return {at: {key: geometric_mean(values) for key, values in of_run.items()} for at, of_run in times.items()}
 
 
 def gpu_peaks(connection: Connection, version: int | None = None) -> dict[GpuState, dict[str, float]]:

@@ -62,7 +62,7 @@ def test_a_commit_that_two_models_measure_in_different_nights_is_one_finding(hos
     hosts.commit()
     hosts.night(SECOND, slow=True)
     (found,) = hosts.perfsvc("findings", "--format", "json", code=0).json
-    assert {moved["device_model"] for moved in found["moved"]} == {FIRST, SECOND}
+    assert found["devices"] == {"FAKE-A": FIRST, "FAKE-B": SECOND}
     assert found["cause"] == "kernel"
     shown = hosts.perfsvc("findings", "show", "1", code=0).out
     assert "only on" not in shown
