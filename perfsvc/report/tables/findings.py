@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -23,11 +24,14 @@ MOST_SERIES = 10
 MOST_GROUPS = 5
 """How many groups of cases with the same reason are listed below the headline."""
 
+NOT_KNOWN: Mapping[int, str] = MappingProxyType({})
+"""Nothing is known of other models."""
+
 LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"), ("change", "in"))
 """The columns from the widest terminal to the narrowest; ``step`` stands before them if a series moved again."""
 
 
-def findings_table(findings: Sequence[Finding], other_models: Mapping[int, str]) -> RenderableType:
+def findings_table(findings: Sequence[Finding], other_models: Mapping[int, str] = NOT_KNOWN) -> RenderableType:
     """Return each finding with its state, its evidence, and the changes of its series, ``MOST_SERIES`` at most.
 
     ``other_models`` says of findings, by their numbers, how their cases do on other models.
