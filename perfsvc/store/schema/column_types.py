@@ -3,7 +3,9 @@
 import logging
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -18,6 +20,19 @@ from perfsvc.text import visible
 
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for a damaged date."""
+
+
+_COPYING: ContextVar[bool] = ContextVar("copying", default=False)
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    """Within this block, damaged words and dates raise errors: what stands for them must not be stored elsewhere."""
+    token = _COPYING.set(True)
+    try:
+        yield
+    finally:
+        _COPYING.reset(token)
 
 
 @lru_cache(maxsize=1000)
@@ -63,6 +78,8 @@ class Utc(TypeDecorator[datetime]):
             try:
                 return process(value)
             except (ValueError, TypeError):
+                if _COPYING.get():
+                    raise
                 report_damaged(f"the date {str(value)[:40]!r}")
                 return UNKNOWN_TIME
 
@@ -120,7 +137,7 @@ class Word(TypeDecorator[StrEnum]):
         try:
             return self._known[value]
         except KeyError:
-            if self.instead is None:
+            if self.instead is None or _COPYING.get():
                 raise LookupError(f"{value!r} is not among the {DEFINED} of {self.kind.__name__}") from None
             report_damaged(f"the {self.kind.__name__} {str(value)[:40]!r}")
             return self.instead
