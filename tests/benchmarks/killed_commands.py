@@ -259,11 +259,11 @@ def claims(kills: Sequence[Kill]) -> list[Claim]:
             ("commands that ended in another way", "exit code"),
             ("kills that lost a measurement", r"\d+ measurements"),
             ("kills that damaged a database, or made its copy differ", r"\w+\.db"),
-            ("kills that made an import be stored twice or not at all", r"\d+ imported"),
             ("kills that left a process", "process"),
             ("kills that left a worktree", r"\d+ worktrees"),
             ("kills that left a temporary file", "(temporary )?file "),
             ("kills that left a lock", "lock "),
+            ("kills that made an import be stored twice or not at all", r"\d+ imported"),
         )
     ]
 
