@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
-from sqlalchemy import Connection, Enum
+from sqlalchemy import Connection
 
-from perfsvc.store.schema.column_types import FreeText, Utc
+from perfsvc.store.schema.column_types import FreeText, Utc, Word
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from perfsvc.store.schema.tables import Base
 
@@ -17,8 +17,8 @@ def as_plain_sql(kind: str, item: Any, _autogen: AutogenContext) -> str | Litera
     """Write our column types as SQLAlchemy's: a migration must not depend on later changes of our code."""
     if kind != "type":
         return False
-    if isinstance(item, Enum):
-        return f"sa.String({item.length})"
+    if isinstance(item, Word):
+        return "sa.String(16)"
     if isinstance(item, Utc):
         return "sa.DateTime(timezone=True)"
     return "sa.Text()" if isinstance(item, FreeText) else False

@@ -71,14 +71,16 @@ def list_(every: bool, database: str, output_format: str) -> None:
     """List the findings that need attention, newest first."""
     from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.findings import findings_table
+    from perfsvc.service.findings.other_models import on_other_models
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         findings = store.findings.all() if every else store.findings.active()
+        other_models = on_other_models(store, findings) if output_format != "json" else {}
     if output_format == "json":
         output.show_json(plain(findings))
     elif findings:
-        output.show(findings_table(findings))
+        output.show(findings_table(findings, other_models))
     else:
         click.echo("there are no findings" if every else "no finding is open, acknowledged or ignored")
 
@@ -92,15 +94,17 @@ def show(number: int, database: str, output_format: str) -> None:
     from perfsvc.report.export.objects import finding_json
     from perfsvc.report.tables.findings import finding_table
     from perfsvc.service.environment import of_findings
+    from perfsvc.service.findings.other_models import on_other_models
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         finding, events = store.findings.get(number), store.findings.events(finding=number)
         environment = of_findings(store, [finding]).get(number)
+        other_models = on_other_models(store, [finding]).get(number, "")
     if output_format == "json":
-        output.show_json(finding_json(finding, events, environment))
+        output.show_json(finding_json(finding, events, environment, other_models))
     else:
-        output.show(finding_table(finding, events, environment))
+        output.show(finding_table(finding, events, environment, other_models))
 
 
 @command.command("ack")
@@ -139,7 +143,8 @@ def accept(
 
     finding = _set_state(database, number, "accepted", select, reason=reason, step=step)
     if not finding.moved:
-        _report(finding, number, f"accepted: {finding.root_cause} is no longer expected", output_format)
+        is_known = "no longer expected" if finding.cause == "missing" else "known to be slower than others of its model"
+        _report(finding, number, f"accepted: {finding.root_cause} is {is_known}", output_format)
         return
     newest: dict[Series, int] = {}
     for moved in finding.standing:

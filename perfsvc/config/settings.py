@@ -335,7 +335,8 @@ class RouteSettings(SettingsTable):
     """Only findings that are assigned to this person; by default all findings."""
     severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
     """What to send. regression: findings with a slower case. improvement: findings with only faster cases. failed:
-    cases and stages that failed. missing: GPUs, hosts and cases that are gone. resolved: findings that are over."""
+    cases and stages that failed. missing: GPUs, hosts and cases that are gone, and GPUs
+    that are slower than others of their model. resolved: findings that are over."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
     """Of the findings about slower or faster cases, only those with a change of at least this size, or of unknown
     size."""

@@ -23,11 +23,15 @@ from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
 from perfsvc.judge.pairs import compare_with_each
 from perfsvc.judge.siblings import (
     AGREEING_NIGHTS,
+    RECOVERED_NIGHTS,
+    SIBLING_DEVIATIONS,
     SIBLING_NIGHTS,
-    SIBLING_THRESHOLD,
+    SIBLING_SPREAD,
     RatioToSiblings,
+    is_as_fast_as_siblings,
     is_slower_than_siblings,
     ratio_to_siblings,
+    sibling_threshold,
 )
 from perfsvc.judge.static_checks import check_verdicts
 from perfsvc.judge.thresholds import (
@@ -47,8 +51,10 @@ __all__ = [
     "ERROR_THRESHOLD",
     "LOOKS",
     "MOVES",
+    "RECOVERED_NIGHTS",
+    "SIBLING_DEVIATIONS",
     "SIBLING_NIGHTS",
-    "SIBLING_THRESHOLD",
+    "SIBLING_SPREAD",
     "Alert",
     "Comparison",
     "HistoryLevel",
@@ -70,6 +76,7 @@ __all__ = [
     "earliest_start",
     "estimate",
     "exit_code",
+    "is_as_fast_as_siblings",
     "is_beyond",
     "is_decided",
     "is_slower_than_siblings",
@@ -81,6 +88,7 @@ __all__ = [
     "noise_of",
     "ratio_to_siblings",
     "settled",
+    "sibling_threshold",
     "split_all_into_levels",
     "split_into_levels",
     "threshold_of",

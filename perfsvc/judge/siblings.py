@@ -2,19 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
 from perfsvc.judge.levels import Floats
 
-SIBLING_THRESHOLD = 0.03
-"""GPUs of one model differ by one or two per cent without a fault: their chips, coolers and places in a rack differ."""
+SIBLING_SPREAD = 0.01
+"""The standard deviation of the speeds of GPUs of one model without a fault: they differ by 1 to 3 %, because their
+chips, coolers and places in a rack differ."""
+
+SIBLING_DEVIATIONS = 3.0
+"""How many standard deviations slower than its siblings a GPU must be."""
 
 SIBLING_NIGHTS = 5
 """How many of a GPU's newest nights are compared."""
 
 AGREEING_NIGHTS = 3
 """In how many of these nights, the newest included, a GPU must be slower: a warm night alone says nothing."""
+
+RECOVERED_NIGHTS = 2
+"""In how many of the newest nights a GPU must be as fast as its siblings, to be so again."""
+
+RECOVERED_SHARE = 2 / 3
+"""The share of the threshold within which a GPU is as fast as its siblings again. Between both it stays what it was."""
+
+_Z95 = 1.96
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,7 @@ class RatioToSiblings:
         high: the upper quartile.
         cases: the number of cases that the GPU and any sibling measured.
         siblings: the number of siblings that measured any of these cases.
+        interval: the 95 % confidence interval of ``ratio``, from the order of the cases.
     """
 
     ratio: float
@@ -34,6 +48,7 @@ class RatioToSiblings:
     high: float
     cases: int
     siblings: int
+    interval: tuple[float, float]
 
 
 def ratio_to_siblings(own: Floats, siblings: Floats) -> RatioToSiblings | None:
@@ -49,16 +64,40 @@ def ratio_to_siblings(own: Floats, siblings: Floats) -> RatioToSiblings | None:
     shared = (own > 0) & measured.any(axis=0)
     if not shared.any():
         return None
-    ratios = own[shared] / np.nanmedian(np.where(measured, siblings, np.nan)[:, shared], axis=0)
+    ratios = np.sort(own[shared] / np.nanmedian(np.where(measured, siblings, np.nan)[:, shared], axis=0))
     low, middle, high = (float(value) for value in np.quantile(ratios, [0.25, 0.5, 0.75]))
-    return RatioToSiblings(middle, low, high, int(shared.sum()), int(measured[:, shared].any(axis=1).sum()))
+    # The number of cases below the true median is binomial (Hahn and Meeker, Statistical Intervals, 1991, 5.2).
+    rank = max(int((len(ratios) - _Z95 * sqrt(len(ratios))) / 2), 0)
+    interval = float(ratios[rank]), float(ratios[len(ratios) - 1 - rank])
+    return RatioToSiblings(middle, low, high, len(ratios), int(measured[:, shared].any(axis=1).sum()), interval)
 
 
-def is_slower_than_siblings(ratios: Sequence[float]) -> bool:
+def sibling_threshold(siblings: int) -> float:
+    """Return by which fraction a GPU must be slower than the median of some siblings, to count as slower.
+
+    The fewer siblings there are, the more their median deviates from the speed of the model.
+    """
+    return SIBLING_DEVIATIONS * SIBLING_SPREAD * sqrt(1 + 1 / siblings)
+
+
+def is_slower_than_siblings(nights: Sequence[tuple[float, int]]) -> bool:
     """Return True if a GPU is slower than its siblings in its newest night, and in ``AGREEING_NIGHTS`` nights in all.
 
     Args:
-        ratios: of the newest nights, the newest first; only ``SIBLING_NIGHTS`` of them count.
+        nights: the ratio and the number of siblings in each of the newest nights, the newest first; only
+            ``SIBLING_NIGHTS`` of them count.
     """
-    slower = [ratio > 1 + SIBLING_THRESHOLD for ratio in ratios[:SIBLING_NIGHTS]]
+    slower = [ratio > 1 + sibling_threshold(siblings) for ratio, siblings in nights[:SIBLING_NIGHTS]]
     return sum(slower) >= AGREEING_NIGHTS and slower[0]
+
+
+def is_as_fast_as_siblings(nights: Sequence[tuple[float, int]]) -> bool:
+    """Return True if a GPU that was slower than its siblings is as fast as they are again.
+
+    Args:
+        nights: as for ``is_slower_than_siblings``; the ``RECOVERED_NIGHTS`` newest must be well within the threshold.
+    """
+    newest = nights[:RECOVERED_NIGHTS]
+    return len(newest) == RECOVERED_NIGHTS and all(
+        ratio <= 1 + RECOVERED_SHARE * sibling_threshold(siblings) for ratio, siblings in newest
+    )

@@ -47,6 +47,7 @@ from perfsvc.model.findings import (
     FindingUpdates,
     MovedSeries,
     RootCause,
+    SlowGpu,
     Suspect,
     evidence_of,
 )
@@ -241,6 +242,7 @@ __all__ = [
     "ScalarArg",
     "Series",
     "SkippedCommit",
+    "SlowGpu",
     "Slowdown",
     "SourceChange",
     "SourceLine",

@@ -87,16 +87,40 @@ class RootCause:
         root_cause: the commits, the GPU or the change of environment; empty if unknown.
         evidence: how the cause is known, without a full stop.
         suspects: at least one suspect, on any devices and in any direction.
+        finding: the active finding that reports the same change of the code on another device; None if there is none.
     """
 
     root_cause: str
     evidence: str
     suspects: tuple[Suspect, ...]
+    finding: int | None = None
 
     @property
     def cause(self) -> Cause:
         """The cause that its suspects share."""
         return self.suspects[0].judgement.cause or Cause.UNCONFIRMED
+
+
+@dataclass(frozen=True, slots=True)
+class SlowGpu:
+    """A GPU that is slower than the other GPUs of its model with the same binaries.
+
+    Attributes:
+        device: its UUID.
+        model: its model.
+        host: the host of the run that shows it.
+        evidence: how much slower it is, over how many cases, and in which runs; without a full stop.
+    """
+
+    device: str
+    model: str
+    host: str
+    evidence: str
+
+    @property
+    def text(self) -> str:
+        """The GPU in words: ``GPU-1 (NVIDIA H100) on host a``."""
+        return f"{self.device} ({self.model}) on host {self.host}"
 
 
 AT_ONCE = "with unchanged code moved at once"

@@ -34,6 +34,7 @@ class Cause(StrEnum):
     ENVIRONMENT = "environment"  # the GPU, its driver or its host
     NOISE = "noise"  # the difference did not last
     MISSING = "missing"  # a GPU, a host or a benchmark that earlier nights had is gone
+    SLOW_GPU = "slow gpu"  # a GPU is slower than the other GPUs of its model with the same binaries
     UNCONFIRMED = "unconfirmed"  # the two sides were not, or could not be, measured again
 
     @property

@@ -454,7 +454,7 @@ def _width(judgement: Judgement) -> float:
 def finding_title(finding: Finding) -> str:
     """Return the variant that moved furthest and how many other variants moved: ``dot/tree and 2 more``.
 
-    A finding without series is named by what is missing: ``GPU-1 (NVIDIA H100) on host a``.
+    A finding without series is named by what is missing or slow: ``GPU-1 (NVIDIA H100) on host a``.
     """
     if finding.worst is None:
         return finding.root_cause

@@ -31,6 +31,7 @@ from perfsvc.server.rows import of_columns, of_dataclass, page_of
 from perfsvc.service.compare.compare import compare
 from perfsvc.service.compare.confirmations import how_to_confirm
 from perfsvc.service.environment import of_findings, since_baseline
+from perfsvc.service.findings.other_models import on_other_models
 
 # --- parameters ------------------------------------------------------------------------------------------------------
 
@@ -169,6 +170,7 @@ FINDING_OBJECT = of_dataclass(
     why=str,
     explanations=list[GROUP],  # type: ignore[valid-type]  # a model that was made at run time
     moved=list[MOVED],  # type: ignore[valid-type]  # likewise
+    other_models=str,
     events=list[FindingEvent],
     environment=EnvironmentDifferences | None,
 )
@@ -282,7 +284,8 @@ def finding(call: ApiCall[FindingParameters]) -> dict[str, Any]:
     store = call.serving.store
     known = store.findings.get(call.given.finding)
     events = store.findings.events(finding=known.id)
-    return finding_json(known, events, of_findings(store, [known]).get(known.id))
+    other_models = on_other_models(store, [known]).get(known.id, "")
+    return finding_json(known, events, of_findings(store, [known]).get(known.id), other_models)
 
 
 def explanations(call: ApiCall[FindingParameters]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
-from perfsvc.store.schema.engine import POSTGRESQL, among, new_id, report_damaged
+from perfsvc.store.schema.column_types import report_damaged
+from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
     Base,

@@ -4,19 +4,43 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isnan
+from statistics import geometric_mean
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, or_, select, update
 
-from perfsvc.model import MEMORY, PEAK_NAMES, Case, DeviceInfo, Environment, FullEnvironment, Peak, Status, plausible
+from perfsvc.model import (
+    MEMORY,
+    PEAK_NAMES,
+    CacheState,
+    Case,
+    DeviceInfo,
+    Environment,
+    FullEnvironment,
+    Peak,
+    Status,
+    plausible,
+)
 from perfsvc.store.cases import device_ids, judged, namesakes_of
-from perfsvc.store.rows import DeviceConditions
+from perfsvc.store.rows import DeviceConditions, GpuRun
 from perfsvc.store.runs import ENDED
 from perfsvc.store.schema.engine import Database, among, insert_new
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of, load_full, put_full
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
 from perfsvc.store.schema.shared_reading import Columns, read_columns
-from perfsvc.store.schema.tables import Devices, Environments, GpuPeaks, MeasurementBatches, Measurements, Peaks, Runs
+from perfsvc.store.schema.tables import (
+    Cases,
+    Devices,
+    Environments,
+    GpuPeaks,
+    MeasurementBatches,
+    Measurements,
+    Peaks,
+    Runs,
+)
+
+CaseTimes = Mapping[tuple[str, int], Mapping[tuple[int, CacheState, int], float]]
+"""The time of each case in seconds, by GPU and run: of a lineage of cases, in a cache state, with a binary."""
 
 GpuState = tuple[str, str, float]
 """A GPU by its UUID, with the driver and the power limit (in watts) that it had."""
@@ -232,6 +256,79 @@ class DeviceStore:
                 )
             )
         return dict(conditions)
+
+    def runs_on(self, devices: Collection[str], most: int, *, until: int | None = None) -> list[GpuRun]:
+        """Return which of the newest runs measured on which of some devices, the newest run first.
+
+        Runs that have not ended, runs with uncommitted changes, and runs that are excluded as a whole do not count.
+
+        Args:
+            devices: the UUIDs of the devices.
+            most: how many runs are looked at.
+            until: the newest run that counts, even if it has not ended; None for any.
+        """
+        counts = or_(Runs.state.in_(ENDED), Runs.id == until), Runs.git_dirty.is_(False), judged(Runs.id)
+        newest = select(Runs.id, Runs.started_at).where(*counts).order_by(Runs.id.desc()).limit(most)
+        if until is not None:
+            newest = newest.where(Runs.id <= until)
+        of_run = newest.subquery()
+        measured = exists().where(
+            Measurements.run_id == of_run.c.id,
+            Measurements.status == Status.OK,
+            Measurements.device_id == Devices.id,
+        )
+        query = (
+            select(Devices.uuid, of_run.c.id, of_run.c.started_at)
+            .join_from(of_run, Devices, Devices.uuid.in_(devices))
+            .where(measured)
+            .order_by(of_run.c.id.desc(), Devices.id)
+        )
+        with self._database.reading() as connection:
+            return [GpuRun(*row) for row in connection.execute(query)]
+
+    def case_times(self, runs: Mapping[str, Collection[int]], *, newest: int, most: int) -> CaseTimes:
+        """Return the time of each case with its binary in some runs of devices: the mean of the replicas' medians.
+
+        The mean is geometric, as that of levels. Cases without a binary, and excluded cases, are left out.
+
+        Args:
+            runs: the runs of each device, by UUID.
+            newest: the run whose cases are chosen.
+            most: how many cases are chosen, evenly, if this run has more.
+        """
+        times: dict[tuple[str, int], dict[tuple[int, CacheState, int], list[float]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+        with self._database.reading() as connection:
+            lineages = connection.scalars(
+                select(Cases.lineage_id)
+                .join(Measurements, Measurements.case_id == Cases.id)
+                .where(Measurements.run_id == newest)
+                .distinct()
+                .order_by(Cases.lineage_id)
+            ).all()
+            step = max(len(lineages) / most, 1.0)
+            chosen = {lineages[int(place * step)] for place in range(min(len(lineages), most))}
+            query = (
+                select(
+                    Devices.uuid,
+                    Measurements.run_id,
+                    Cases.lineage_id,
+                    Measurements.cache,
+                    Measurements.binary_id,
+                    Measurements.median_s,
+                )
+                .join(Cases, Cases.id == Measurements.case_id)
+                .join(Devices, Devices.id == Measurements.device_id)
+                .where(among(connection, Cases.lineage_id, chosen), Devices.uuid.in_(runs))
+                .where(Measurements.run_id.in_({run for of_device in runs.values() for run in of_device}))
+                .where(Measurements.status == Status.OK, Measurements.median_s > 0)
+                .where(judged(Measurements.run_id, Measurements.case_id))
+            )
+            for uuid, run, lineage, cache, binary, median_s in connection.execute(query):
+                if run in runs[uuid] and binary is not None and median_s is not None:
+                    times[uuid, run][lineage, cache, binary].append(median_s)
+        return {at: {key: geometric_mean(values) for key, values in of_run.items()} for at, of_run in times.items()}
 
 
 def _summaries(database: Database) -> Reading:

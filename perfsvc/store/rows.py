@@ -92,6 +92,20 @@ class CaseCost:
     runs: int
 
 
+class GpuRun(NamedTuple):
+    """A run that measured on a GPU.
+
+    Attributes:
+        device: the UUID of the GPU.
+        run: the number of the run.
+        started: when the run began.
+    """
+
+    device: str
+    run: int
+    started: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceConditions:
     """The conditions of a device during a run. A value that the device does not report is None.

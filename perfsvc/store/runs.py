@@ -21,6 +21,7 @@ from sqlalchemy import (
     literal,
     or_,
     select,
+    true,
     union,
     update,
 )
@@ -177,16 +178,16 @@ class RunStore:
 
         return sorted(rows, key=goodness, reverse=True)
 
-    def commits(self, run: int) -> dict[int, str]:
+    def commits(self, run: int, *, later: bool = False) -> dict[int, str]:
         """Return the commits of a run and of the earlier runs of its scope (suite, selection) by run, newest first.
 
-        Earlier runs count only if they have ended, had no uncommitted changes and are not excluded. A commit is empty
-        outside git.
+        Other runs count only if they have ended, had no uncommitted changes and are not excluded. A commit is empty
+        outside git. With ``later``, the later runs are returned too.
         """
         scope = select(Runs.scope).where(Runs.id == run).scalar_subquery()
         clean = (Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Runs.id))
-        earlier = and_(Runs.scope == scope, *clean, Runs.id < run)
-        query = select(Runs.id, Runs.git_commit).where(or_(Runs.id == run, earlier)).order_by(Runs.id.desc())
+        others = and_(Runs.scope == scope, *clean, true() if later else Runs.id < run)
+        query = select(Runs.id, Runs.git_commit).where(or_(Runs.id == run, others)).order_by(Runs.id.desc())
         with self._database.reading() as connection:
             return dict(connection.execute(query).all())
 

@@ -126,6 +126,31 @@ class VerdictStore:
         with self._database.reading() as connection:
             return set(connection.scalars(query))
 
+    def on_other_models(
+        self, series: Collection[Series], models: Collection[str], since: int
+    ) -> list[tuple[Series, int, Verdict]]:
+        """Return the verdicts on the cases of some series on GPUs of other models, the newest run last.
+
+        Only series with the same metric and cache state count, and no excluded data.
+
+        Args:
+            series: the series, with the present names of their cases.
+            models: the models whose verdicts are left out.
+            since: the first run that counts.
+        """
+        wanted = {(one.case, one.metric, one.cache) for one in series}
+        with self._database.reading() as connection:
+            ids = namesakes_of(connection, {one.case for one in series})
+            query = (
+                with_series(Verdicts, Verdicts.run_id)
+                .where(among(connection, Verdicts.case_id, {number for numbers in ids.values() for number in numbers}))
+                .where(Devices.model.not_in(models), Devices.kind.not_in(("cpu", "host")))
+                .where(Verdicts.run_id >= since, judged(Verdicts.run_id, Verdicts.case_id))
+                .order_by(Verdicts.run_id)
+            )
+            rows = [(series_of(row), row.run_id, row.verdict) for row in connection.execute(query)]
+        return [row for row in rows if (row[0].case, row[0].metric, row[0].cache) in wanted]
+
     def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 

@@ -2,10 +2,11 @@
 
     python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect] [--keep folder]
 
-The commands are run, nightly, nightly --resume, db prune, db upgrade, dashboard build and bisect, on the fake device
-over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The claims: the
-second command ends as an undisturbed one; each measurement that was stored before is still stored; the database is
-sound; and no process, worktree, temporary file or lock is left.
+The commands are run, nightly, nightly --resume, import, sync, db prune, db upgrade, dashboard build and bisect, on the
+fake device over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The
+claims: the second command ends as an undisturbed one; each measurement that was stored before is still stored; the
+database is sound; an import is stored once, and a copy holds each measurement once; and no process, worktree, temporary
+file or lock is left.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from typing import Any
 
 from workbench import Claim, finish, table
 
+RESULTS = Path(__file__).resolve().parents[1] / "data" / "formats" / "google-benchmark.json"
 SCALE = Path(__file__).resolve().parents[1] / "e2e" / "suites" / "scale"
 SETTINGS = """\
 suite = "repository/kernels"
@@ -49,6 +51,8 @@ COMMANDS = {
     "run": ("run",),
     "nightly": ("nightly",),
     "resume": ("nightly", "--resume"),
+    "import": ("import", "google-benchmark", "results.json"),
+    "sync": ("sync", "perfsvc.db", "copy.db"),
     "prune": ("db", "prune", "--samples", "1s", "--binaries", "1s", "--nights", "1s", "--force"),
     "upgrade": ("db", "upgrade", "--db", "new.db"),
     "build": ("dashboard", "build"),
@@ -56,6 +60,12 @@ COMMANDS = {
 }
 MEASURING = "select 1 from measurements join nights on nights.run_id = measurements.run_id where nights.id = 4"
 CODE = "select exit_code from nights where id = 4"  # the night after those of the good commits
+IMPORTED = "select count(*) from runs where suite not like '%kernels'"
+SAME = (
+    "select uid, replica, cache, status, median_s from measurements join runs on runs.id = run_id order by 1, 2, 3, 5"
+)
+NEW = {"upgrade": "new.db", "sync": "copy.db"}
+"""The databases that commands make."""
 LEFTOVERS = (".perfsvc-new-*", "perfsvc-tmp-*")
 TOKEN = "KILLED_COMMANDS_PLACE"  # noqa: S105 - marks the processes of a place, no secret
 ENDING_S = 20.0
@@ -116,9 +126,9 @@ class Place:
                 time.sleep(0.02)
             process.kill()
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, database: str = "perfsvc.db") -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection:
+        with closing(sqlite3.connect(self.folder / database)) as connection:
             return connection.execute(query).fetchall()
 
     def change(self, statement: str) -> None:
@@ -172,6 +182,7 @@ def prepare(folder: Path) -> Place:
     suite = folder / "repository" / "kernels"
     shutil.copytree(SCALE, suite, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "perfsvc.toml").write_text(SETTINGS)
+    shutil.copy(RESULTS, folder / "results.json")
     (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
     place.git("init", "-q", "-b", "main")
     (source,) = suite.glob("*/*.cu")
@@ -211,7 +222,11 @@ def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
         wrong.append(f"exit code {code} instead of {expected}: {printed[-500:]}")
     if lost := before - stored(place):
         wrong.append(f"{len(lost)} measurements are lost")
-    for database in ("perfsvc.db", *(["new.db"] if name == "upgrade" else [])):
+    if name == "import" and (runs := place.rows(IMPORTED)) != [(1,)]:
+        wrong.append(f"{runs[0][0]} imported runs")
+    if name == "sync" and place.rows(SAME) != place.rows(SAME, "copy.db"):
+        wrong.append("copy.db has other measurements than perfsvc.db")
+    for database in filter(None, ("perfsvc.db", NEW.get(name))):
         code, printed = place.end(["db", "check", "--db", database])
         wrong += [f"{database}: {printed}"] if code else []
     return Kill(name, at_s, tuple(wrong))
@@ -243,11 +258,12 @@ def claims(kills: Sequence[Kill]) -> list[Claim]:
         for what, sign in (
             ("commands that ended in another way", "exit code"),
             ("kills that lost a measurement", r"\d+ measurements"),
-            ("kills that damaged a database", r"\w+\.db"),
+            ("kills that damaged a database, or made its copy differ", r"\w+\.db"),
             ("kills that left a process", "process"),
             ("kills that left a worktree", r"\d+ worktrees"),
             ("kills that left a temporary file", "(temporary )?file "),
             ("kills that left a lock", "lock "),
+            ("kills that made an import be stored twice or not at all", r"\d+ imported"),
         )
     ]
 

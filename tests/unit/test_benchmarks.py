@@ -407,6 +407,7 @@ def test_each_fault_of_a_kill_fails_its_claim(script):
         "2 worktrees",
         "file a",
         "lock b",
+        "2 imported runs",
     )
     assert all(claim.holds for claim in killed_commands.claims([killed_commands.Kill("run", 0.1, ())]))
     for number, fault in enumerate(faults):

@@ -107,10 +107,18 @@ def comparison_json(
 
 
 def finding_json(
-    finding: Finding, events: Sequence[FindingEvent], environment: EnvironmentDifferences | None = None
+    finding: Finding,
+    events: Sequence[FindingEvent],
+    environment: EnvironmentDifferences | None = None,
+    other_models: str = "",
 ) -> dict[str, Any]:
-    """Return a finding with its history, and in what the environment changed when it began."""
-    return {**_finding(finding), "events": [plain(event) for event in events], "environment": plain(environment)}
+    """Return a finding with its history, how its cases do on other models, and what changed in the environment."""
+    return {
+        **_finding(finding),
+        "other_models": other_models,
+        "events": [plain(event) for event in events],
+        "environment": plain(environment),
+    }
 
 
 def confirmation_json(confirmation: Confirmation) -> dict[str, Any]:

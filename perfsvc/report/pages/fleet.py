@@ -240,13 +240,15 @@ class Fleet:
     """All hosts with GPUs, by name.
 
     Attributes:
-        threshold: the smallest ratio to the siblings that counts as slower, as a fraction.
+        threshold: how much slower than many siblings a GPU must be to count as slower, as a fraction.
+        single: how much slower than a single sibling.
         agreeing: in how many nights the ratio must be beyond it.
         nights: how many of the newest nights are looked at.
     """
 
     hosts: tuple[HostView, ...] = ()
     threshold: float = 0.0
+    single: float = 0.0
     agreeing: int = 0
     nights: int = 0
 

@@ -235,12 +235,14 @@ class FindingView:
 
     Attributes:
         environment: in what the environment changed when the finding began; None if that is unknown.
+        other_models: how the cases do on models that the finding does not name; empty if no other model measured them.
     """
 
     finding: Finding
     news: EventKind | None = None
     events: tuple[FindingEvent, ...] = ()
     environment: EnvironmentDifferences | None = None
+    other_models: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Tables of findings: a list, or one finding with its history."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -23,16 +24,22 @@ MOST_SERIES = 10
 MOST_GROUPS = 5
 """How many groups of cases with the same reason are listed below the headline."""
 
+NOT_KNOWN: Mapping[int, str] = MappingProxyType({})
+"""Nothing is known of other models."""
+
 LAYOUTS = (("change", "interval", "in", "against"), ("change", "in", "against"), ("change", "in"))
 """The columns from the widest terminal to the narrowest; ``step`` stands before them if a series moved again."""
 
 
-def findings_table(findings: Sequence[Finding]) -> RenderableType:
-    """Return each finding with its state, its evidence, and the changes of its series, ``MOST_SERIES`` at most."""
+def findings_table(findings: Sequence[Finding], other_models: Mapping[int, str] = NOT_KNOWN) -> RenderableType:
+    """Return each finding with its state, its evidence, and the changes of its series, ``MOST_SERIES`` at most.
+
+    ``other_models`` says of findings, by their numbers, how their cases do on other models.
+    """
     parts: list[RenderableType] = []
     for finding in findings:
         every_series = (*finding.standing, *(moved for moved in finding.moved if moved.recovered_run is not None))
-        parts.append(_heading(finding))
+        parts.append(_heading(finding, other_models.get(finding.id, "")))
         groups = group_lines(finding)
         parts += [Text(f"    {line}", "dim") for line in groups[:MOST_GROUPS]]
         if len(groups) > MOST_GROUPS:
@@ -47,7 +54,10 @@ def findings_table(findings: Sequence[Finding]) -> RenderableType:
 
 
 def finding_table(
-    finding: Finding, events: Sequence[FindingEvent], environment: EnvironmentDifferences | None = None
+    finding: Finding,
+    events: Sequence[FindingEvent],
+    environment: EnvironmentDifferences | None = None,
+    other_models: str = "",
 ) -> RenderableType:
     """Return a finding with all its series, its history, and in what the environment changed when it began."""
     history = [Text(), Text("history", "bold"), _history(events)] if events else []
@@ -59,7 +69,7 @@ def finding_table(
     if environment and environment.differences:
         lines = (Text(f"  {line}") for line in difference_lines(environment))
         differing = [Text(), Text(heading(environment), "bold"), *lines]
-    return Group(_heading(finding), *series, *why, *differing, *(cures[1:] and cures), *history)
+    return Group(_heading(finding, other_models), *series, *why, *differing, *(cures[1:] and cures), *history)
 
 
 def _why(finding: Finding) -> Iterator[Text]:
@@ -75,13 +85,13 @@ def _why(finding: Finding) -> Iterator[Text]:
                 yield Text(f"{indent}{case.name}: {case.sentence}", "dim" if len(group.cases) > 1 else "")
 
 
-def _heading(finding: Finding) -> RenderableType:
+def _heading(finding: Finding, other_models: str) -> RenderableType:
     """Return a finding's number, state, cause, changes and runs on a line, and its further facts indented below."""
     first, last = finding.first_run, finding.last_run
     runs = f"run {first}" if first == last else f"runs {first} to {last}"
     moved = f"{_moved(finding)}, in {runs}, " if finding.moved else ""
     heading = Text.assemble(f"{finding.id} ", (finding.state.value, "bold"), f"  {moved}cause: {finding.cause}")
-    return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding)))
+    return Group(heading, *(Padding(line, (0, 0, 0, 2), expand=False) for line in _lines(finding, other_models)))
 
 
 def _moved(finding: Finding) -> str:
@@ -92,15 +102,15 @@ def _moved(finding: Finding) -> str:
     return f"{finding.direction}{again}{history}"
 
 
-def _lines(finding: Finding) -> Iterator[Text]:
+def _lines(finding: Finding, other_models: str) -> Iterator[Text]:
     """Yield the lines below a finding's heading.
 
     They give its root cause, devices, evidence, later steps, explanation, owner and state.
     """
     if finding.root_cause and finding.root_cause not in {f"GPU {device}" for device in finding.devices}:
         yield Text(finding.root_cause)
-    for device, model in finding.devices.items():
-        yield Text(f"on {model}  {device}", "dim")
+    yield from (Text(f"on {model}  {device}", "dim") for device, model in finding.devices.items())
+    yield from filter(None, [Text(other_models)])
     if finding.evidence:
         yield Text(f"in run {finding.first_run}: {finding.evidence}" if finding.moved else finding.evidence)
     later_steps = dict.fromkeys(

@@ -25,6 +25,7 @@ from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
+from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.store import (
     NightRow,
     RunRow,
@@ -180,7 +181,7 @@ def _findings(
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in store.findings.events():
         events[event.finding].append(event)
-    changed = of_findings(store, findings)
+    changed, other_models = of_findings(store, findings), on_other_models(store, findings)
     views = []
     for finding in findings:
         of_finding = events[finding.id]
@@ -192,7 +193,8 @@ def _findings(
             ),
             None,
         )
-        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id)))
+        elsewhere = other_models.get(finding.id, "")
+        views.append(FindingView(finding, news, tuple(of_finding), changed.get(finding.id), elsewhere))
     return tuple(views)
 
 

@@ -1,17 +1,12 @@
 """The hosts and their GPUs as the page of the fleet shows them."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-
-import numpy as np
+from datetime import datetime
 
 from perfsvc import judge
 from perfsvc.model import (
-    TIME,
-    CacheState,
-    Case,
     DeviceInfo,
     Environment,
     Expected,
@@ -25,15 +20,11 @@ from perfsvc.model import (
 )
 from perfsvc.report.pages.fleet import Fleet, GpuView, Health, HostView, NightHealth, SiblingRatio
 from perfsvc.report.pages.site import SeriesView
+from perfsvc.service.siblings import is_gpu, sibling_ratios
 from perfsvc.store import DeviceConditions, Store
 
 HEALTH_NIGHTS = 100
 """How many of the newest nights of a host have a cell for each of its GPUs."""
-
-NEAR = timedelta(hours=24)
-"""The runs of two hosts belong to one night if they began within this time."""
-
-_CaseOnDevice = tuple[Case, CacheState]
 
 
 def gather_fleet(
@@ -53,7 +44,7 @@ def gather_fleet(
         full: the full environments of the newest runs of all series.
     """
     devices = store.devices.all()
-    gpus = {uuid: info for uuid, info in devices.items() if _is_gpu(info, devices)}
+    gpus = {uuid: info for uuid, info in devices.items() if is_gpu(info, devices)}
     nights = store.nights.list(len(rows) + HEALTH_NIGHTS)
     expected = store.expectations.of_host(None)
     logs = _logs(rows, nights, gpus)
@@ -64,7 +55,7 @@ def gather_fleet(
     peaks = store.devices.peaks_of([row.id for row in rows])
     segments = {(view.points[-1].run, view.series.device): view.points[-1].segment for view in series if view.points}
     last_host = {uuid: row.provenance.host for row in reversed(rows) for uuid in row.devices}
-    siblings = _siblings(store, rows, gpus, series)
+    siblings = sibling_ratios(store, gpus.values(), until=max((row.id for row in rows), default=0))
     hosts = []
     gpus_expected = {(row.host, row.name): row for row in expected if row.kind is ExpectedKind.GPU}
     hosts_expected = {row.name: row for row in expected if row.kind is ExpectedKind.HOST}
@@ -81,6 +72,7 @@ def gather_fleet(
             segment = segments.get((newest.id, uuid)) if newest else None
             of_run = full.get(newest.id) if newest else None
             ratios = siblings.get(uuid, ())
+            slower = judge.is_slower_than_siblings([(ratio.ratio, ratio.siblings) for _, ratio in ratios])
             views.append(
                 GpuView(
                     info,
@@ -94,23 +86,17 @@ def gather_fleet(
                     now.power_w if now else None,
                     _health(log, uuid, conditions, is_expected=row is not None),
                     _peaks_on(name, peaks.get(uuid, {}), rows),
-                    ratios,
-                    judge.is_slower_than_siblings([night.ratio for night in ratios]),
+                    tuple(
+                        SiblingRatio(number, of.ratio, of.low, of.high, of.cases, of.siblings) for number, of in ratios
+                    ),
+                    slower,
                     host if (host := last_host.get(uuid, name)) != name else "",
                 )
             )
         if views:
             hosts.append(_host(name, log, nights, hosts_expected.get(name), views))
-    return Fleet(tuple(hosts), judge.SIBLING_THRESHOLD, judge.AGREEING_NIGHTS, judge.SIBLING_NIGHTS)
-
-
-def _is_gpu(info: DeviceInfo, devices: Container[str]) -> bool:
-    """Return True for a single GPU of a host: no processor, no group, and no device of an imported run.
-
-    A UUID with a plus is that of a group if its parts are known GPUs, or have the form of NVIDIA's UUIDs.
-    """
-    is_group = info.gpus > 1 and any(part in devices or part.startswith("GPU-") for part in info.members)
-    return info.kind not in {"cpu", "host"} and info.spec != "" and not is_group
+    least = judge.SIBLING_DEVIATIONS * judge.SIBLING_SPREAD
+    return Fleet(tuple(hosts), least, judge.sibling_threshold(1), judge.AGREEING_NIGHTS, judge.SIBLING_NIGHTS)
 
 
 def _host(
@@ -218,83 +204,3 @@ def troubles(conditions: DeviceConditions) -> list[str]:
     if conditions.others:
         troubles.append(f"shared with processes {', '.join(conditions.others)}")
     return troubles
-
-
-# --- siblings --------------------------------------------------------------------------------------------------------
-
-
-def _siblings(
-    store: Store, rows: Sequence[RunRow], gpus: Mapping[str, DeviceInfo], series: Iterable[SeriesView]
-) -> dict[str, tuple[SiblingRatio, ...]]:
-    """Return each GPU against the other GPUs of its model in its newest nights, the newest first.
-
-    Only cases with the same binary are compared. Runs with uncommitted changes and excluded runs do not count.
-    """
-    models: dict[str, list[str]] = defaultdict(list)
-    for uuid, info in gpus.items():
-        models[info.model].append(uuid)
-    several = {uuid for uuids in models.values() if len(uuids) > 1 for uuid in uuids}
-    runs: dict[str, list[RunRow]] = defaultdict(list)
-    for row in rows:
-        for uuid in row.devices:
-            # A sibling may have measured more often, so more of its runs may be the nearest to a night.
-            if uuid in several and not (row.provenance.dirty or row.why_excluded or len(runs[uuid]) >= _LOOKED_AT):
-                runs[uuid].append(row)
-    times = _times(store, series, runs)
-    return {
-        uuid: tuple(
-            ratio
-            for row in runs[uuid][: judge.SIBLING_NIGHTS]
-            if (ratio := _ratio(row, uuid, [one for one in uuids if one != uuid], runs, times))
-        )
-        for uuids in models.values()
-        if len(uuids) > 1
-        for uuid in uuids
-    }
-
-
-_LOOKED_AT = 2 * judge.SIBLING_NIGHTS
-
-_Times = Mapping[tuple[str, int], Mapping[tuple[_CaseOnDevice, int], float]]
-"""The level of each case with its binary, in seconds, by device and run."""
-
-
-def _times(store: Store, series: Iterable[SeriesView], runs: Mapping[str, Sequence[RunRow]]) -> _Times:
-    wanted = {uuid: {row.id for row in of_device} for uuid, of_device in runs.items()}
-    levels: dict[tuple[str, Case, CacheState], dict[int, float]] = {}
-    for view in series:
-        numbers = wanted.get(view.series.device)
-        if not numbers or view.series.metric != TIME:
-            continue
-        first = min(numbers)
-        of_series = {}
-        for at in range(int(np.searchsorted(view.points.runs, first)), len(view.points)):
-            point = view.points[at]
-            if point.run in numbers and point.level is not None and not point.excluded:
-                of_series[point.run] = point.level
-        levels[view.series.device, view.series.case, view.series.cache] = of_series
-    used = store.binaries.used(list(levels), {run for numbers in wanted.values() for run in numbers}) if levels else {}
-    times: dict[tuple[str, int], dict[tuple[_CaseOnDevice, int], float]] = defaultdict(dict)
-    for (device, case, cache), of_series in levels.items():
-        binaries = used.get((device, case, cache), {})
-        for run, level in of_series.items():
-            if run in binaries:
-                times[device, run][(case, cache), binaries[run]] = level
-    return times
-
-
-def _ratio(
-    row: RunRow, uuid: str, others: Iterable[str], runs: Mapping[str, Sequence[RunRow]], times: _Times
-) -> SiblingRatio | None:
-    """Return a GPU in one of its runs against the nearest run of each sibling; None if they share no case."""
-    own = times.get((uuid, row.id), {})
-    nearest = []
-    for other in others:
-        near = [(abs(each.provenance.started - row.provenance.started), each.id) for each in runs.get(other, ())]
-        if near and min(near)[0] <= NEAR:
-            nearest.append(times.get((other, min(near)[1]), {}))
-    matrix = np.array([[of_sibling.get(key, np.nan) for key in own] for of_sibling in nearest], np.float64)
-    found = judge.ratio_to_siblings(np.array(list(own.values())), matrix)
-    if found is None:
-        return None
-    return SiblingRatio(row.id, found.ratio, found.low, found.high, found.cases, found.siblings)

@@ -75,7 +75,9 @@ def _selected(store: Store, number: int, selection: Selection | None) -> Collect
         return None
     moved = [moved.series for moved in store.findings.get(number).moved]
     if not moved:
-        raise UsageError(f"finding {number} is about something missing and has no cases", cure="leave out --select")
+        raise UsageError(
+            f"finding {number} is about a host, a GPU or a benchmark and has no cases", cure="leave out --select"
+        )
     cases = selection.filter(series.case for series in moved)
     if not cases:
         names = some(list(dict.fromkeys(series.case.id for series in moved)))

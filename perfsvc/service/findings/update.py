@@ -1,23 +1,31 @@
 """Update the findings after a run: raise, extend, reopen and resolve them. Each root cause has one finding."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import groupby, islice
 from math import log
 from operator import itemgetter
+from pathlib import Path
 from statistics import median
 
 from perfsvc import judge, units
+from perfsvc.errors import InfrastructureError
 from perfsvc.model import (
     AT_ONCE,
+    CacheState,
+    Case,
     Cause,
     ChangeKind,
     Confirmation,
     Direction,
+    Finding,
     FindingUpdates,
     Judgement,
+    MovedSeries,
     RootCause,
     Series,
     Suspect,
@@ -35,13 +43,23 @@ from perfsvc.service.findings.suspects import (
     size_of_change,
     without_recoveries,
 )
+from perfsvc.service.git import commit_ranges, git
+from perfsvc.service.siblings import update_slow_gpus
 from perfsvc.store import CaseBinary, CaseKey, Store
+from perfsvc.store.findings import FindingsChangedError
+from perfsvc.store.findings.update import JOINABLE
 
 RAISED = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT})
 """The causes that raise a finding at once; an unconfirmed change raises one in the second night that shows it."""
 
 CODE = frozenset({Cause.KERNEL, Cause.LAUNCH, Cause.UNCONFIRMED})
 """The causes whose root cause are commits."""
+
+MOST_TRIES = 10
+"""How often findings are computed at most while other hosts change them."""
+
+CODE_OF_RUN = "the code of run "
+"""How a root cause begins that names no commits, because the suite is in no repository."""
 
 RUNS_BEFORE = 5
 """The most runs whose median is the level before some code: a single run is noisy."""
@@ -64,7 +82,9 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     series have recovered; the rules of the settings or the default thresholds decide this, not the threshold of a
     command. A run with uncommitted changes is an experiment: it changes no finding.
 
-    All changes are one transaction. A second call with the same run changes nothing.
+    A GPU of the run that is slower than the other GPUs of its model with the same binaries gets a finding of its own.
+
+    All changes about series are one transaction. A second call with the same run changes nothing.
 
     Args:
         store: the database, with the run and its verdicts.
@@ -73,6 +93,29 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
     """
     if store.runs.get(run).provenance.dirty:
         return FindingUpdates()
+    for _ in range(MOST_TRIES):
+        event = store.findings.newest_event()
+        with suppress(FindingsChangedError):  # they are computed again
+            return _both(_updated(store, run, threshold, event), update_slow_gpus(store, run))
+    raise InfrastructureError(
+        f"other hosts changed the findings each time that those of run {run} were computed ({MOST_TRIES} times)",
+        cure="wait for the nights of the other hosts, then type perfsvc nightly --resume",
+    )
+
+
+def _both(first: FindingUpdates, second: FindingUpdates) -> FindingUpdates:
+    """Return what two updates changed together."""
+    kinds = (field.name for field in fields(FindingUpdates))
+    return FindingUpdates(**{kind: tuple(sorted({*getattr(first, kind), *getattr(second, kind)})) for kind in kinds})
+
+
+def _updated(store: Store, run: int, threshold: judge.ThresholdOption, event: int) -> FindingUpdates:
+    """Update the findings by a run; ``event`` is the newest event of findings so far.
+
+    Raises:
+        FindingsChangedError: another host has changed findings meanwhile. It may have raised the finding to which the
+            suspects of this run belong.
+    """
     changes = changes_of_run(store, run, store.verdicts.of_run(run), threshold=threshold)
     steps = steps_of_run(store, run, threshold=threshold)
     recovered = recovered_series(store, run, changes, threshold)
@@ -105,6 +148,7 @@ def update_findings(store: Store, run: int, *, threshold: judge.ThresholdOption 
         steps=_by_root_cause(store, run, further),
         moved_again=steps.moved_again,
         rebased=steps.rebased,
+        since=event,
     )
 
 
@@ -189,10 +233,11 @@ def _by_root_cause(store: Store, run: int, suspects: Collection[Suspect]) -> lis
     if not suspects:
         return []
     root_causes = RootCauses(store, run)
-    groups: dict[tuple[Cause | None, str], list[Suspect]] = defaultdict(list)
+    groups: dict[tuple[Cause | None, str, int | None], list[Suspect]] = defaultdict(list)
     for suspect in sorted(suspects, key=size_of_change, reverse=True):
-        groups[suspect.judgement.cause, root_causes.of(suspect)].append(suspect)
-    return [RootCause(text, evidence_of(group), tuple(group)) for (_, text), group in groups.items()]
+        text = root_causes.of(suspect)
+        groups[suspect.judgement.cause, text, root_causes.finding_elsewhere(suspect, text)].append(suspect)
+    return [RootCause(text, evidence_of(group), tuple(group), finding) for (_, text, finding), group in groups.items()]
 
 
 # --- root causes -----------------------------------------------------------------------------------------------------
@@ -209,23 +254,33 @@ class RootCauses:
     def __init__(self, store: Store, run: int) -> None:
         self._store = store
         self._run = run
+        self._suite = Path(store.runs.get(run).provenance.suite)
         self._commits = store.runs.commits(run)
         self._standing = store.findings.active()
         self._built = cache(store.binaries.of_run)
+        self._first_seen = cache(self._first_run_at)
+        self._knows = cache(self._is_in_git)
+        self._descends = cache(self._is_ancestor)
         self._verdicts = cache(store.verdicts.of_run)
         self._known: dict[tuple[Series, Direction, Cause | None], str] = {
             (moved.series, moved.direction, finding.cause): finding.root_cause
             for finding in self._standing
             for moved in finding.moved
         }
+        self._of_case: dict[tuple[Case, str, CacheState, Direction], list[tuple[Finding, MovedSeries]]] = defaultdict(
+            list
+        )
+        for finding in self._standing:
+            for moved in finding.standing if finding.cause in CODE and finding.state in JOINABLE else ():
+                self._of_case[_without_device(moved.series, moved.direction)].append((finding, moved))
 
     def of(self, suspect: Suspect) -> str:
         """Return the root cause of a suspect whose judgement names its cause.
 
         - If an active finding has the series and this cause, the root cause of that finding. If the cause is the code,
           an active finding without a confirmed cause counts too. A further step always gets its own root cause.
-        - For the code, the commits since the last run with other code: ``1a2b3c4d5..6e7f8a9b0``. If the change began
-          before these commits, the commits of an active finding of the same benchmark.
+        - For the code, the commits since the last run of the device with other code: ``1a2b3c4d5..6e7f8a9b0``. If the
+          change began before these commits, the commits of an active finding of the same benchmark.
         - For the toolchain, what changed: ``nvcc 13.0.88 → nvcc 14.0``, ``triton 3.4.0 → 3.5.0``.
         - For the environment, what changed: ``driver 580.1 → 590.1``. If nothing is known to have changed, the device:
           ``GPU GPU-1``.
@@ -239,14 +294,14 @@ class RootCauses:
             if cause is Cause.UNCONFIRMED and suspect.since is not None:
                 since = min(since, suspect.since)
             begun = "" if again else self._begun_by_finding(suspect, since)
-            return begun or self._commits_of(since)
+            return begun or self._commits_of(suspect.series, since)
         old, new = self._used(suspect)
         if cause is Cause.TOOLCHAIN:
             changed = ""
             if old and new:
                 toolkit = _changed("", old.environment.toolkit, new.environment.toolkit)
                 changed = changed_packages(old.python, new.python) or toolkit
-            return changed or f"the code of run {self._run}"
+            return changed or f"{CODE_OF_RUN}{self._run}"
         changes: tuple[str, ...] = ()
         if old and new:  # a new toolkit is a cause of its own
             changes = replace(old.environment, toolkit=new.environment.toolkit).changes_to(new.environment)
@@ -326,14 +381,73 @@ class RootCauses:
         """Return the level of a series in a run, if the run has a verdict on it."""
         return next((judgement.candidate_s for judgement in self._verdicts(run) if judgement.series == series), None)
 
-    def _commits_of(self, since: int) -> str:
-        """Return the range of commits that the run ``since`` was the first to measure: ``1a2b3c4d5..6e7f8a9b0``."""
+    def _commits_of(self, series: Series, since: int) -> str:
+        """Return the commits between the run ``since`` and the device's last run of the case: ``1a2b3c4d5..6e7f8a9b0``.
+
+        Another host may have measured some of these commits already. Its runs say nothing about this device. They only
+        count if the device has no earlier run of the case with another commit.
+        """
         commit = self._commits.get(since, "")
         if not commit:
-            return f"the code of run {since}"
+            return f"{CODE_OF_RUN}{since}"
+        own = self._commits.get(self._last_run_before(series, since) or 0, "")
         other = (earlier for run, earlier in self._commits.items() if run < since and earlier not in {"", commit})
-        before = next(other, "")
+        before = own if own not in {"", commit} else next(other, "")
         return f"{before[:9]}..{commit[:9]}" if before else commit[:9]
+
+    def _last_run_before(self, series: Series, since: int) -> int | None:
+        """Return the newest run before ``since`` that measured the case on its device."""
+        case = _case_of(series)
+        return next((run for run in self._commits if run < since and case in self._built(run)), None)
+
+    # --- the same code on other devices ------------------------------------------------------------------------------
+
+    def finding_elsewhere(self, suspect: Suspect, root_cause: str) -> int | None:
+        """Return the active finding that reports the suspect's change on another device; None if there is none.
+
+        Hosts measure different commits, and report them in any order. So the finding may name other commits than
+        ``root_cause``. It is about the same change if it has the same case, and if both ranges of commits overlap.
+        """
+        if suspect.judgement.cause not in CODE or suspect.change is ChangeKind.AGAIN or self._known_of(suspect):
+            return None
+        for finding, moved in self._of_case.get(_without_device(suspect.series, suspect.direction), ()):
+            elsewhere = moved.root_cause or finding.root_cause
+            if moved.series.device != suspect.series.device and any(
+                self._overlap(own, other)
+                for own in self._ranges(suspect.series, root_cause)
+                for other in self._ranges(moved.series, elsewhere)
+            ):
+                return finding.id
+        return None
+
+    def _ranges(self, series: Series, root_cause: str) -> Iterator["_Range"]:
+        """Yield the ranges of commits that a root cause names; outside git, runs stand for commits."""
+        if root_cause.startswith(CODE_OF_RUN) and root_cause.removeprefix(CODE_OF_RUN).isdigit():
+            run = int(root_cause.removeprefix(CODE_OF_RUN))
+            yield _Range(self._last_run_before(series, run) or 0, run)
+        for good, bad in commit_ranges(root_cause):
+            # A commit that only a later run measured is newer than all others.
+            first, last = self._first_seen(good), self._first_seen(bad) or sys.maxsize
+            # A host that lags behind measures older commits after newer ones.
+            yield _Range(first if first < last else 0, last, good, bad)
+
+    def _first_run_at(self, name: str) -> int:
+        """Return the first run of the scope that measured a commit, by the begin of its hash; 0 if none did."""
+        runs = (run for run, commit in self._commits.items() if name and commit.startswith(name))
+        return min(runs, default=0)
+
+    def _is_in_git(self, commit: str) -> bool:
+        return git(self._suite, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+    def _is_ancestor(self, later: str, commit: str) -> bool:
+        """Return whether a commit is ``later`` or one of its ancestors."""
+        return bool(later) and git(self._suite, "merge-base", "--is-ancestor", commit, later) is not None
+
+    def _overlap(self, own: "_Range", other: "_Range") -> bool:
+        """Return whether two ranges share a commit: by git if it knows the commits, else by the order of the runs."""
+        if own.bad and other.bad and self._knows(own.bad) and self._knows(other.bad):
+            return not (self._descends(own.good, other.bad) or self._descends(other.good, own.bad))
+        return max(own.before, other.before) < min(own.last, other.last)
 
     # --- the environment ---------------------------------------------------------------------------------------------
 
@@ -343,6 +457,26 @@ class RootCauses:
         before = None if baseline_run is None else self._built(baseline_run).get(case)
         after = self._built(self._run).get(case)
         return before, after
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Commits that changed the code of a case: those after ``good``, up to ``bad``.
+
+    Attributes:
+        before: the first run that measured ``good``; 0 if none did.
+        last: the first run that measured ``bad``; a huge number if no run up to the present one did.
+    """
+
+    before: int
+    last: int
+    good: str = ""
+    bad: str = ""
+
+
+def _without_device(series: Series, direction: Direction) -> tuple[Case, str, CacheState, Direction]:
+    """Return what is equal for one change of a case on several devices."""
+    return series.case, series.metric, series.cache, direction
 
 
 def _case_of(series: Series) -> CaseKey:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, Commit, Finding, Series
+from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.service.git import commit_ranges, newest_commits
 from perfsvc.store import NightRow, SeriesInRun, Store
 
@@ -28,12 +29,14 @@ class Background:
         commit_count: how many commits the root cause has in all.
         series: the worst series of the finding.
         levels: the level of this series in each recent night, oldest first; None if the night has no correct result.
+        other_models: how the cases do on models that the finding does not name; empty if no other model measured them.
     """
 
     commits: tuple[Commit, ...] = ()
     commit_count: int = 0
     series: Series | None = None
     levels: tuple[float | None, ...] = ()
+    other_models: str = ""
 
 
 class Backgrounds:
@@ -52,7 +55,8 @@ class Backgrounds:
         """Return the commits that a finding names, and the recent levels of its worst series."""
         commits, count = self._commits(finding.root_cause)
         series = finding.worst.series if finding.worst else None
-        return Background(commits, count, series, self._levels(series) if series else ())
+        other_models = on_other_models(self._store, [finding]).get(finding.id, "")
+        return Background(commits, count, series, self._levels(series) if series else (), other_models)
 
     def _commits(self, root_cause: str) -> tuple[tuple[Commit, ...], int]:
         """Return the newest commits of a root cause, at most ``COMMITS``, and how many there are in all."""

@@ -54,7 +54,7 @@ WORST = 5
 WHY = "why: "
 """The beginning of the line that explains a finding."""
 
-ORDER = (Cause.MISSING, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
+ORDER = (Cause.MISSING, Cause.SLOW_GPU, Cause.KERNEL, Cause.LAUNCH, Cause.TOOLCHAIN, Cause.ENVIRONMENT)
 
 
 def title(news: News) -> str:
@@ -212,7 +212,7 @@ def _head(news: News, night: NightRow) -> Iterator[str]:
 
 def _own_failures(news: News) -> list[StageRow]:
     """Return the failed stages, without stages that failed only because of GPUs that the message reports as missing."""
-    is_reported = any(not finding.moved for finding in (*news.raised, *news.reopened))
+    is_reported = any(finding.cause is Cause.MISSING for finding in (*news.raised, *news.reopened))
     return [stage for stage in news.stages if not (is_reported and stage.message.startswith(NO_GPU))]
 
 
@@ -286,7 +286,12 @@ def _paragraph(finding: Finding, event: str, lines: Sequence[str], site: str) ->
 
 
 def _background(finding: Finding, behind: Background) -> Iterator[str]:
-    """Yield the recent levels of the worst series, and a line for each commit, with foreign text made harmless."""
+    """Yield how other models do, the recent levels of the worst series, and a line for each commit.
+
+    Foreign text is made harmless.
+    """
+    if behind.other_models:
+        yield behind.other_models
     if behind.series and len(behind.levels) > 1:
         history = sparkline(behind.levels).replace(GAP, "·")
         yield f"{series_name(behind.series)} in the last {len(behind.levels)} nights: {history}"
@@ -349,6 +354,8 @@ def _moved(finding: Finding) -> str:
     """Return how far the worst case of a finding moved: ``transpose/tiled[n=4096] slower by 5.3 %, and 2 more``."""
     worst, others = finding.worst, len(finding.standing or finding.moved) - 1
     more = f", and {others} more" if others else ""
+    if finding.cause is Cause.SLOW_GPU:
+        return f"{finding_title(finding)} is slower than others of its model"
     if worst is None:
         return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} missing"
     name = series_name(worst.series)
@@ -379,6 +386,8 @@ def _resolved(finding: Finding) -> str:
     """Return that a finding is resolved: ``dot/tree at the old level again``, ``2 GPUs on host a are back``."""
     if finding.moved:
         return f"{finding_title(finding)} at the old level again"
+    if finding.cause is Cause.SLOW_GPU:
+        return f"{finding_title(finding)} is as fast as others of its model again"
     return f"{finding_title(finding)} {'are' if _is_plural(finding) else 'is'} back"
 
 

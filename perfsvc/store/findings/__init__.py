@@ -1,10 +1,11 @@
 """Findings: which series changed for which root cause, and what people decided about it.
 
 ``read`` loads findings, ``update`` applies what a run shows, ``actions`` applies what a person does,
+``slow_gpus`` applies that a GPU is slower than others of its model,
 ``excluded`` applies that a person keeps a run out of judging, ``bisections`` keeps the searches for their commits.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,13 +20,18 @@ from perfsvc.model import (
     FindingUpdates,
     RootCause,
     Series,
+    SlowGpu,
     StoredBisection,
 )
-from perfsvc.store.findings import actions, bisections, read, update
+from perfsvc.store.findings import actions, bisections, read, slow_gpus, update
 from perfsvc.store.findings.actions import Action
 from perfsvc.store.findings.excluded import lock
 from perfsvc.store.findings.update import Recovered
 from perfsvc.store.schema.engine import Database
+
+
+class FindingsChangedError(Exception):
+    """Another host or a person has changed findings since they were read."""
 
 
 class FindingStore:
@@ -56,6 +62,11 @@ class FindingStore:
         with self._database.reading() as connection:
             return read.load_events(connection, run=run, finding=finding, night=night)
 
+    def newest_event(self) -> int:
+        """Return the number of the newest event of any finding; 0 if there is none."""
+        with self._database.reading() as connection:
+            return read.newest_event(connection)
+
     def update(
         self,
         run: int,
@@ -66,6 +77,7 @@ class FindingStore:
         moved_again: AbstractSet[Series] = frozenset(),
         rebased: AbstractSet[Series] = frozenset(),
         now: datetime | None = None,
+        since: int | None = None,
     ) -> FindingUpdates:
         """Apply everything that a run shows to the findings, in one transaction.
 
@@ -75,6 +87,7 @@ class FindingStore:
 
            - the active finding that holds its series in this direction;
            - the resolved finding of the same change (cause, root cause and baseline run): that finding is reopened;
+           - the open or acknowledged finding that ``RootCause.finding`` names: it shows the change on another device;
            - the newest open or acknowledged finding with the same cause and root cause;
            - a new finding.
 
@@ -100,11 +113,32 @@ class FindingStore:
             rebased: the series whose next step is judged against this run, because the run is faster or has another
                 environment.
             now: the time of the update; by default the current time.
+            since: the number of the newest event when the arguments were computed; None if findings may have changed
+                since then.
+
+        Raises:
+            FindingsChangedError: findings have changed since the event ``since``; nothing is done.
         """
         now = now or datetime.now(UTC)
         shown = update.RunFindings(run, now, recovered, causes, steps, moved_again, rebased)
         with self._changing() as connection:
+            if since is not None and read.newest_event(connection) != since:
+                raise FindingsChangedError
             return update.update_findings(connection, shown)
+
+    def update_slow_gpus(self, run: int, slow: Collection[SlowGpu], fast: Mapping[str, str]) -> FindingUpdates:
+        """Raise, reopen and resolve the findings about GPUs that are slower than the other GPUs of their models.
+
+        A GPU has one finding. A GPU that is in neither argument keeps its finding as it is. A repeated call changes
+        nothing.
+
+        Args:
+            run: the run.
+            slow: the GPUs that are slower than their siblings.
+            fast: the GPUs that are as fast as their siblings, by UUID, each with how that is known.
+        """
+        with self._changing() as connection:
+            return slow_gpus.update_slow_gpus(connection, run, slow, fast, datetime.now(UTC))
 
     def set_state(
         self,

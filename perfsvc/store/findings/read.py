@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, select
 
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import (
@@ -174,6 +174,11 @@ def put_event(
     row = {"finding_id": finding, "kind": kind, "run_id": run, "night": night, "done_by": by, "done_at": at}
     row["text"] = text
     connection.execute(insert(FindingEvents).values(row))
+
+
+def newest_event(connection: Connection) -> int:
+    """Return the number of the newest event of any finding; 0 if there is none."""
+    return connection.scalar(select(func.max(FindingEvents.id))) or 0
 
 
 def load_events(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, exists, insert, or_, select, update
 
 from perfsvc.model import (
     Cause,
@@ -84,7 +84,7 @@ def _resolve_recovered(connection: Connection, shown: RunFindings) -> set[int]:
         mark = update(FindingCases).where(*key, FindingCases.last_run_id <= run).values(recovered_run_id=run)
         connection.execute(mark, rows)
     unrecovered = exists().where(FindingCases.finding_id == Findings.id, FindingCases.recovered_run_id.is_(None))
-    has_recovered = (~unrecovered, Findings.cause != Cause.MISSING, Findings.state.in_(ACTIVE))
+    has_recovered = (~unrecovered, Findings.cause.not_in((Cause.MISSING, Cause.SLOW_GPU)), Findings.state.in_(ACTIVE))
     resolved = connection.scalars(select(Findings.id).where(*has_recovered)).all()
     for finding in sorted(resolved):
         _set_state(
@@ -314,6 +314,8 @@ def _join_or_raise(
         kind, text = EventKind.RAISED, cause.evidence
         updates["raised"].add(finding)
     else:
+        if finding == cause.finding and cause.cause is not Cause.UNCONFIRMED:
+            _confirm(connection, run, finding, cause, now)
         _set_last_run(connection, finding, run)
         kind, text = EventKind.JOINED, _in_words(cause.suspects, cause)
         updates["joined"].add(finding)
@@ -350,18 +352,18 @@ def _rows(
 
 
 def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return the newest finding that has the same root cause and holds none of the new series yet, or None."""
+    """Return the finding that new series join, or None; it holds none of these series yet.
+
+    It is the finding that reports the change on another device, else the newest one with the same root cause.
+    """
     if not cause.root_cause:
         return None
     series = ("case_id", "device_id", "metric", "cache")
     new = {tuple(row[name] for name in series) for row in rows}
-    candidates = (
-        select(Findings.id)
-        .where(Findings.cause == cause.cause, Findings.root_cause == cause.root_cause)
-        .where(Findings.state.in_(JOINABLE))
-        .order_by(Findings.id.desc())
-    )
-    for finding in connection.scalars(candidates).all():
+    same = and_(Findings.cause == cause.cause, Findings.root_cause == cause.root_cause)
+    candidates = select(Findings.id).where(or_(Findings.id == cause.finding, same), Findings.state.in_(JOINABLE))
+    newest = connection.scalars(candidates.order_by(Findings.id.desc())).all()
+    for finding in sorted(newest, key=lambda finding: finding != cause.finding):
         held = select(*(getattr(FindingCases, name) for name in series)).where(FindingCases.finding_id == finding)
         if new.isdisjoint(tuple(row) for row in connection.execute(held)):
             return finding

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import JSON, Connection, DateTime, Enum, Numeric, String, select
+from sqlalchemy import JSON, Connection, DateTime, Numeric, String, select
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
-from perfsvc.store.schema.column_types import unpack_array
+from perfsvc.store.schema.column_types import Word, unpack_array
 from perfsvc.store.schema.engine import SQLITE
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
 from perfsvc.store.schema.tables import (
@@ -154,8 +154,8 @@ def _condition(name: str, kind: TypeEngine[Any], *, is_sqlite: bool) -> str:
     """Return the SQL condition that a value has the wrong type; empty if the database refuses such values."""
     column = f'"{name}"'
     inner = kind.impl_instance if isinstance(kind, TypeDecorator) else kind
-    if isinstance(inner, Enum):
-        words = ", ".join(f"'{word}'" for word in inner.enums)
+    if isinstance(kind, Word):
+        words = ", ".join(f"'{word}'" for word in kind.words)
         return f"({column} IS NOT NULL AND {column} NOT IN ({words}))"
     if not is_sqlite:
         is_float = isinstance(inner, Numeric)

@@ -30,8 +30,8 @@ from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
-from perfsvc.store.schema.column_types import number, pack, unpack_array
-from perfsvc.store.schema.engine import Database, new_ids, report_damaged
+from perfsvc.store.schema.column_types import number, pack, report_damaged, unpack_array
+from perfsvc.store.schema.engine import Database, new_ids
 from perfsvc.store.schema.environments import environment_id
 from perfsvc.store.schema.tables import (
     Cases,

@@ -21,7 +21,7 @@ from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.devices import DeviceStore
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
-from perfsvc.store.schema.column_types import unpack
+from perfsvc.store.schema.column_types import copying, unpack
 from perfsvc.store.schema.engine import Database, damaged
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
 from perfsvc.store.schema.tables import (
@@ -47,6 +47,7 @@ class SendingStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @copying()
     def run(self, number: int) -> SentRun:
         """Return a run without its measurements.
 
@@ -121,6 +122,7 @@ class SendingStore:
             )
 
 
+@copying()
 def _measurements(connection: Connection, run: int, ids: Sequence[int]) -> list[SentMeasurement]:
     """Return some measurements of a run, in the order of their ids."""
     query = (

@@ -1,22 +1,55 @@
 """Column types that mean the same on SQLite and PostgreSQL."""
 
+import logging
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import DateTime, Dialect, Enum, Text
+from sqlalchemy import DateTime, Dialect, String, Text
 from sqlalchemy.types import TypeDecorator
+
+from perfsvc.text import visible
+
+UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for a damaged date."""
+
+
+_COPYING: ContextVar[bool] = ContextVar("copying", default=False)
+
+
+@contextmanager
+def copying() -> Iterator[None]:
+    """Within this block, damaged words and dates raise errors: what stands for them must not be stored elsewhere."""
+    token = _COPYING.set(True)
+    try:
+        yield
+    finally:
+        _COPYING.reset(token)
+
+
+@lru_cache(maxsize=1000)
+def report_damaged(what: str) -> None:
+    """Report, once and in one line on standard error, that stored content cannot be read; the rest is shown without it.
+
+    ``what`` is visible text that names the content.
+    """
+    logging.getLogger("perfsvc").warning("%s is damaged in the database (perfsvc db check)", visible(what))
 
 
 class Utc(TypeDecorator[datetime]):
     """A timestamp: refuses naive datetimes and returns aware ones in UTC.
 
-    PostgreSQL stores a ``timestamptz``; SQLite, which has no time zones, stores the UTC wall clock as ISO text.
+    PostgreSQL stores a ``timestamptz``; SQLite, which has no time zones, stores the UTC wall clock as ISO text. A
+    damaged text is reported, and read as ``UNKNOWN_TIME``.
     """
 
     impl = DateTime(timezone=True)
@@ -36,6 +69,23 @@ class Utc(TypeDecorator[datetime]):
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        """Return a function that converts a value from the driver to Python."""
+        process = super().result_processor(dialect, coltype)
+        if process is None or dialect.name != "sqlite":
+            return process
+
+        def read(value: Any) -> datetime | None:
+            try:
+                return process(value)
+            except (ValueError, TypeError):
+                if _COPYING.get():
+                    raise
+                report_damaged(f"the date {str(value)[:40]!r}")
+                return UNKNOWN_TIME
+
+        return read
+
 
 class FreeText(TypeDecorator[str]):
     r"""Text that programs printed: what a database cannot store becomes ``\udcff`` (lone surrogates) or U+FFFD (NUL).
@@ -54,15 +104,48 @@ class FreeText(TypeDecorator[str]):
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def word(kind: type[StrEnum]) -> Enum:
-    """Return the column type of an enumeration: its values in a VARCHAR(16), so that new values need no migration."""
-    return Enum(
-        kind,
-        native_enum=False,
-        create_constraint=False,
-        length=16,
-        values_callable=lambda words: [w.value for w in words],
-    )
+class Word(TypeDecorator[StrEnum]):
+    """A value of an enumeration, in a VARCHAR(16), so that new values need no migration.
+
+    A damaged word is reported, and read as ``instead``, so that it costs only its own row.
+
+    Args:
+        kind: the enumeration.
+        instead: the value that stands for a damaged word and raises no false alarm; None if no value does. Then reading
+            the row raises ``LookupError``.
+    """
+
+    impl = String(16)
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum], instead: StrEnum | None = None) -> None:
+        super().__init__(16)
+        self.kind = kind
+        self.instead = instead
+        self._known: dict[str | None, StrEnum | None] = {None: None, **{member.value: member for member in kind}}
+
+    @property
+    def words(self) -> list[str]:
+        """The words that the column may hold."""
+        return [member.value for member in self.kind]
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> str | None:
+        """Convert a value from Python to the database."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, _dialect: Dialect) -> StrEnum | None:
+        """Convert a value from the database to Python."""
+        try:
+            return self._known[value]
+        except KeyError:
+            if self.instead is None or _COPYING.get():
+                raise LookupError(f"{value!r} is not among the {DEFINED} of {self.kind.__name__}") from None
+            report_damaged(f"the {self.kind.__name__} {str(value)[:40]!r}")
+            return self.instead
+
+
+DEFINED = "defined enum values"
+"""Part of the message about a word for which no other value can stand."""
 
 
 def number(value: float | None) -> float | None:

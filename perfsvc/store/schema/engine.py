@@ -1,12 +1,11 @@
 """Connecting to a database, its transactions, and the translation of SQLAlchemy's errors into ours."""
 
 import json
-import logging
 import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, cast
@@ -34,8 +33,9 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 from perfsvc import units
 from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
+from perfsvc.store.schema.column_types import DEFINED, report_damaged
 from perfsvc.store.schema.tables import Base
-from perfsvc.text import url_without_password, visible, without_password
+from perfsvc.text import url_without_password, without_password
 
 LOCK_WAIT_S = 60
 """How long a writer waits for another process's transaction before it gives up."""
@@ -296,7 +296,7 @@ def translated(url: URL) -> Iterator[None]:
     except SQLAlchemyError as error:
         raise DatabaseError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check") from error
     except LookupError as error:
-        if "defined enum values" not in str(error):  # SQLAlchemy has no class of its own for this
+        if DEFINED not in str(error):
             raise
         raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
     except OverflowError as error:
@@ -314,15 +314,6 @@ def damaged(what: str) -> DamagedError:
     return DamagedError(
         f"{what} is damaged in the database", cure="restore a backup (docs/how-to/keep-the-database.md)"
     )
-
-
-@lru_cache(maxsize=1000)
-def report_damaged(what: str) -> None:
-    """Report, once and in one line on standard error, that stored content cannot be read; the rest is shown without it.
-
-    ``what`` is visible text that names the content.
-    """
-    logging.getLogger("perfsvc").warning("%s is damaged in the database (perfsvc db check)", visible(what))
 
 
 def _json_or_empty(text: str) -> Any:

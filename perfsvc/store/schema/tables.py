@@ -25,7 +25,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.column_types import FreeText, Utc, word
+from perfsvc.store.schema.column_types import FreeText, Utc, Word
 
 Key = Annotated[int, mapped_column(primary_key=True)]
 Big = Annotated[int, mapped_column(BigInteger)]
@@ -52,18 +52,18 @@ class Base(DeclarativeBase):
         bytes: LargeBinary,
         datetime: Utc,
         dict[str, Any]: JSON,
-        Cause: word(Cause),
-        Direction: word(Direction),
-        EventKind: word(EventKind),
-        ExpectedKind: word(ExpectedKind),
-        FindingState: word(FindingState),
-        Limiter: word(Limiter),
-        CacheState: word(CacheState),
-        ChangeKind: word(ChangeKind),
-        RunState: word(RunState),
-        StageState: word(StageState),
-        Status: word(Status),
-        Verdict: word(Verdict),
+        Cause: Word(Cause, Cause.UNCONFIRMED),
+        Direction: Word(Direction, Direction.SLOWER),
+        EventKind: Word(EventKind, EventKind.COMMENTED),
+        ExpectedKind: Word(ExpectedKind),
+        FindingState: Word(FindingState, FindingState.OPEN),
+        Limiter: Word(Limiter),
+        CacheState: Word(CacheState),
+        ChangeKind: Word(ChangeKind, ChangeKind.REGRESSION),
+        RunState: Word(RunState, RunState.FAILED),
+        StageState: Word(StageState, StageState.FAILED),
+        Status: Word(Status, Status.FAILED),
+        Verdict: Word(Verdict, Verdict.INCONCLUSIVE),
     }
 
 

@@ -5,10 +5,20 @@ from statistics import median
 import numpy as np
 import pytest
 
-from perfsvc.judge import AGREEING_NIGHTS, SIBLING_NIGHTS, SIBLING_THRESHOLD, is_slower_than_siblings, ratio_to_siblings
+from perfsvc.judge import (
+    AGREEING_NIGHTS,
+    RECOVERED_NIGHTS,
+    SIBLING_NIGHTS,
+    is_as_fast_as_siblings,
+    is_slower_than_siblings,
+    ratio_to_siblings,
+    sibling_threshold,
+)
 
 NONE = float("nan")
-SLOWER, USUAL = 1 + 2 * SIBLING_THRESHOLD, 1.0
+SIBLINGS = 3
+SLOWER, USUAL = 1 + 2 * sibling_threshold(SIBLINGS), 1.0
+BETWEEN = 1 + 0.9 * sibling_threshold(SIBLINGS)
 
 
 def test_the_ratio_is_the_median_over_the_cases_of_the_ratio_to_the_median_sibling():
@@ -53,9 +63,63 @@ def test_without_a_shared_case_there_is_no_ratio(own, siblings):
         ([SLOWER, USUAL, SLOWER, USUAL, SLOWER], True),
         ([USUAL, *[SLOWER] * (SIBLING_NIGHTS - 1)], False),
         ([SLOWER, *[USUAL] * (SIBLING_NIGHTS - 1), SLOWER, SLOWER], False),
-        ([1 + SIBLING_THRESHOLD] * SIBLING_NIGHTS, False),
+        ([BETWEEN] * SIBLING_NIGHTS, False),
         ([], False),
     ],
 )
 def test_several_nights_and_the_newest_one_have_to_agree(ratios, slower):
-    assert is_slower_than_siblings(ratios) is slower
+    assert is_slower_than_siblings([(ratio, SIBLINGS) for ratio in ratios]) is slower
+
+
+@pytest.mark.parametrize(
+    ("ratios", "fast"),
+    [
+        ([USUAL] * RECOVERED_NIGHTS, True),
+        ([USUAL] * (RECOVERED_NIGHTS - 1), False),
+        ([USUAL, SLOWER, USUAL], False),
+        ([USUAL, BETWEEN], False),
+        ([*[USUAL] * RECOVERED_NIGHTS, *[SLOWER] * SIBLING_NIGHTS], True),
+        ([], False),
+    ],
+)
+def test_the_newest_nights_have_to_be_well_within_the_threshold_to_be_as_fast_again(ratios, fast):
+    assert is_as_fast_as_siblings([(ratio, SIBLINGS) for ratio in ratios]) is fast
+
+
+def test_fewer_siblings_need_a_larger_difference():
+    assert sibling_threshold(1) > sibling_threshold(2) > sibling_threshold(7) > 0.03
+
+
+def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says():
+    random, held = np.random.default_rng(3), 0
+    for _ in range(400):
+        own = 1.05 * np.exp(0.02 * random.standard_normal(41))
+        low, high = ratio_to_siblings(own, np.ones((2, 41))).interval
+        held += low <= 1.05 <= high
+    assert 0.92 <= held / 400 <= 0.99
+
+
+# --- findings over nights --------------------------------------------------------------------------------------------
+
+
+def share_of_slow(*, gpus, lag, spread=0.01, noise=0.003, nights=30, fleets=300, seed=11):
+    """Return the share of fleets whose first GPU is ever found slower than its siblings.
+
+    The speeds of the GPUs have a standard deviation of ``spread``; each night changes each of them by ``noise``.
+    """
+    random, found = np.random.default_rng(seed), 0
+    for _ in range(fleets):
+        boards = np.exp(spread * random.standard_normal(gpus))
+        boards[0] *= lag
+        speeds = boards * np.exp(noise * random.standard_normal((nights, gpus)))
+        ratios = speeds[:, 0] / np.median(speeds[:, 1:], axis=1)
+        newest_first = [(ratio, gpus - 1) for ratio in ratios[::-1]]
+        found += any(is_slower_than_siblings(newest_first[at:]) for at in range(nights))
+    return found / fleets
+
+
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_gpus_that_differ_as_boards_do_are_rarely_found_and_one_that_lags_often(gpus):
+    assert share_of_slow(gpus=gpus, lag=1.0) <= 0.015
+    assert share_of_slow(gpus=gpus, lag=1.05) >= (0.65 if gpus == 2 else 0.85)
+    assert share_of_slow(gpus=gpus, lag=1.08) >= 0.97

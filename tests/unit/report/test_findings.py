@@ -169,3 +169,11 @@ def test_json_of_a_finding_is_complete():
             "night": None,
         }
     ]
+
+
+def test_a_slow_gpu_is_listed_with_its_evidence_and_no_cases():
+    slow = replace(FOUND, cause=Cause.SLOW_GPU, root_cause="GPU-1 (NVIDIA H100) on host a", moved=(), evidence="+5 %")
+    console = Console(file=io.StringIO(), width=100)
+    console.print(findings_table([slow], {7: ""}))
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert lines[:3] == ["7 open  cause: slow gpu", "  GPU-1 (NVIDIA H100) on host a", "  +5 %"]

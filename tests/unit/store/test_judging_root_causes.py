@@ -1,5 +1,6 @@
 """Root causes: all series that one root cause moved are one finding, on every device and in every run."""
 
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import RunState
 
 DEVICES = ("GPU-1", "GPU-2")
+OTHER = "GPU-3"
+MODELS = {OTHER: "NVIDIA A100"}
 
 
 @pytest.fixture
@@ -22,11 +25,12 @@ def cases(story):
 def night(story):
     """Return a function that measures and judges a run on two devices; it takes the seconds of each case."""
 
-    def run(seconds, commit="", *, code=None, devices=DEVICES, **environment):
-        in_environment = replace(story, environment=replace(story.environment, **environment))
-        number = story.begin(scope="all", commit=commit)
+    def run(seconds, commit="", *, code=None, devices=DEVICES, suite="kernels", **environment):
+        number = story.begin(scope="all", commit=commit, suite=suite)
         for device in devices:
-            story.store.devices.put(replace(story.gpu, uuid=device))
+            gpu = replace(story.gpu, uuid=device, model=MODELS.get(device, story.gpu.model))
+            in_environment = replace(story, gpu=gpu, environment=replace(story.environment, **environment))
+            story.store.devices.put(gpu)
             for case, value in seconds.items():
                 text = (code or {}).get(case.variant, b"code")
                 record = ReplayRecord(case, Kind.KERNEL, (), (), (digest(text),), digest(b"# bench.py"), seed=7)
@@ -151,3 +155,118 @@ def test_an_ignored_series_is_no_suspect(story, night, confirm, cases):
     story.store.findings.set_state(1, FindingState.IGNORED)
     later = night(times(cases, "v0", "v1"), "c" * 40, code={"v0": b"other", "v1": b"third"})
     assert {suspect.series.case.variant for suspect in suspects_of(story.store, later)} == {"v1"}
+
+
+# --- hosts that measure at different times ---------------------------------------------------------------------------
+
+ONE, TWO = DEVICES[:1], (OTHER,)
+
+
+@pytest.fixture
+def measure(night, cases):
+    """Return a function that measures a commit, a letter, on one device; from ``slow_since`` on, v0 is slower."""
+
+    def run(devices, commit, slow_since="b", **options):
+        is_slow = commit >= slow_since
+        name = (commit * 40)[:40]
+        code = {"v0": b"other"} if is_slow else None
+        return night(times(cases, *(["v0"] if is_slow else [])), name, code=code, devices=devices, **options)
+
+    return run
+
+
+def held(finding):
+    return {(moved.series.case.variant, moved.series.device) for moved in finding.moved}
+
+
+def test_a_host_that_skipped_the_slow_commit_joins_the_finding_of_the_other_model(measure, confirm):
+    measure(ONE, "a")
+    measure(TWO, "a")
+    confirm(measure(ONE, "b"))
+    (finding,) = confirm(measure(TWO, "c"))
+    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", {("v0", "GPU-1"), ("v0", OTHER)})
+    assert {moved.root_cause for moved in finding.moved} == {"aaaaaaaaa..bbbbbbbbb", "aaaaaaaaa..ccccccccc"}
+    assert set(finding.devices.values()) == {"NVIDIA H100", "NVIDIA A100"}
+
+
+def test_a_host_that_lags_behind_joins_the_finding_of_the_other_model(measure, confirm):
+    measure(ONE, "a")
+    measure(TWO, "a")
+    confirm(measure(ONE, "b"))
+    measure(ONE, "c")
+    (finding,) = confirm(measure(TWO, "b"))
+    assert (finding.root_cause, held(finding)) == ("aaaaaaaaa..bbbbbbbbb", {("v0", "GPU-1"), ("v0", OTHER)})
+
+
+def test_the_range_of_a_host_that_skipped_commits_begins_with_its_own_last_run(measure, confirm):
+    measure(ONE, "a", slow_since="c")
+    measure(TWO, "a", slow_since="c")
+    measure(ONE, "b", slow_since="c")
+    (finding,) = confirm(measure(TWO, "c", slow_since="c"))
+    assert finding.root_cause == "aaaaaaaaa..ccccccccc"
+
+
+def test_a_later_slowdown_of_the_same_case_on_another_model_is_another_finding(measure, confirm):
+    measure(ONE, "a")
+    measure(TWO, "a")
+    confirm(measure(ONE, "b"))
+    measure(TWO, "b", slow_since="c")
+    findings = confirm(measure(TWO, "c", slow_since="c"))
+    assert [finding.root_cause for finding in findings] == ["bbbbbbbbb..ccccccccc", "aaaaaaaaa..bbbbbbbbb"]
+
+
+def test_an_unconfirmed_finding_takes_the_cause_that_another_model_confirms(measure, confirm):
+    measure(ONE, "a")
+    measure(TWO, "a")
+    confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
+    (unconfirmed,) = confirm(measure(ONE, "b"), cause=Cause.UNCONFIRMED)
+    assert unconfirmed.cause is Cause.UNCONFIRMED
+    (finding,) = confirm(measure(TWO, "c"))
+    assert (finding.id, finding.cause) == (unconfirmed.id, Cause.KERNEL)
+    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+
+
+def test_outside_git_the_same_change_on_two_models_is_one_finding(night, confirm, cases):
+    edited = {"v0": b"other"}
+    for devices in (ONE, TWO):
+        night(times(cases), devices=devices)
+    confirm(night(times(cases, "v0"), code=edited, devices=ONE))
+    (finding,) = confirm(night(times(cases, "v0"), code=edited, devices=TWO))
+    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+
+
+def test_git_says_which_commits_of_hosts_without_a_common_commit_overlap(measure, confirm, tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    hashes = []
+    for _ in range(5):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "so"], check=True)
+        hashes.append(subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout)
+    commits = [name.strip() for name in hashes]
+
+    def at(devices, place, *, slow):
+        return measure(devices, commits[place], slow_since="" if slow else "g", suite=str(tmp_path))
+
+    at(ONE, 0, slow=False)
+    at(TWO, 0, slow=False)
+    confirm(at(ONE, 4, slow=True))  # the slow commit is the third
+    at(TWO, 1, slow=False)
+    (finding,) = confirm(at(TWO, 2, slow=True))
+    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}
+
+
+def test_a_finding_that_another_host_raises_meanwhile_is_joined(measure, confirm, story, monkeypatch):
+    measure(ONE, "a")
+    measure(TWO, "a")
+    late, early = measure(TWO, "c"), measure(ONE, "b")
+    by_root_cause, others = update._by_root_cause, [early]
+
+    def slowly(store, run, suspects):
+        causes = by_root_cause(store, run, suspects)
+        if others:  # the other host is done between our reading and our writing
+            confirm(others.pop())
+        return causes
+
+    monkeypatch.setattr(update, "_by_root_cause", slowly)
+    (finding,) = confirm(late)
+    assert held(finding) == {("v0", "GPU-1"), ("v0", OTHER)}

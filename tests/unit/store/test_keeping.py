@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from perfsvc.errors import DatabaseError, UsageError
-from perfsvc.store import Store
+from perfsvc.model import Status
+from perfsvc.store import RunState, Store
 from perfsvc.store.cases import case_of
 from perfsvc.store.keeping.backup import back_up, vacuum
-from perfsvc.store.schema.engine import report_damaged
+from perfsvc.store.schema.column_types import UNKNOWN_TIME, report_damaged
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
 
@@ -154,10 +155,35 @@ def test_damaged_packages_of_a_run_cost_only_themselves(full, caplog):
     assert "{broken" in caplog.text
 
 
-def test_an_unknown_word_is_an_error_with_a_cure(full):
+def test_a_damaged_word_costs_only_its_row(place, new_story, caplog):
+    with Store.open(place) as store:
+        story = new_story(store)
+        first, second = story.run(story.tiled, story.naive), story.run()
+        story.execute("UPDATE measurements SET status = 'gone' WHERE id = 1")
+        story.execute("UPDATE runs SET state = 'lost' WHERE id = :id", id=second)
+        assert [measured.status for measured in store.measurements.of_run(first)] == [Status.FAILED, Status.OK]
+        assert [row.state for row in store.runs.list()] == [RunState.FAILED, RunState.FINISHED]
+    assert "the Status 'gone' is damaged in the database (perfsvc db check)" in caplog.text
+    assert "the RunState 'lost' is damaged" in caplog.text
+    problems = " ".join(Store.check(place).problems)
+    assert "measurements.status of id 1" in problems
+    assert f"runs.state of id {second}" in problems
+
+
+def test_a_damaged_date_costs_only_itself(full, caplog):
     with closing(sqlite3.connect(full)) as connection:
-        connection.execute("UPDATE runs SET state = 'gone' WHERE id = 1")
+        connection.execute("UPDATE runs SET started_at = 'yesterday' WHERE id = 1")
+        connection.commit()
+    with Store.open(full) as store:
+        assert store.runs.get(1).provenance.started == UNKNOWN_TIME
+        assert len(store.runs.list()) > 1
+    assert "the date 'yesterday' is damaged" in caplog.text
+
+
+def test_a_damaged_cache_state_is_an_error_with_a_cure(full):
+    with closing(sqlite3.connect(full)) as connection:
+        connection.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
         connection.commit()
     with Store.open(full) as store, pytest.raises(DatabaseError, match="gone") as error:
-        store.runs.list()
+        store.measurements.columns()
     assert "db check" in error.value.cure

@@ -85,6 +85,7 @@ def broken(n=64, reason="the result is off by 0.31"):
 
 PAGE = StageRow("page", 10, StageState.FAILED, NOW, 1.0, "site/index.html cannot be written: disk full", "make room")
 SLOW = finding()
+SLOW_GPU = replace(finding(cause=Cause.SLOW_GPU, root_cause="GPU-1 (NVIDIA H100) on host a"), moved=())
 FAST = finding(moved(0.8, "naive"), number=8)
 MANY = finding(*(moved(1.02, f"v{n}", device=f"GPU-{n % 2}") for n in range(9)), number=9, cause=Cause.ENVIRONMENT)
 
@@ -102,6 +103,8 @@ def news(**given):
         (news(raised=(finding(moved(2.5)),)), "transpose/tiled[n=64] slower by a factor of 2.5"),
         (news(raised=(finding(moved(1.1, metric="energy_j")),)), "transpose/tiled[n=64] energy_j higher by 10 %"),
         (news(resolved=(SLOW,)), "transpose/tiled at the old level again"),
+        (news(raised=(SLOW_GPU,)), "GPU-1 (NVIDIA H100) on host a is slower than others of its model"),
+        (news(resolved=(SLOW_GPU,)), "GPU-1 (NVIDIA H100) on host a is as fast as others of its model again"),
         (news(broken=(broken(), broken(128))), "transpose/tiled[n=64] failed, 1 more failed case"),
         (news(stages=(PAGE,)), "stage page failed"),
     ],
@@ -346,3 +349,15 @@ def test_a_digest_counts_nights_series_and_open_findings():
         "",
         "All of it: https://perf.example.org/",
     ]
+
+
+def test_a_paragraph_says_how_the_cases_do_on_other_models():
+    behind = Background(other_models="only on NVIDIA H100; unchanged on NVIDIA A100 in run 12")
+    assert behind.other_models in body(news(raised=(SLOW,)), "", lambda _: behind).splitlines()
+
+
+def test_a_slow_gpu_is_named_with_its_evidence_and_nothing_is_said_to_be_missing():
+    text = body(news(raised=(replace(SLOW_GPU, evidence="+5.2 % against 7 other GPUs of its model"),)), "")
+    assert "Finding 7 (new): slow gpu, GPU-1 (NVIDIA H100) on host a" in text
+    assert "+5.2 % against 7 other GPUs of its model" in text
+    assert "missing" not in text

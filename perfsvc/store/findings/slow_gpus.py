@@ -1,0 +1,82 @@
+"""Findings about GPUs that are slower than the other GPUs of their models; each GPU has one finding at most."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from perfsvc.model import Cause, EventKind, FindingState, FindingUpdates, SlowGpu
+from perfsvc.store.findings.read import ACTIVE, put_event
+from perfsvc.store.schema.engine import new_id
+from perfsvc.store.schema.judging_tables import Findings
+
+
+def update_slow_gpus(
+    connection: Connection, run: int, slow: Collection[SlowGpu], fast: Mapping[str, str], now: datetime
+) -> FindingUpdates:
+    """Raise, reopen and resolve the findings about slow GPUs; a repeated call changes nothing.
+
+    Args:
+        connection: a transaction that may change findings.
+        run: the run.
+        slow: the GPUs that are slower than their siblings.
+        fast: the GPUs that are as fast as their siblings, by UUID, each with how that is known.
+        now: the time of the update.
+    """
+    updates: dict[str, list[int]] = defaultdict(list)
+    findings = connection.execute(select(Findings).where(Findings.cause == Cause.SLOW_GPU).order_by(Findings.id)).all()
+    newest = {finding.root_cause.partition(" (")[0]: finding for finding in findings}
+    for gpu in slow:
+        finding = newest.get(gpu.device)
+        if finding is None:
+            updates["raised"].append(_raise(connection, run, gpu, now))
+            continue
+        values = {"root_cause": gpu.text, "last_run_id": max(run, finding.last_run_id or run)}
+        connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
+        if finding.state is FindingState.RESOLVED and (finding.last_run_id or 0) < run:
+            _set_state(connection, finding, FindingState.OPEN, gpu.evidence, run=run, now=now)
+            updates["reopened"].append(finding.id)
+        elif finding.state in ACTIVE:
+            updates["seen"].append(finding.id)
+    for device, reason in fast.items():
+        finding = newest.get(device)
+        if finding is not None and finding.state is not FindingState.RESOLVED:
+            _set_state(connection, finding, FindingState.RESOLVED, reason, run=run, now=now)
+            updates["resolved"].append(finding.id)
+    return FindingUpdates(**{kind: tuple(sorted(numbers)) for kind, numbers in updates.items()})
+
+
+def _raise(connection: Connection, run: int, gpu: SlowGpu, now: datetime) -> int:
+    row = {
+        "cause": Cause.SLOW_GPU,
+        "root_cause": gpu.text,
+        "first_run_id": run,
+        "last_run_id": run,
+        "evidence": gpu.evidence,
+        "state": FindingState.OPEN,
+        "reason": "",
+        "set_by": "",
+        "set_at": now,
+        "owner": "",
+        "ignored_until": None,
+    }
+    number = new_id(connection, Findings, row)
+    put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
+    return number
+
+
+def _set_state(
+    connection: Connection, finding: Any, state: FindingState, text: str, *, run: int, now: datetime
+) -> None:
+    """Resolve or reopen a finding because of a run, and record that as an event."""
+    is_open = state is FindingState.OPEN
+    values = {"state": state, "reason": "" if is_open else text, "set_by": "", "set_at": now, "ignored_until": None}
+    if is_open:
+        values["evidence"] = text
+    else:
+        values["last_run_id"] = max(run, finding.last_run_id or run)
+    connection.execute(update(Findings).where(Findings.id == finding.id).values(values))
+    kind = EventKind.REOPENED if is_open else EventKind.RESOLVED
+    put_event(connection, finding.id, kind, text, run=run, at=now)
