@@ -8,6 +8,7 @@ fail, or another device of the same model measures them. Each measurement is yie
 import contextlib
 import selectors
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
@@ -20,6 +21,22 @@ from perfsvc.process.fork_servers import ForkServers
 
 OnLoss = Callable[[DeviceInfo, NoDeviceError], object]
 """Receives a device that cannot be used any more, and why."""
+
+
+class Measure(Protocol):
+    """Measures a plan and yields the results as they arrive, as ``measure`` does on this host."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        devices: Mapping[str, DeviceInfo],
+        report: Report,
+        servers: ForkServers | None,
+        stopping: Stopping,
+        *,
+        on_loss: OnLoss | None = None,
+    ) -> Generator[Measurement | OverBudget, None, None]:
+        """Measure a plan; see ``measure``."""
 
 
 def _silent(_: str) -> None:
