@@ -24,6 +24,9 @@ END_S = 5.0
 """Seconds that an idle agent may take to end before it is killed."""
 ANSWER_S = 120.0
 """Seconds that an agent may take for an answer that needs no measurement."""
+ATTEMPTS = 3
+NOT_STARTED = "Starting Ray client server failed"
+"""The head starts a process for each command. In Ray 2.60 this process sometimes ends at once if gRPC is busy."""
 SET_BY_RAY = ("OMP_NUM_THREADS", "1")
 """Ray sets this variable for an actor with one CPU. Libraries that make inputs should use all processors."""
 
@@ -77,7 +80,8 @@ class RayGpu:
             if name not in self._stored:
                 self._stored[name] = self._ray.put(code)
         self._get(self._actor.begin_stored.remote(share, {name: self._stored[name] for name in blobs}))
-        self._news = self._actor.take.remote(TAKE_S)
+        if self._news is None:  # else the agent still waits for news, and would put them into an answer that is dropped
+            self._news = self._actor.take.remote(TAKE_S)
 
     def take(self) -> list[Packet]:
         """Return the news that have arrived."""
@@ -134,14 +138,19 @@ class RayCluster:
             ) from error
         self._ray: Any = ray
         self._gpus: list[RayGpu] = []
-        try:
-            ray.init(name, log_to_driver=False, logging_level=logging.ERROR)
-        except Exception as error:
-            raise InfrastructureError(
-                f"the Ray cluster {name} cannot be reached: {_last_line(error)}",
-                cure="see whether ray status answers on the head node, and whether this host reaches the port of Ray "
-                "clients there (10001); both sides need the same versions of Ray and Python",
-            ) from error
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                ray.init(name, log_to_driver=False, logging_level=logging.ERROR)
+                return
+            except Exception as error:
+                ray.shutdown()
+                if attempts_left and NOT_STARTED in str(error):
+                    continue
+                raise InfrastructureError(
+                    f"the Ray cluster {name} cannot be reached: {_last_line(error)}",
+                    cure="see whether ray status answers on the head node, and whether this host reaches the port of "
+                    "Ray clients there (10001); both sides need the same versions of Ray and Python",
+                ) from error
 
     def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
         """Start an actor for each GPU of each node, and return the GPUs."""
