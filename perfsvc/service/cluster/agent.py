@@ -34,6 +34,7 @@ class Agent:
 
     def __init__(self) -> None:
         isolated.start()
+        self._servers = worker_servers()
         self._packets: queue.SimpleQueue[Packet] = queue.SimpleQueue()
         self._blobs: dict[str, bytes] = {}
         self._dropped: set[int] = set()
@@ -70,6 +71,7 @@ class Agent:
         """Begin to measure a ``Share`` after the end of the previous one; ``blobs`` has the missing binaries."""
         self._blobs |= blobs
         self._dropped.clear()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._measure, args=[codec.decode(Share, share)], daemon=True)
         self._thread.start()
 
@@ -91,10 +93,11 @@ class Agent:
         self._is_stopped = True
 
     def end(self, limit_s: float) -> None:
-        """Wait for the end of the share, at most ``limit_s`` seconds; the caller then ends the process."""
+        """Wait for the end of the share, at most ``limit_s`` seconds, and end the processes of this object."""
         self.stop()
         if self._thread:
             self._thread.join(limit_s)
+        self._servers.__exit__(None, None, None)
 
     # --- the thread that measures -------------------------------------------------------------------------------------
 
@@ -104,17 +107,16 @@ class Agent:
         try:
             plan = plan_of(share, self._blobs, self._dropped.__contains__)
             losses: list[NoDeviceError] = []
-            with worker_servers() as servers:
-                measured = pool.measure(
-                    plan,
-                    {share.device.uuid: share.device},
-                    lambda text: self._put(News(text=text)),
-                    servers,
-                    lambda: self._is_stopped,
-                    on_loss=lambda _, error: losses.append(error),
-                )
-                for result in measured:
-                    self._put(News(measurement=result) if isinstance(result, Measurement) else News(over_budget=result))
+            measured = pool.measure(
+                plan,
+                {share.device.uuid: share.device},
+                lambda text: self._put(News(text=text)),
+                self._servers,
+                lambda: self._is_stopped,
+                on_loss=lambda _, error: losses.append(error),
+            )
+            for result in measured:
+                self._put(News(measurement=result) if isinstance(result, Measurement) else News(over_budget=result))
             if losses:
                 ended = refused(losses[0])
         except Exception as error:  # noqa: BLE001 - the command reports it as the reason why the GPU is lost

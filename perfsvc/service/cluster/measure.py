@@ -53,6 +53,7 @@ class GpuQueue:
         self._expected: dict[MeasurementKey, Task] = {}
         self._dropped: set[int] = set()
         self._is_busy = False
+        self._is_stopped = False
 
     @property
     def working(self) -> bool:
@@ -124,12 +125,21 @@ class GpuQueue:
                 yield case
             case News(ended=Ended(refusal, cure)):
                 self._is_busy = False
+                if not refusal and (forgotten := self._forgotten):
+                    refusal = f"the agent on {self.gpu.place} ended before it had measured {forgotten} of its cases"
                 if refusal:
                     self.refusal = NoDeviceError(refusal, cure=cure)
                 else:
                     self._expected.clear()
             case News(text=line):
                 report(line)
+
+    @property
+    def _forgotten(self) -> int:
+        """How many cases an agent should have measured before it ended; those that the budget cuts off are unknown."""
+        if self._is_stopped or self._plan.budget_s is not None:
+            return 0
+        return len({task.key for task in self._expected.values() if self._plan.needs(task)})
 
     def _forget(self, *key: object) -> None:
         """Expect no further replica of a failed case."""
@@ -170,7 +180,7 @@ class GpuQueue:
 
     def stop(self) -> None:
         """Begin nothing more; the agent ends its current case."""
-        self._shares, self._is_first = [], False
+        self._shares, self._is_first, self._is_stopped = [], False, True
         if self._is_busy:
             try:
                 self.gpu.stop()
