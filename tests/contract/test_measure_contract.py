@@ -24,7 +24,7 @@ from perfsvc.model import Measurement, OverBudget, Status, digest
 from perfsvc.service.cluster.agent import Agent
 from perfsvc.service.cluster.lending import LentGpus, lent
 from perfsvc.service.run.recipes import arrays
-from tests.ray_nodes import ray_nodes
+from tests.benchmarks.ray_nodes import ray_nodes
 
 SUITES = Path(__file__).parents[1] / "e2e" / "suites"
 CASES = [f"scale/{name}[n={n}]" for name in ("alpha", "beta", "gamma") for n in (1000,)]

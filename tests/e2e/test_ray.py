@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray]")
 
-from tests.ray_nodes import ray_nodes
+from tests.benchmarks.ray_nodes import ray_nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 CASES = 24

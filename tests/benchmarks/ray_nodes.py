@@ -1,4 +1,4 @@
-"""A Ray cluster on this machine, with nodes that have fake GPUs, for tests and for benchmarks.
+"""A Ray cluster on this machine, whose nodes have fake GPUs or share the GPUs of the machine, for tests and benchmarks.
 
 Run as a program, this file is the process that holds the cluster: Ray leaves open files in it, which fail tests.
 """
@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +57,29 @@ def ray_nodes(folder: Path, gpus_of_nodes: Sequence[int], **script: object) -> I
         path = folder / f"gpu{number}.json"
         path.write_text(json.dumps({"uuid": f"FAKE-{number}", **script}))
         devices += ["--device", f"fake:{path}"]
-    environment = os.environ | QUIET | {"PERFSVC_LOCKS": str(folder / "locks")}
+    locks = {"PERFSVC_LOCKS": str(folder / "locks")}  # tests that run at once share no GPU
+    with _started(folder, [str(gpus) for gpus in gpus_of_nodes], locks) as (address, process):
+        yield RayNodes(address, devices, process)
+
+
+@contextlib.contextmanager
+def real_nodes(folder: Path, gpus_of_nodes: Sequence[Sequence[int]]) -> Iterator[RayNodes]:
+    """Start a cluster: a head without GPUs, and nodes with some of the GPUs of this machine, by their numbers."""
+    nodes = [",".join(map(str, gpus)) + "," for gpus in gpus_of_nodes]
+    with _started(folder, nodes, {}) as (address, process):
+        yield RayNodes(address, [], process)
+
+
+@contextlib.contextmanager
+def _started(
+    folder: Path, nodes: Sequence[str], variables: Mapping[str, str]
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Start this file as a program, and yield the address of its cluster."""
     with (
         (folder / "ray.log").open("w") as log,
         subprocess.Popen(
-            [sys.executable, __file__, *map(str, gpus_of_nodes)],
-            env=environment,
+            [sys.executable, __file__, *nodes],
+            env=os.environ | QUIET | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -71,12 +88,15 @@ def ray_nodes(folder: Path, gpus_of_nodes: Sequence[int], **script: object) -> I
     ):
         address = process.stdout.readline().strip()
         assert address, (folder / "ray.log").read_text()
-        yield RayNodes(address, devices, process)
+        yield address, process
         process.stdin.close()
 
 
 def main() -> None:
-    """Start a cluster whose nodes have so many GPUs as the arguments say; end the nodes that standard input names."""
+    """Start a cluster and print its address; end the nodes whose numbers come on standard input.
+
+    Each argument is a node: the number of its fake GPUs, or the numbers of its real GPUs, each followed by a comma.
+    """
     from ray.cluster_utils import Cluster
 
     with socket.socket() as listening:
@@ -86,13 +106,17 @@ def main() -> None:
         head = {"num_cpus": 0, "num_gpus": 0, "include_dashboard": False, "temp_dir": folder}
         cluster = Cluster(initialize_head=True, head_node_args={**head, "ray_client_server_port": port})
         try:
-            gpus = map(int, sys.argv[1:])
-            nodes = [cluster.add_node(num_cpus=each, num_gpus=each, wait=False) for each in gpus]
+            nodes = []
+            for gpus in sys.argv[1:]:
+                count = gpus.count(",") or int(gpus)
+                if "," in gpus:
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus.rstrip(",")
+                nodes.append(cluster.add_node(num_cpus=count, num_gpus=count, wait=False))
             cluster.wait_for_nodes()
-            print(f"ray://127.0.0.1:{port}", flush=True)  # noqa: T201 - the answer to the parent
+            print(f"ray://127.0.0.1:{port}", flush=True)
             for line in sys.stdin:
                 cluster.remove_node(nodes[int(line)], allow_graceful=False)
-                print(f"killed {line.strip()}", flush=True)  # noqa: T201 - likewise
+                print(f"killed {line.strip()}", flush=True)
         finally:
             cluster.shutdown()
 
