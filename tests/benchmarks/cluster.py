@@ -139,7 +139,7 @@ def medians(ran: Ran) -> dict[Key, list[list[float]]]:
     found: dict[Key, list[list[float]]] = defaultdict(list)
     names = ("case", "cache", "device", "median_s")
     for case, cache, device, median_s in zip(*(ran.columns[name] for name in names), strict=True):
-        if median_s is not None:
+        if median_s is not None and "+" not in device:  # cases on several GPUs need one host
             found[case, cache, device].append([median_s])
     return dict(found)
 

@@ -79,7 +79,7 @@ def test_the_gpus_are_sorted_by_host(lend):
 def test_a_gpu_that_is_not_lent_in_time_is_left_out(lend):
     uuids, messages, cluster = lend(A, None)
     assert uuids == ["GPU-0"]
-    assert messages == ["a node did not lend a GPU within 0.5 s: measuring without it"]
+    assert messages == ["a node did not lend a GPU within 0.5s: measuring without it"]
     assert cluster.lent[1].ended
 
 
@@ -109,9 +109,7 @@ def test_no_usable_gpu_ends_the_run(lend):
 
 
 def test_another_version_on_a_host_ends_the_run(lend):
-    with pytest.raises(
-        InfrastructureError, match=r"host b of ray://head:1 has perfsvc 0.0.1, and this command"
-    ) as told:
+    with pytest.raises(InfrastructureError, match=r"host b of ray://head:1 has perfsvc 0\.0\.1, and") as told:
         lend(A, replace(B, version="0.0.1"))
     assert told.value.cure == "install the same version on every host of the cluster"
 
@@ -123,14 +121,12 @@ def test_a_device_that_no_cluster_has_is_refused(spec):
 
 
 def test_an_unknown_cluster_is_refused():
-    with pytest.raises(UsageError, match="no cluster can be named 'dask://head'"):
-        with lending.lent("dask://head", ("auto",), print):
-            pass
+    with pytest.raises(UsageError, match="no cluster can be named 'dask://h'"), lending.lent("dask://h", (), print):
+        pass
 
 
 def test_without_ray_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingPackageError, match="needs Ray, which is not installed") as told:
-        with lending.lent(RAY, ("auto",), print):
-            pass
+    with pytest.raises(MissingPackageError, match="needs Ray, which is not") as told, lending.lent(RAY, (), print):
+        pass
     assert "ray" in told.value.cure
