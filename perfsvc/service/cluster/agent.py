@@ -15,7 +15,18 @@ from perfsvc.errors import NoDeviceError, PerfsvcError
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import DeviceInfo, Measurement, codec
-from perfsvc.service.cluster.messages import Blobs, Ended, Facts, News, Packet, Parts, Share, packet, plan_of, refused
+from perfsvc.service.cluster.messages import (
+    AgentNews,
+    Blobs,
+    Ended,
+    Facts,
+    Packet,
+    Parts,
+    PlanShare,
+    packet,
+    plan_of,
+    refused,
+)
 from perfsvc.service.run.full_environment import common_parts, gpu_parts
 from perfsvc.suite import isolated
 
@@ -68,11 +79,11 @@ class Agent:
         return [name for name in names if name not in self._blobs]
 
     def begin(self, share: bytes, blobs: Blobs) -> None:
-        """Begin to measure a ``Share`` after the end of the previous one; ``blobs`` has the missing binaries."""
+        """Begin to measure a ``PlanShare`` after the end of the previous one; ``blobs`` has the missing binaries."""
         self._blobs |= blobs
         self._dropped.clear()
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._measure, args=[codec.decode(Share, share)], daemon=True)
+        self._thread = threading.Thread(target=self._measure, args=[codec.decode(PlanShare, share)], daemon=True)
         self._thread.start()
 
     def take(self, wait_s: float) -> list[Packet]:
@@ -101,7 +112,7 @@ class Agent:
 
     # --- the thread that measures -------------------------------------------------------------------------------------
 
-    def _measure(self, share: Share) -> None:
+    def _measure(self, share: PlanShare) -> None:
         """Measure a share and put every result into the queue, at last an ``Ended``, whatever happens."""
         ended = Ended()
         try:
@@ -110,20 +121,22 @@ class Agent:
             measured = pool.measure(
                 plan,
                 {share.device.uuid: share.device},
-                lambda text: self._put(News(text=text)),
+                lambda text: self._put(AgentNews(text=text)),
                 self._servers,
                 lambda: self._is_stopped,
                 on_loss=lambda _, error: losses.append(error),
             )
             for result in measured:
-                self._put(News(measurement=result) if isinstance(result, Measurement) else News(over_budget=result))
+                self._put(
+                    AgentNews(measurement=result) if isinstance(result, Measurement) else AgentNews(over_budget=result)
+                )
             if losses:
                 ended = refused(losses[0])
         except Exception as error:  # noqa: BLE001 - the command reports it as the reason why the GPU is lost
             ended = Ended(f"the agent on {socket.gethostname()} failed: {type(error).__name__}: {error}")
-        self._put(News(ended=ended))
+        self._put(AgentNews(ended=ended))
 
-    def _put(self, news: News) -> None:
+    def _put(self, news: AgentNews) -> None:
         files: Mapping[str, bytes] = {}
         if news.measurement:
             files = news.measurement.files

@@ -16,7 +16,7 @@ from perfsvc.measure.plan.assignment import hand_over
 from perfsvc.measure.plan.order import MeasurementKey, Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import without_samples
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status, codec
-from perfsvc.service.cluster.messages import Ended, News, Packet, share_of
+from perfsvc.service.cluster.messages import AgentNews, Ended, Packet, share_of
 from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
 
 POLL_S = 1.0
@@ -108,12 +108,12 @@ class GpuQueue:
     def _read(self, packet: Packet, report: Report) -> Iterator[Measurement | OverBudget]:
         text, files = packet
         try:
-            news = codec.decode(News, text)
+            news = codec.decode(AgentNews, text)
         except ValueError as error:
             self.lose(LostError(f"it sent a message that cannot be read: {error}"))
             return
         match news:
-            case News(measurement=Measurement() as measurement):
+            case AgentNews(measurement=Measurement() as measurement):
                 key = (measurement.device, measurement.case, measurement.cache, measurement.replica)
                 if self._expected.pop(key, None) is None:
                     return  # it is here already: a message may arrive twice
@@ -121,9 +121,9 @@ class GpuQueue:
                 if measurement.status is not Status.OK:
                     self._forget(measurement.case, measurement.cache)
                 yield replace(measurement, files=files)
-            case News(over_budget=OverBudget() as case):
+            case AgentNews(over_budget=OverBudget() as case):
                 yield case
-            case News(ended=Ended(refusal, cure)):
+            case AgentNews(ended=Ended(refusal, cure)):
                 self._is_busy = False
                 if not refusal and (forgotten := self._forgotten):
                     refusal = f"the agent on {self.gpu.place} ended before it had measured {forgotten} of its cases"
@@ -131,7 +131,7 @@ class GpuQueue:
                     self.refusal = NoDeviceError(refusal, cure=cure)
                 else:
                     self._expected.clear()
-            case News(text=line):
+            case AgentNews(text=line):
                 report(line)
 
     @property

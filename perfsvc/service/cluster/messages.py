@@ -48,7 +48,7 @@ class SharedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PlanShare:
     """The part of a plan that one GPU measures.
 
     Attributes:
@@ -73,7 +73,7 @@ class Share:
 
 def share_of(
     plan: Plan, device: DeviceInfo, tasks: Sequence[Task], budget_s: float | None, *, opening: bool
-) -> tuple[Share, Blobs]:
+) -> tuple[PlanShare, Blobs]:
     """Return what a GPU measures of a plan, and the binaries that it needs.
 
     Args:
@@ -89,7 +89,7 @@ def share_of(
         name: code for task in (*tasks, *first) for name, code in zip(task.record.modules, task.modules, strict=True)
     }
     name = digest(kernels) if kernels else ""
-    share_ = Share(
+    share_ = PlanShare(
         device=device,
         tasks=tuple(map(_shared, tasks)),
         first=tuple(map(_shared, first)),
@@ -105,7 +105,7 @@ def share_of(
     return share_, blobs | ({name: kernels} if name else {})
 
 
-def plan_of(share_: Share, blobs: Blobs, is_dropped: Callable[[int], bool]) -> Plan:
+def plan_of(share_: PlanShare, blobs: Blobs, is_dropped: Callable[[int], bool]) -> Plan:
     """Return the plan of a GPU's share, on the host of the GPU.
 
     Args:
@@ -214,7 +214,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class AgentNews:
     """Whatever an agent reports while it measures; exactly one field is set.
 
     Attributes:
@@ -227,7 +227,7 @@ class News:
     ended: Ended | None = None
 
 
-def packet(news: News, files: Mapping[str, bytes]) -> Packet:
+def packet(news: AgentNews, files: Mapping[str, bytes]) -> Packet:
     """Return news as they travel; ``files`` are those of the measurement."""
     return codec.encode(news), dict(files)
 
