@@ -1,6 +1,7 @@
 """The agent of a GPU: it runs on the host of the GPU, and measures a share of a plan as a run on this host would."""
 
 import contextlib
+import os
 import queue
 import socket
 import threading
@@ -14,7 +15,7 @@ from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError, PerfsvcError
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.model import DeviceInfo, Measurement, codec
+from perfsvc.model import DeviceInfo, OverBudget, codec
 from perfsvc.service.cluster.messages import (
     AgentNews,
     Blobs,
@@ -44,6 +45,8 @@ class Agent:
     """
 
     def __init__(self) -> None:
+        _take_usual_priority()
+        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
         isolated.start()
         self._servers = worker_servers()
         self._packets: queue.SimpleQueue[Packet] = queue.SimpleQueue()
@@ -54,7 +57,7 @@ class Agent:
 
     def facts(self, spec: str) -> bytes:
         """Return the ``Facts`` about this host and the one device that ``spec`` names here."""
-        known = Facts(socket.gethostname(), __version__)
+        known = Facts(socket.gethostname(), __version__, niceness=self._niceness)
         try:
             devices = find([spec])
         except PerfsvcError as error:
@@ -115,6 +118,7 @@ class Agent:
     def _measure(self, share: PlanShare) -> None:
         """Measure a share and put every result into the queue, at last an ``Ended``, whatever happens."""
         ended = Ended()
+        _take_usual_priority()
         try:
             plan = plan_of(share, self._blobs, self._dropped.__contains__)
             losses: list[NoDeviceError] = []
@@ -127,9 +131,10 @@ class Agent:
                 on_loss=lambda _, error: losses.append(error),
             )
             for result in measured:
-                self._put(
-                    AgentNews(measurement=result) if isinstance(result, Measurement) else AgentNews(over_budget=result)
-                )
+                if isinstance(result, OverBudget):
+                    self._put(AgentNews(over_budget=result))
+                else:
+                    self._put(AgentNews(measurement=result))
             if losses:
                 ended = refused(losses[0])
         except Exception as error:  # noqa: BLE001 - the command reports it as the reason why the GPU is lost
@@ -142,3 +147,13 @@ class Agent:
             files = news.measurement.files
             news = replace(news, measurement=replace(news.measurement, files={}))
         self._packets.put(packet(news, files))
+
+
+def _take_usual_priority() -> None:
+    """Give this thread, and the processes and threads that it starts, the priority of a run on this host.
+
+    Ray lowers the priority of its workers (``RAY_worker_niceness``), which slows programs and whatever a busy host does
+    between launches. Raising it needs a right that the user may lack.
+    """
+    with contextlib.suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(0, os.getpriority(os.PRIO_PROCESS, 0)))

@@ -125,6 +125,11 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
             f"{__version__}",
             cure="install the same version on every host of the cluster",
         )
+    for host in sorted({facts.host for facts in known.values() if facts.niceness > 0}):
+        report(
+            f"measuring has a low priority on host {host}, which can slow programs: start Ray there with "
+            "RAY_worker_niceness=0"
+        )
     usable: dict[str, tuple[str, DeviceInfo, LentGpu]] = {}
     for gpu in requested:
         facts = known.get(gpu)

@@ -189,12 +189,14 @@ class Facts:
         version: the version of perfsvc there.
         device: the GPU; None if it cannot be used.
         problem: why the GPU cannot be used.
+        niceness: the niceness of the agent; above 0, the system prefers other processes.
     """
 
     host: str
     version: str
     device: DeviceInfo | None = None
     problem: str = ""
+    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ still guards the GPU against runs that Ray does not know.
 import contextlib
 import logging
 import os
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -140,7 +141,8 @@ class RayCluster:
         self._gpus: list[RayGpu] = []
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
-                ray.init(name, log_to_driver=False, logging_level=logging.ERROR)
+                with warnings.catch_warnings(action="ignore"):  # the error says the same
+                    ray.init(name, log_to_driver=False, logging_level=logging.ERROR)
                 return
             except Exception as error:
                 ray.shutdown()

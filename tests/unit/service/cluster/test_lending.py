@@ -96,6 +96,13 @@ def test_a_gpu_that_cannot_measure_is_reported(lend, facts, message):
     assert (uuids, messages) == (["GPU-0"], [message])
 
 
+def test_a_low_priority_is_reported_once_for_a_host(lend):
+    other = replace(A, device=gpu(2), niceness=15)
+    _, messages, _ = lend(replace(A, niceness=15), other, B)
+    assert len(messages) == 1
+    assert messages[0].startswith("measuring has a low priority on host a, ")
+
+
 def test_only_the_named_gpus_are_kept(lend):
     uuids, messages, cluster = lend(A, B, specs=("cuda:GPU-1,GPU-7",))
     assert uuids == ["GPU-1"]
