@@ -21,51 +21,15 @@ from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import AlternatingPlan, Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Measurement, OverBudget, Status, digest
-from perfsvc.service.cluster.agent import Agent
-from perfsvc.service.cluster.lending import LentGpus, lent
+from perfsvc.service.cluster.lending import lent
 from perfsvc.service.run.recipes import arrays
 from tests.benchmarks.ray_nodes import ray_nodes
+from tests.cluster_here import ClusterHere
 
 SUITES = Path(__file__).parents[1] / "e2e" / "suites"
 CASES = [f"scale/{name}[n={n}]" for name in ("alpha", "beta", "gamma") for n in (1000,)]
 DEVICES = ("FAKE-0", "FAKE-1")
 SLOW_S, QUICK_S = 2e-4, 1e-4
-
-
-class AgentHere:
-    """A lent GPU whose agent is in this process."""
-
-    place = "this process"
-
-    def __init__(self, spec):
-        self._agent, self._spec = Agent(), spec
-
-    def facts(self):
-        return self._agent.facts(self._spec)
-
-    def begin(self, share, blobs):
-        self._agent.begin(share, {name: blobs[name] for name in self._agent.missing(blobs)})
-
-    def take(self):
-        return self._agent.take(0.0)
-
-    def drop(self, positions):
-        self._agent.drop(positions)
-
-    def stop(self):
-        self._agent.stop()
-
-    def end(self, *, kill=False):
-        self._agent.end(20.0)
-
-
-class ClusterHere:
-    """A cluster whose agents are in this process."""
-
-    name = "this process"
-
-    def wait(self, gpus, limit_s):
-        time.sleep(0.01)
 
 
 class Bench:
@@ -122,12 +86,11 @@ def _on_this_host(servers, plan, devices, report, _, stopping, *, on_loss=None):
 
 @contextlib.contextmanager
 def agents(folder):
-    specs = scripts(folder)
-    devices = find(specs)
-    gpus = {device.uuid: AgentHere(spec) for device, spec in zip(devices, specs, strict=True)}
-    yield LentGpus(tuple(devices), ClusterHere(), gpus).measure, devices
-    for gpu in gpus.values():
-        gpu.end()
+    with (
+        mock.patch("perfsvc.service.cluster.lending._connect", ClusterHere),
+        lent("here", scripts(folder), print) as lends,
+    ):
+        yield lends.measure, lends.devices
 
 
 @contextlib.contextmanager
@@ -139,7 +102,7 @@ def ray(folder):
 
 RAY = pytest.param(
     ray,
-    marks=[pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::ResourceWarning")],
+    marks=[pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::ResourceWarning")],
 )
 
 

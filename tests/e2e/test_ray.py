@@ -12,14 +12,17 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray
 
 from tests.benchmarks.ray_nodes import ray_nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CASES = 24
 MEASURED = "SELECT run_id, case_id FROM measurements"
 
 
-def agents():
-    """The processes on this machine that measure for a cluster."""
-    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if b"RayAgent" in _content(path)]
+def agents(folder):
+    """The processes that measure for a cluster with the locks of a folder, and what they have started."""
+    paths = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline")]
+    ours = [path for path in paths if f"PERFSVC_LOCKS={folder}/locks".encode() in _content(path / "environ")]
+    names = (b"RayAgent", b"perfsvc.process.fork_server")
+    return [path.name for path in ours if any(name in _content(path / "cmdline") for name in names)]
 
 
 def _content(path):
@@ -54,10 +57,13 @@ def test_each_case_is_stored_once_though_a_node_dies_and_nothing_runs_on_after_c
         assert len(set(measured)) == CASES
         with perfsvc.start("run", "--on", nodes.address, *nodes.devices[:2], *options) as run:
             wait_for(perfsvc, run, CASES + 2)
-            assert agents()
+            assert agents(perfsvc.folder)
             run.send_signal(signal.SIGINT)
             run.communicate(timeout=60)
         assert run.returncode == 130
-        assert not agents()
+        ends = time.monotonic() + 10
+        while agents(perfsvc.folder) and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert not agents(perfsvc.folder)
     states = perfsvc.rows("SELECT state FROM runs ORDER BY id")
     assert [state for (state,) in states] == ["finished", "interrupted"]
