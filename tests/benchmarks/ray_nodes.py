@@ -104,7 +104,12 @@ def main() -> None:
         port = listening.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         head = {"num_cpus": 0, "num_gpus": 0, "include_dashboard": False, "temp_dir": folder}
-        cluster = Cluster(initialize_head=True, head_node_args={**head, "ray_client_server_port": port})
+        cluster = Cluster()
+        try:
+            cluster.add_node(**head, ray_client_server_port=port)
+        except Exception:  # noqa: BLE001 - on a busy machine a node may not be up within Ray's 30 s
+            cluster = Cluster()
+            cluster.add_node(**head, ray_client_server_port=port)
         try:
             nodes = []
             for gpus in sys.argv[1:]:
