@@ -18,8 +18,8 @@ from perfsvc.service.cluster.messages import Facts, Parts
 from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
 from perfsvc.service.run.full_environment import RemoteParts
 
-RAY, SLURM = "ray://", "slurm"
-"""How the address of a Ray cluster begins, and the word for Slurm."""
+RAY = "ray://"
+"""How the address of a Ray cluster begins."""
 LOOK_S = 0.2
 """Seconds between two looks at GPUs that the cluster has not lent yet."""
 
@@ -72,7 +72,7 @@ def lent(on: str, specs: Sequence[str], report: Callable[[str], object]) -> Iter
     """Request the GPUs of a cluster, lend them during the block, and give them back.
 
     Args:
-        on: ``ray://HOST:PORT`` or ``slurm``.
+        on: the cluster, ``ray://HOST:PORT``.
         specs: the values of ``--device``: ``auto`` or ``cuda`` for every GPU, or ``cuda:`` with UUIDs.
         report: receives messages for the user.
 
@@ -142,7 +142,7 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
         elif not wanted or any(facts.device.uuid.startswith(name) for name in wanted):
             usable[facts.device.uuid] = facts.host, facts.device, gpu
             continue
-        gpu.end()
+        gpu.end(kill=True)
     if missing := [name for name in wanted if not any(uuid.startswith(name) for uuid in usable)]:
         report(f"{cluster.name} does not lend {', '.join(missing)}")
     if not usable:
@@ -166,7 +166,7 @@ def _facts_of(cluster: Cluster, requested: Sequence[LentGpu], report: Callable[[
             try:
                 facts = gpu.facts()
             except LostError as error:
-                report(f"a GPU of {gpu.place} cannot be used: {error.what}")
+                report(f"a GPU of {gpu.place} cannot be used: {'; '.join(filter(None, (error.what, error.cure)))}")
                 waiting.remove(gpu)
                 continue
             if facts is not None:
