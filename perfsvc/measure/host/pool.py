@@ -16,6 +16,7 @@ from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.assignment import hand_over
 from perfsvc.measure.plan.order import Plan
+from perfsvc.measure.protocol.shared_arrays import budget_bytes
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
 from perfsvc.process.fork_servers import ForkServers
 
@@ -51,6 +52,7 @@ def measure(
     stopping: Stopping = never,
     *,
     on_loss: OnLoss | None = None,
+    sharing: int = 1,
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan, and yield each measurement as it arrives.
 
@@ -67,6 +69,8 @@ def measure(
             measured. The rest of the plan is neither measured nor reported.
         on_loss: receives each device that cannot be used any more; its remaining cases are not reported. By default a
             failure is yielded for each of them.
+        sharing: how many processes measure on this host for one run, each on a GPU of its own. They divide the
+            processors and the memory for inputs.
 
     Raises:
         NoDeviceError: none of the devices could be opened, and there is no ``on_loss``.
@@ -74,7 +78,11 @@ def measure(
     upcoming = [plan.order(uuid) for uuid in devices]
     with (
         selectors.DefaultSelector() as selector,
-        InputPrefetcher(upcoming, threads=array_threads(devices.values())) as prefetcher,
+        InputPrefetcher(
+            upcoming,
+            threads=max(1, array_threads(devices.values()) // sharing),
+            budget_bytes=budget_bytes() // sharing,
+        ) as prefetcher,
         contextlib.ExitStack() as exits,
     ):
         servers = servers or exits.enter_context(worker_servers())

@@ -129,6 +129,7 @@ class Agent:
                 self._servers,
                 lambda: self._is_stopped,
                 on_loss=lambda _, error: losses.append(error),
+                sharing=share.sharing,
             )
             for result in measured:
                 if isinstance(result, OverBudget):

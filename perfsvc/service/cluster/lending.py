@@ -30,11 +30,14 @@ class LentGpus:
 
     Attributes:
         devices: the GPUs, sorted by host and UUID.
+        agents: their agents, by UUID.
+        hosts: the names of their hosts, by UUID.
     """
 
     devices: tuple[DeviceInfo, ...]
     cluster: Cluster
     agents: Mapping[str, LentGpu]
+    hosts: Mapping[str, str]
 
     def measure(
         self,
@@ -48,7 +51,7 @@ class LentGpus:
     ) -> Generator[Measurement | OverBudget, None, None]:
         """Measure a plan on these GPUs; see ``pool.measure``."""
         return on_cluster.measure(
-            plan, devices, report, stopping, on_loss=on_loss, cluster=self.cluster, gpus=self.agents
+            plan, devices, report, stopping, on_loss=on_loss, cluster=self.cluster, gpus=self.agents, hosts=self.hosts
         )
 
     def parts(self, benches: Mapping[str, Path]) -> dict[str, RemoteParts]:
@@ -152,7 +155,10 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
         )
     ordered = sorted(usable.values(), key=lambda entry: (entry[0], entry[1].uuid))
     return LentGpus(
-        tuple(device for _, device, _ in ordered), cluster, {device.uuid: gpu for _, device, gpu in ordered}
+        tuple(device for _, device, _ in ordered),
+        cluster,
+        {device.uuid: gpu for _, device, gpu in ordered},
+        {device.uuid: host for host, device, _ in ordered},
     )
 
 

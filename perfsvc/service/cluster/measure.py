@@ -34,18 +34,20 @@ class GpuQueue:
         plan: the plan.
         device: the GPU.
         gpu: its agent.
+        sharing: how many GPUs of its host measure for the run.
 
     Attributes:
         refusal: why the GPU cannot be used any more.
         opened: whether the GPU has measured something.
     """
 
-    def __init__(self, plan: Plan, device: DeviceInfo, gpu: LentGpu) -> None:
+    def __init__(self, plan: Plan, device: DeviceInfo, gpu: LentGpu, sharing: int) -> None:
         self.device = device
         self.gpu = gpu
         self.refusal: NoDeviceError | None = None
         self.opened = False
         self._plan = plan
+        self._sharing = sharing
         self._shares = [tuple(task for task in plan.tasks if task.device == device.uuid)]
         self._is_first = True
         self._began: float | None = None
@@ -84,7 +86,9 @@ class GpuQueue:
         if budget_s is not None:
             budget_s = max(0.0, self._began + budget_s - time.monotonic())
         self._running = self._shares.pop(0) if self._shares else ()
-        share, blobs = share_of(self._plan, self.device, self._running, budget_s, opening=self._is_first)
+        share, blobs = share_of(
+            self._plan, self.device, self._running, budget_s, opening=self._is_first, sharing=self._sharing
+        )
         order = self._plan.ordered(self._running, self.device.uuid)
         order += self._plan.opening(self.device.uuid) if self._is_first else []
         self._expected = {(self.device.uuid, *task.key, replica): task for replica, task in order}
@@ -197,6 +201,7 @@ def measure(
     on_loss: OnLoss | None,
     cluster: Cluster,
     gpus: Mapping[str, LentGpu],
+    hosts: Mapping[str, str],
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan on the GPUs of a cluster; the arguments and the results are those of ``pool.measure``.
 
@@ -210,11 +215,13 @@ def measure(
         on_loss: receives each GPU that cannot be used any more; without it, the remaining cases of the GPU fail.
         cluster: the cluster.
         gpus: the agents of all GPUs, by UUID.
+        hosts: the hosts of all GPUs, by UUID.
 
     Raises:
         NoDeviceError: none of the GPUs could be used, and there is no ``on_loss``.
     """
-    queues = [GpuQueue(plan, device, gpus[uuid]) for uuid, device in devices.items()]
+    on_host = Counter(hosts[uuid] for uuid in devices)
+    queues = [GpuQueue(plan, device, gpus[uuid], on_host[hosts[uuid]]) for uuid, device in devices.items()]
     try:
         yield from _work(cluster, plan, queues, report, stopping)
         yield from _unmeasured(queues, stopping, on_loss)

@@ -55,6 +55,7 @@ class PlanShare:
         device: the GPU, as its agent described it.
         helper_kernels: the digest of the binary of its helper kernels; empty if it needs none.
         measured: what a resumed run has measured on it already: case, cache state and replica.
+        sharing: how many GPUs of the host measure for the run.
         first_pairs: of an ``AlternatingPlan``, how many pairs of a group come first; None for any other plan.
     """
 
@@ -67,12 +68,19 @@ class PlanShare:
     helper_kernels: str
     budget_s: float | None
     spread: Spread
+    sharing: int
     measured: tuple[tuple[Case, CacheState, int], ...] = ()
     first_pairs: int | None = None
 
 
 def share_of(
-    plan: Plan, device: DeviceInfo, tasks: Sequence[Task], budget_s: float | None, *, opening: bool
+    plan: Plan,
+    device: DeviceInfo,
+    tasks: Sequence[Task],
+    budget_s: float | None,
+    *,
+    opening: bool,
+    sharing: int,
 ) -> tuple[PlanShare, Blobs]:
     """Return what a GPU measures of a plan, and the binaries that it needs.
 
@@ -82,6 +90,7 @@ def share_of(
         tasks: its tasks in the plan, or tasks that it takes over from a lost GPU.
         budget_s: seconds after which the GPU begins no further case; None for no limit.
         opening: whether it also measures the tasks that come before all others.
+        sharing: how many GPUs of its host measure for the run.
     """
     first = [task for _, task in plan.opening(device.uuid)] if opening else []
     kernels = plan.helper_kernels.get(device.uuid, b"")
@@ -99,6 +108,7 @@ def share_of(
         helper_kernels=name,
         budget_s=budget_s,
         spread=plan.spread,
+        sharing=sharing,
         measured=tuple(key[1:] for key in sorted(plan.measured, key=str) if key[0] == device.uuid),
         first_pairs=plan.first_pairs if isinstance(plan, AlternatingPlan) else None,
     )

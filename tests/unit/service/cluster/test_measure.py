@@ -82,7 +82,16 @@ def run(agents, spread="each-model", models=None, tasks=None):
     devices = {uuid: device(uuid, (models or {}).get(uuid, "H100")) for uuid in agents}
     planned = tasks or tuple(task(next(iter(agents)), name) for name in NAMES)
     plan = Plan(planned, replicas=2, seed=1, limit_s=60.0, spread=spread)
-    results = measure(plan, devices, messages.append, never, on_loss=None, cluster=Waits(), gpus=agents)
+    results = measure(
+        plan,
+        devices,
+        messages.append,
+        never,
+        on_loss=None,
+        cluster=Waits(),
+        gpus=agents,
+        hosts=dict.fromkeys(agents, "x"),
+    )
     return list(results), messages
 
 
@@ -165,7 +174,15 @@ def test_no_usable_gpu_ends_the_run():
 def test_an_abandoned_run_kills_its_agents():
     agent = Agent(lambda share: [measured("A", "a")])
     plan = Plan((task("A", "a"),), replicas=2, seed=1, limit_s=60.0)
-    results = measure(plan, {"A": device("A")}, print, never, on_loss=None, cluster=Waits(), gpus={"A": agent})
+    results = measure(
+        plan, {"A": device("A")}, print, never, on_loss=None, cluster=Waits(), gpus={"A": agent}, hosts={"A": "x"}
+    )
     next(results)
     results.close()
     assert agent.killed
+
+
+def test_the_gpus_of_a_host_divide_its_memory():
+    agents = {"A": Agent(all_of), "B": Agent(all_of)}
+    run(agents, "each-device", tasks=(task("A", "a"), task("B", "b")))
+    assert [share.sharing for agent in agents.values() for share in agent.shares] == [2, 2]
