@@ -26,6 +26,7 @@ OF_COMMAND: Mapping[str, Mapping[str, str]] = {
         name: f"run.{name}"
         for name in (
             "devices",
+            "on",
             "select",
             "exclude",
             "points",

@@ -41,12 +41,20 @@ class RunOptions(TypedDict):
     profile: bool
     threshold: float | None
     strict: bool
+    on: str
     database: str
     output_format: Literal["table", "json"]
 
 
 @click.command("run")
 @options.devices
+@click.option(
+    "--on",
+    default="",
+    metavar="CLUSTER",
+    show_default="this host",
+    help="Measure on the GPUs of a cluster: the address of a Ray cluster, ray://head:10001.",
+)
 @options.suite
 @options.select
 @options.exclude
@@ -141,6 +149,8 @@ def command(**chosen: Unpack[RunOptions]) -> None:
     """
     if chosen["profile"] and not chosen["confirm"]:
         raise click.UsageError("--profile explains confirmed regressions: add --confirm")
+    if chosen["profile"] and chosen["on"]:
+        raise click.UsageError("--profile works on the GPUs of this host: leave out --profile or --on")
     from perfsvc.measure.host.servers import worker_servers
     from perfsvc.process import fork_servers
 
@@ -195,5 +205,6 @@ def _request(chosen: RunOptions) -> "RunRequest":
         threshold=configuration.thresholds(chosen["threshold"]),
         against=configuration.against(),
         segment_parts=configuration.segment_parts(),
+        on=chosen["on"],
         command_line=configuration.typed(),
     )

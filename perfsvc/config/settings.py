@@ -134,6 +134,13 @@ def _device(text: str) -> str:
     raise ValueError(f"{shown!r} is no device; write auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-…")
 
 
+def _cluster(text: str) -> str:
+    """Return the address of a cluster unchanged; raise ``ValueError`` if it names none."""
+    if not text or re.fullmatch(r"ray://[^\s/@:]+:\d+", text, re.ASCII):
+        return text
+    raise ValueError(f"{without_password(text)!r} is no cluster; write ray://head:10001")
+
+
 def _architecture(text: str) -> str:
     if not re.fullmatch(r"sm_\d+[af]?", text, re.ASCII):
         raise ValueError(f"{text!r} is no architecture; write sm_90")
@@ -202,6 +209,9 @@ class RunSettings(SettingsTable):
 
     devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda (every GPU), cuda:0,2, or cuda:GPU-… (a UUID)."""
+    on: Annotated[str, AfterValidator(_cluster)] = Field(default="", examples=["ray://head:10001"])
+    """The cluster on whose GPUs `perfsvc run` measures: the address of a Ray cluster; by default this host. A night
+    measures on its own host."""
     select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
     """Patterns of the cases to measure; by default all."""
     exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])

@@ -17,7 +17,7 @@ from perfsvc import installation, suite
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS, InputPrefetcher
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.service.run import measure
+from perfsvc.service.run.recipes import arrays
 from perfsvc.suite import CaseSpec, Selection, Suite
 
 MEBI = 1 << 20
@@ -67,7 +67,7 @@ def made(found: Suite, points: Literal["smoke", "full"], threads: int) -> tuple[
 def task(spec: CaseSpec) -> Task:
     """Return a case as a run plans it, without its binaries."""
     record = spec.record([""] * len(spec.units), "")
-    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, measure.arrays(spec, 60.0))
+    return Task("GPU", record, (), spec.cache, Sampling(), spec.tolerance, arrays(spec, 60.0))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.process.shared_memory import take_inputs
-from perfsvc.service.run import measure
+from perfsvc.service.run.recipes import arrays
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
 
@@ -87,7 +87,7 @@ def _task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[bytes], sampling
         cache=spec.cache,
         sampling=sampling,
         tolerance=spec.tolerance,
-        arrays=measure.arrays(spec, 60.0),
+        arrays=arrays(spec, 60.0),
     )
 
 

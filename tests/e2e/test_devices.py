@@ -13,7 +13,7 @@ from perfsvc.measure.plan.assignment import spread as assign
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status, digest
-from perfsvc.service.run import measure
+from perfsvc.service.run.recipes import arrays
 
 SAMPLING = Sampling(samples=60, recovery_s=0)
 USUAL = {"*": {"seconds": 1e-4}}
@@ -42,7 +42,7 @@ class Host:
             spec.cache,
             SAMPLING,
             spec.tolerance,
-            measure.arrays(spec, 60.0),
+            arrays(spec, 60.0),
         )
 
     def plan(self, devices, spread, replicas=2):

@@ -44,6 +44,7 @@ def script(monkeypatch):
             "pitfalls",
             "overhead",
             "gpus",
+            "cluster",
             "sanitize",
             "slowdown",
             "explain_pairs",

@@ -8,6 +8,7 @@ fail, or another device of the same model measures them. Each measurement is yie
 import contextlib
 import selectors
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host.device_queue import DeviceQueue, Report, Stopping, never
@@ -15,11 +16,28 @@ from perfsvc.measure.host.input_prefetcher import InputPrefetcher, array_threads
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.assignment import hand_over
 from perfsvc.measure.plan.order import Plan
+from perfsvc.measure.protocol.shared_arrays import budget_bytes
 from perfsvc.model import DeviceInfo, Measurement, OverBudget
 from perfsvc.process.fork_servers import ForkServers
 
 OnLoss = Callable[[DeviceInfo, NoDeviceError], object]
 """Receives a device that cannot be used any more, and why."""
+
+
+class Measure(Protocol):
+    """Measures a plan and yields the results as they arrive, as ``measure`` does on this host."""
+
+    def __call__(
+        self,
+        plan: Plan,
+        devices: Mapping[str, DeviceInfo],
+        report: Report,
+        servers: ForkServers | None,
+        stopping: Stopping,
+        *,
+        on_loss: OnLoss | None = None,
+    ) -> Generator[Measurement | OverBudget, None, None]:
+        """Measure a plan; see ``measure``."""
 
 
 def _silent(_: str) -> None:
@@ -34,6 +52,7 @@ def measure(
     stopping: Stopping = never,
     *,
     on_loss: OnLoss | None = None,
+    sharing: int = 1,
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan, and yield each measurement as it arrives.
 
@@ -50,6 +69,8 @@ def measure(
             measured. The rest of the plan is neither measured nor reported.
         on_loss: receives each device that cannot be used any more; its remaining cases are not reported. By default a
             failure is yielded for each of them.
+        sharing: how many processes measure on this host for one run, each on a GPU of its own. They divide the
+            processors and the memory for inputs.
 
     Raises:
         NoDeviceError: none of the devices could be opened, and there is no ``on_loss``.
@@ -57,7 +78,11 @@ def measure(
     upcoming = [plan.order(uuid) for uuid in devices]
     with (
         selectors.DefaultSelector() as selector,
-        InputPrefetcher(upcoming, threads=array_threads(devices.values())) as prefetcher,
+        InputPrefetcher(
+            upcoming,
+            threads=max(1, array_threads(devices.values()) // sharing),
+            budget_bytes=budget_bytes() // sharing,
+        ) as prefetcher,
         contextlib.ExitStack() as exits,
     ):
         servers = servers or exits.enter_context(worker_servers())

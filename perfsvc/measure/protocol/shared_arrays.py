@@ -8,9 +8,15 @@ from functools import partial
 from perfsvc.measure.protocol.messages import CaseJob
 from perfsvc.model import Buffer
 from perfsvc.process.shared_memory import ArrayLayout, Arrays, SharedArrays, map_arrays, share
+from perfsvc.suite import CaseSpec
+from perfsvc.suite.isolated.requests import ReplayArrays
 
 MEMORY_SHARE = 0.25
 """Share of the machine's memory that the arrays of a run may take."""
+
+
+Source = CaseSpec | ReplayArrays | None
+"""What another host makes the arrays of a case from; None for a case without arrays."""
 
 
 def _nothing() -> None:
@@ -28,12 +34,14 @@ class Recipe:
             are no other inputs. Its argument is a function that waits for the arrays of ``make`` and returns them.
             ``make_fresh`` is None if the case has no check with other inputs.
         cancel: makes the calls of ``make`` and ``make_fresh`` that run in other threads fail soon.
+        source: what another host makes the same arrays from.
     """
 
     name: str
     make: Callable[[], SharedArrays]
     make_fresh: Callable[[Callable[[], SharedArrays]], SharedArrays] | None = None
     cancel: Callable[[], object] = _nothing
+    source: Source = None
 
 
 NO_ARRAYS = Recipe("", partial(share, {}, {}))

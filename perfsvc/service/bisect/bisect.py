@@ -19,6 +19,7 @@ from perfsvc.service.git import ancestry, changed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
+from perfsvc.service.run.recipes import arrays
 
 BUDGET_S = 60.0
 """Most seconds for one comparison: a bisection makes few, and an inconclusive one means that a commit is skipped."""
@@ -136,7 +137,7 @@ def _measure(asked: Bisection, settings: PairSettings) -> MeasureBuilds:
     sampling = replace(settings.sampling(asked.device), energy=asked.metric == ENERGY)
 
     def task(built: CommitBuild) -> Task:
-        recipe = measure.arrays(built.spec, settings.limit_s)
+        recipe = arrays(built.spec, settings.limit_s)
         return measure.task(asked.device, built.spec, built.modules, sampling, recipe)
 
     def measure_builds(

@@ -6,16 +6,15 @@ A case of an earlier run comes from the database, without its files: see ``store
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from perfsvc import judge
 from perfsvc.judge import Comparison
 from perfsvc.measure.host import pool
 from perfsvc.measure.host.device_queue import Stopping, never
-from perfsvc.measure.host.pool import OnLoss
+from perfsvc.measure.host.pool import Measure, OnLoss
 from perfsvc.measure.plan.order import AlternatingPlan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
+from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS
 from perfsvc.model import (
     TIME,
     Call,
@@ -31,8 +30,10 @@ from perfsvc.model import (
     Tolerance,
 )
 from perfsvc.process.fork_servers import ForkServers
+from perfsvc.service.run.recipes import replayed
 from perfsvc.store import Store
 from perfsvc.suite import StoredBench, isolated
+from perfsvc.suite.isolated.requests import ReplayArrays
 
 BUDGET_S = 600.0
 """Seconds on each device, for all suspects together. A suspect takes seconds, or a minute or two if it imports
@@ -53,6 +54,7 @@ class PairSettings:
         limit_s: seconds that a case may take in a process before the process is killed.
         servers: the processes that fork the workers; None to start new ones.
         report: receives messages for the user who waits.
+        measure: measures a plan: on this host, or on a cluster.
     """
 
     devices: Mapping[str, DeviceInfo]
@@ -64,6 +66,7 @@ class PairSettings:
     limit_s: float = 60.0
     servers: ForkServers | None = None
     report: Callable[[str], object] = lambda _: None
+    measure: Measure = pool.measure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +168,7 @@ def measure_pairs(
     )
     devices = {uuid: settings.devices[uuid] for uuid in dict.fromkeys(task.device for task in tasks)}
     asked = {(uuid, replica, *task.key): of_task[id(task)] for uuid in devices for replica, task in plan.order(uuid)}
-    measurements = pool.measure(plan, devices, settings.report, settings.servers, stopping, on_loss=on_loss)
+    measurements = settings.measure(plan, devices, settings.report, settings.servers, stopping, on_loss=on_loss)
     with contextlib.closing(measurements):
         for measurement in measurements:
             if isinstance(measurement, OverBudget):
@@ -288,7 +291,7 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
             series.device, record, case.modules, series.cache, sampling, Tolerance(max=0.0, mean=0.0), NO_ARRAYS
         )
     bench = StoredBench(case.bench, record.case.benchmark, case.python_modules)
-    arrays = partial(isolated.replay_arrays, bench, record.case.point, record.seed, record.case.variant)
+    source = ReplayArrays(bench, record.case.point, record.seed, record.case.variant)
     return Task(
         device=series.device,
         record=record,
@@ -296,7 +299,7 @@ def replay_task(case: StoredCase, series: Series, sampling: Sampling) -> Task:
         cache=series.cache,
         sampling=sampling,
         tolerance=isolated.replay_tolerance(bench, record.case.point),
-        arrays=Recipe(f"{record.bench} {record.case.id} {record.seed}", arrays, cancel=isolated.stop),
+        arrays=replayed(f"{record.bench} {record.case.id} {record.seed}", source),
         bench=case.bench if calls_python(record) else "",
         python_modules=case.python_modules,
     )

@@ -25,6 +25,7 @@ from perfsvc.service.interleaved.locations import source_location
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
+from perfsvc.service.run.recipes import arrays
 from perfsvc.suite import CaseSpec, Selection
 
 SAME = "both revisions have the same code"
@@ -376,7 +377,7 @@ def _threshold(series: Series, devices: Iterable[DeviceInfo], request: Revisions
 
 
 def _task(device: DeviceInfo, case: BuiltCase, settings: PairSettings) -> Task:
-    recipe = measure.arrays(case.spec, settings.limit_s)
+    recipe = arrays(case.spec, settings.limit_s)
     task = measure.task(device, case.spec, case.modules, settings.sampling(device), recipe)
     return replace(task, python_modules=case.python_modules) if task.bench else task
 

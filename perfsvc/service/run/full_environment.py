@@ -19,7 +19,7 @@ from pathlib import Path
 from perfsvc import __version__, installation
 from perfsvc.device.cpu import processor_model
 from perfsvc.device.telemetry import settings_of_gpu
-from perfsvc.model import Environment, FullEnvironment
+from perfsvc.model import DeviceInfo, Environment, FullEnvironment
 from perfsvc.service.run.prepare import Target
 from perfsvc.suite.python_source import imports
 from perfsvc.text import url_without_password
@@ -33,27 +33,62 @@ MOST_VARIABLES = 200
 LONGEST_VALUE = 300
 """Characters of a recorded value; a longer value is cut, and a digest of it is added."""
 
+RemoteParts = tuple[Mapping[str, str], Mapping[str, str]]
+"""The parts of a host and its software, and those of one GPU of the host."""
+NO_PARTS: Mapping[str, RemoteParts] = {}
+
 _ROOT = Path("/")
 _USER = re.compile(r"://[^/\s@]*@")
 _V1_UNLIMITED_BYTES = 1 << 60
 """Version 1 of cgroups writes "no limit" as a number of almost 2^63 bytes."""
 
 
-def full_environment(targets: Iterable[Target], environments: Mapping[str, Environment]) -> FullEnvironment:
+def full_environment(
+    targets: Iterable[Target], environments: Mapping[str, Environment], remote: Mapping[str, RemoteParts] = NO_PARTS
+) -> FullEnvironment:
     """Return the full environment of a run that starts now.
 
     Args:
         targets: the devices of the run with their cases and compilers.
         environments: what is already known about each device, by UUID.
+        remote: the parts of each device that another host has, by UUID: those of its host, and its own. What all hosts
+            have in common is common; the rest belongs to the devices.
     """
     targets = tuple(targets)
-    benches = {spec.bench_text: spec.bench.parent for target in targets for spec in target.specs}
-    software = {"software.perfsvc": __version__, "software.python": platform.python_version()}
-    common = host_parts() | software | package_parts(benches) | variable_parts(os.environ)
+    if not remote:
+        common = _recorded(common_parts(benches_of(targets)))
+        own = {target.device.uuid: gpu_parts(target.device) for target in targets}
+    else:
+        hosts = [remote[target.device.uuid][0] for target in targets]
+        common = _recorded(dict(set.intersection(*(set(host.items()) for host in hosts))))
+        own = {
+            target.device.uuid: {
+                **{name: part for name, part in host.items() if name not in common},
+                **remote[target.device.uuid][1],
+            }
+            for target, host in zip(targets, hosts, strict=True)
+        }
     devices = {
-        target.device.uuid: _recorded(_device_parts(target, environments[target.device.uuid])) for target in targets
+        target.device.uuid: _recorded(own[target.device.uuid] | _known_parts(target, environments[target.device.uuid]))
+        for target in targets
     }
-    return FullEnvironment(_recorded(common), devices)
+    return FullEnvironment(common, devices)
+
+
+def benches_of(targets: Iterable[Target]) -> dict[str, Path]:
+    """Return the texts of the benchmark files of a run, with their folders."""
+    return {spec.bench_text: spec.bench.parent for target in targets for spec in target.specs}
+
+
+def common_parts(benches: Mapping[str, Path]) -> dict[str, str]:
+    """Return the parts that all devices of this host share; ``benches`` as in ``package_parts``."""
+    software = {"software.perfsvc": __version__, "software.python": platform.python_version()}
+    return host_parts() | software | package_parts(benches) | variable_parts(os.environ)
+
+
+def gpu_parts(device: DeviceInfo) -> dict[str, str]:
+    """Return the settings of a GPU of this host as parts; empty for any other device."""
+    return settings_of_gpu(device.members[0]) if device.kind == "cuda" else {}
 
 
 def _recorded(parts: Mapping[str, str]) -> dict[str, str]:
@@ -69,11 +104,9 @@ def _bounded(value: str) -> str:
     return f"{value[:LONGEST_VALUE]}… ({len(value)} characters, SHA-256 {digest}…)"
 
 
-def _device_parts(target: Target, environment: Environment) -> dict[str, str]:
-    device = target.device
+def _known_parts(target: Target, environment: Environment) -> dict[str, str]:
     return {
-        **(settings_of_gpu(device.members[0]) if device.kind == "cuda" else {}),
-        "gpu.interconnect": device.interconnect,
+        "gpu.interconnect": target.device.interconnect,
         "gpu.power_limit": f"{environment.power_limit_w:g} W" if environment.power_limit_w else "",
         "run.places": str(environment.places),
         "software.driver": environment.driver,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from perfsvc import build
 from perfsvc.build import Binary
 from perfsvc.errors import CaseError
 from perfsvc.measure.host import pool
@@ -16,13 +15,14 @@ from perfsvc.measure.plan.assignment import home_device, last_device, spread
 from perfsvc.measure.plan.budget import BudgetKey, CostHistory
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling, without_samples
-from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
-from perfsvc.model import Call, DeviceInfo, Environment, Kind, OverBudget, Status
+from perfsvc.measure.protocol.shared_arrays import Recipe
+from perfsvc.model import Call, DeviceInfo, Environment, OverBudget, Status
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
+from perfsvc.service.cluster.lending import LentGpus
 from perfsvc.service.progress import Progress
-from perfsvc.service.run.full_environment import full_environment
+from perfsvc.service.run.full_environment import NO_PARTS, benches_of, full_environment
 from perfsvc.service.run.prepare import (
     Binaries,
     ResolvedRun,
@@ -33,9 +33,10 @@ from perfsvc.service.run.prepare import (
     replay_record,
 )
 from perfsvc.service.run.provenance import OpenRun
+from perfsvc.service.run.recipes import arrays
 from perfsvc.service.run.record import Recorder
 from perfsvc.store import Store
-from perfsvc.suite import CaseSpec, isolated
+from perfsvc.suite import CaseSpec
 
 GPU_SAMPLING = Sampling(least_s=0.06, places=8)
 """The median of a long kernel reaches the default precision after a few milliseconds. Sampling for 60 ms halves the
@@ -57,23 +58,25 @@ def measure(
     servers: ForkServers,
     progress: Progress,
     stopping: Stopping = never,
+    lent: LentGpus | None = None,
 ) -> Recorder:
     """Measure the cases that a run has not measured yet, and commit each measurement as it arrives.
 
     If ``stopping`` becomes true, the current cases are completed, no other case begins, and the run ends as
-    interrupted. Otherwise it ends as finished.
+    interrupted. Otherwise it ends as finished. The GPUs that a cluster has lent measure (``lent``), else those of this
+    host.
 
     Raises:
         InfrastructureError: no device can be opened, or helper kernels cannot be compiled.
     """
-    environments = record_environments(store, opened.run, resolved)
+    environments = record_environments(store, opened.run, resolved, lent)
     report_new_environments(store, opened.run, resolved.targets, environments, progress.report)
     recorder = Recorder(store, opened, resolved.targets, environments, progress.report)
     with recorder.recording(stopping):
         run_plan = plan(resolved, binaries, store=store, recorder=recorder)
         progress.begin("measuring", sum(len(run_plan.order(uuid)) for uuid in resolved.devices))
         with contextlib.closing(
-            pool.measure(run_plan, resolved.devices, progress.report, servers, stopping)
+            (lent.measure if lent else pool.measure)(run_plan, resolved.devices, progress.report, servers, stopping)
         ) as measurements:
             for measurement in measurements:
                 if isinstance(measurement, OverBudget):
@@ -193,14 +196,16 @@ def report_new_environments(
             )
 
 
-def record_environments(store: Store, run: int, resolved: ResolvedRun) -> dict[str, Environment]:
+def record_environments(
+    store: Store, run: int, resolved: ResolvedRun, lent: LentGpus | None = None
+) -> dict[str, Environment]:
     """Store the full environment of a run, and return the environment in which each device measures, by UUID.
 
     The full environment of a resumed run is the one in which it was resumed.
     """
     request, targets = resolved.request, resolved.targets
     known = {target.device.uuid: environment(request, target) for target in targets}
-    full = full_environment(targets, known)
+    full = full_environment(targets, known, lent.parts(benches_of(targets)) if lent else NO_PARTS)
     store.devices.put_full_environment(run, full)
     return {uuid: replace(known[uuid], parts=full.chosen(uuid, request.segment_parts)) for uuid in known}
 
@@ -245,19 +250,6 @@ def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sam
         tolerance=spec.tolerance,
         arrays=recipe,
         bench=spec.bench_text if calls_python else "",
-    )
-
-
-def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
-    """Return how to make a case's inputs and references; ``limit_s`` is the time limit of a case."""
-    if spec.kind is Kind.PROGRAM:
-        return NO_ARRAYS
-    arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
-    return Recipe(
-        spec.arrays,
-        partial(isolated.make_arrays, spec, build.known_shapes(), arrays_limit_s),
-        partial(isolated.make_fresh, spec, limit_s=arrays_limit_s),
-        cancel=isolated.stop,
     )
 
 

@@ -45,6 +45,7 @@ class RunRequest:
         profile: profile both binaries of each confirmed regression.
         profile_budget_s: seconds after which no further regression is profiled.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
+        on: the cluster that measures, ``ray://HOST:PORT``; empty for this host.
         against: the run that series without a pin are compared with, or ``@baseline``.
         segment_parts: globs of the parts of the full environment whose change starts a new segment, in addition to
             driver, toolkit, power limit and places.
@@ -73,6 +74,7 @@ class RunRequest:
     threshold: judge.ThresholdOption = None
     against: str = BASELINE
     segment_parts: tuple[str, ...] = ()
+    on: str = ""
     command_line: str = ""
 
 
@@ -134,21 +136,26 @@ class ResolvedRun:
     targets: tuple[Target, ...]
 
 
-def resolve(request: RunRequest, progress: Progress) -> ResolvedRun:
+def resolve(request: RunRequest, progress: Progress, lent: Sequence[DeviceInfo] = ()) -> ResolvedRun:
     """Find the devices and the cases of a request.
+
+    Args:
+        request: the options.
+        progress: receives messages.
+        lent: the GPUs that a cluster lends; the run measures on them alone.
 
     Raises:
         UsageError: a selection matches nothing, or the suite is empty.
         InfrastructureError: there is no device, or no compiler for a device.
     """
-    devices = find(request.devices)
-    if "auto" in request.devices and (reason := why_no_gpu()):
+    devices = lent or find(request.devices)
+    if not lent and "auto" in request.devices and (reason := why_no_gpu()):
         progress.report(f"measuring on the CPU device, for there is no GPU to use: {reason}")
     discovered = suite.discover(request.suite)
     if not discovered.problems:  # a rule may match cases of a benchmark file that cannot be read
         for rule in compare.unmatched_rules(request.threshold, [listed.case for listed in discovered.cases]):
             progress.report(f"{rule} matches no case of the suite: see perfsvc list")
-    targets, problems = _targets(discovered, devices, request.selection, request.points)
+    targets, problems = _targets(discovered, devices, request.selection, request.points, may_group=not lent)
     discovered = replace(discovered, problems=(*discovered.problems, *problems))
     return ResolvedRun(request, {target.device.uuid: target.device for target in targets}, discovered, targets)
 
@@ -158,10 +165,13 @@ def _targets(
     devices: Sequence[DeviceInfo],
     selection: Selection,
     points: Literal["smoke", "full"] | None,
+    *,
+    may_group: bool,
 ) -> tuple[tuple[Target, ...], tuple[SuiteError, ...]]:
     """Return each device with its selected cases, and the problems of benchmarks that cannot be resolved.
 
-    After the devices follow the groups of GPUs for the cases that use several.
+    After the devices follow the groups of GPUs for the cases that use several. Without ``may_group`` these cases cannot
+    run, because the GPUs may be on several hosts.
 
     If ``points`` is None, a GPU gets the full points, and any other device the smoke points.
     """
@@ -175,6 +185,10 @@ def _targets(
         specs, _ = resolved[ways[device.uuid]]
         if device.gpus > 1:  # a group that the user named
             singles.append(_target(device, [spec for spec in specs if spec.gpus == device.gpus]))
+            continue
+        if not may_group:
+            is_first = groups.alike(device, devices)[0] is device  # which reports that the others cannot run
+            singles.append(_target(device, [spec for spec in specs if spec.gpus == 1 or is_first]))
             continue
         own, of_groups = groups.divide(specs, device, devices)
         singles.append(_target(device, own, len(groups.alike(device, devices))))

@@ -31,6 +31,7 @@ from perfsvc.model import (
 )
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.rows import Doubt
+from perfsvc.service.cluster.lending import lent
 from perfsvc.service.compare import compare
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.confirm.confirm import confirm_all, not_measured, with_causes
@@ -99,14 +100,17 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(worker_servers())
         with _before_measuring():
-            resolved = resolve(request, progress)
+            lends = stack.enter_context(lent(request.on, request.devices, progress.report)) if request.on else None
+            resolved = resolve(request, progress, lends.devices if lends else ())
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored
             send_spools(store, request, progress.report)
             require_gpu(store, platform.node(), request.devices, resolved.devices.values())
             binaries = compile_units(resolved.targets, progress, with_lines=request.profile)
         opened = begin(store, request, progress.report)
-        recorder = measure(resolved, binaries, store=store, opened=opened, servers=servers, progress=progress)
+        recorder = measure(
+            resolved, binaries, store=store, opened=opened, servers=servers, progress=progress, lent=lends
+        )
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
         judgements = judge_measured(store, opened.run, request)
         confirmations: list[Confirmation] = []
@@ -114,6 +118,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             settings = pair_settings(
                 request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, report=progress.report
             )
+            settings = replace(settings, measure=lends.measure) if lends else settings
             confirmations, _ = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)

@@ -131,6 +131,7 @@ def test_an_unknown_key_is_reported_with_the_nearest_known_one(error_of, content
         ("[run]\ndevices = []", 2, "run.devices: [] names nothing", 'write devices = ["auto"]'),
         ("[run]\ndevices = ['cpu',\n'gpu']", 3, "run.devices[2]: 'gpu' is no device", "write auto, cpu, cuda"),
         ("[run]\ndevices = [1]", 2, "run.devices[1]: 1 is not text between quotes", 'write devices = ["auto"]'),
+        ("[run]\non = 'ray://head'", 2, "run.on: 'ray://head' is no cluster", "write ray://head:10001"),
         ("[run]\nselect = ['///']", 2, "run.select[1]: '///' can match no case", "write benchmark"),
         ("[run]\npoints = 'all'", 2, "run.points: 'all' is not 'smoke' or 'full'", 'write points = "full"'),
         ("[run]\nbudget = '5 hours'", 2, "run.budget: '5 hours' is no duration", "write 90s, 20m or 1h30m"),

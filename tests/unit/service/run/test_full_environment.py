@@ -304,3 +304,17 @@ def test_a_changed_part_is_a_change_of_the_environment():
         "variable.CUDA_X none → 1",
     )
     assert before.changes_to(before) == ()
+
+
+def test_what_the_hosts_of_a_cluster_have_in_common_is_common():
+    targets = [Target(device, (), build.toolchain_for(FAKE.target)) for device in (GPU, FAKE)]
+    known = {"GPU-1": KNOWN, "FAKE-1": KNOWN}
+    remote = {
+        "GPU-1": ({"host.name": "a", "host.kernel": "6.1"}, {"gpu.ecc": "on"}),
+        "FAKE-1": ({"host.name": "b", "host.kernel": "6.1"}, {}),
+    }
+    found = full_environment(targets, known, remote)
+    assert found.common == {"host.kernel": "6.1"}
+    assert {uuid: found.devices[uuid]["host.name"] for uuid in known} == {"GPU-1": "a", "FAKE-1": "b"}
+    assert found.devices["GPU-1"]["gpu.ecc"] == "on"
+    assert found.devices["GPU-1"]["software.driver"] == KNOWN.driver

@@ -1,0 +1,1 @@
+"""Measure a run's cases on GPUs that a cluster lends: one agent for each GPU, on the host of this GPU."""

@@ -1,0 +1,186 @@
+"""The GPUs that a cluster lends to a run, from the request until they are given back."""
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfsvc import __version__, units
+from perfsvc.errors import InfrastructureError, NoDeviceError, UsageError
+from perfsvc.measure.host.device_queue import Report, Stopping
+from perfsvc.measure.host.pool import OnLoss
+from perfsvc.measure.plan.order import Plan
+from perfsvc.model import DeviceInfo, Measurement, OverBudget, codec
+from perfsvc.process.fork_servers import ForkServers
+from perfsvc.service.cluster import measure as on_cluster
+from perfsvc.service.cluster.messages import Facts, Parts
+from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
+from perfsvc.service.run.full_environment import RemoteParts
+
+RAY = "ray://"
+"""How the address of a Ray cluster begins."""
+LOOK_S = 0.2
+"""Seconds between two looks at GPUs that the cluster has not lent yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LentGpus:
+    """The GPUs that a cluster has lent.
+
+    Attributes:
+        devices: the GPUs, sorted by host and UUID.
+        agents: their agents, by UUID.
+        hosts: the names of their hosts, by UUID.
+    """
+
+    devices: tuple[DeviceInfo, ...]
+    cluster: Cluster
+    agents: Mapping[str, LentGpu]
+    hosts: Mapping[str, str]
+
+    def measure(
+        self,
+        plan: Plan,
+        devices: Mapping[str, DeviceInfo],
+        report: Report,
+        servers: ForkServers | None,  # noqa: ARG002 - the agents have their own
+        stopping: Stopping,
+        *,
+        on_loss: OnLoss | None = None,
+    ) -> Generator[Measurement | OverBudget, None, None]:
+        """Measure a plan on these GPUs; see ``pool.measure``."""
+        return on_cluster.measure(
+            plan, devices, report, stopping, on_loss=on_loss, cluster=self.cluster, gpus=self.agents, hosts=self.hosts
+        )
+
+    def parts(self, benches: Mapping[str, Path]) -> dict[str, RemoteParts]:
+        """Return the parts of the full environment of each GPU, by UUID; a lost agent has none.
+
+        Args:
+            benches: the texts of the benchmark files, with their folders.
+        """
+        folders = {text: str(folder) for text, folder in benches.items()}
+        found: dict[str, RemoteParts] = {}
+        for device in self.devices:
+            parts = Parts()
+            with contextlib.suppress(LostError):  # measuring reports the loss
+                parts = codec.decode(Parts, self.agents[device.uuid].parts(codec.encode(device), folders))
+            found[device.uuid] = parts.common, parts.device
+        return found
+
+
+@contextlib.contextmanager
+def lent(on: str, specs: Sequence[str], report: Callable[[str], object]) -> Iterator[LentGpus]:
+    """Request the GPUs of a cluster, lend them during the block, and give them back.
+
+    Args:
+        on: the cluster, ``ray://HOST:PORT``.
+        specs: the values of ``--device``: ``auto`` or ``cuda`` for every GPU, or ``cuda:`` with UUIDs.
+        report: receives messages for the user.
+
+    Raises:
+        UsageError: ``on`` names no cluster, or a specification names something other than GPUs by UUID.
+        MissingPackageError: the package for this kind of cluster is not installed.
+        InfrastructureError: the cluster cannot be reached, or a host of the cluster has another version of perfsvc.
+        NoDeviceError: the cluster lends none of the GPUs in time.
+    """
+    wanted = _wanted(specs)
+    cluster = _connect(on)
+    try:
+        yield _lend(cluster, specs, wanted, report)
+    finally:
+        cluster.close()
+
+
+def _connect(on: str) -> Cluster:
+    if on.startswith(RAY):
+        from perfsvc.service.cluster.ray_cluster import RayCluster
+
+        return RayCluster(on)
+    raise UsageError(f"no cluster can be named {on!r}", cure=f"write the address of a Ray cluster: {RAY}head:10001")
+
+
+def _wanted(specs: Sequence[str]) -> tuple[str, ...]:
+    """Return the UUIDs, or their beginnings, of the GPUs to measure on; empty for every GPU."""
+    uuids: list[str] = []
+    for spec in specs:
+        kind, _, names = spec.partition(":")
+        entries = [name.strip() for name in names.split(",")]
+        if kind == "fake" or spec in {"auto", "cuda"}:
+            return ()
+        if kind != "cuda" or not all(name.startswith(("GPU-", "MIG-")) and "+" not in name for name in entries):
+            raise UsageError(
+                f"--device {spec} names no GPU of a cluster",
+                cure="name GPUs by UUID (--device cuda:GPU-…), or leave the option out to measure on every GPU",
+            )
+        uuids += entries
+    return tuple(uuids)
+
+
+def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], report: Callable[[str], object]) -> LentGpus:
+    """Wait for the GPUs, and return those that can measure; give the others back."""
+    requested = cluster.lend(specs)
+    known = _facts_of(cluster, requested, report)
+    if other := next((facts for facts in known.values() if facts.version != __version__), None):
+        raise InfrastructureError(
+            f"host {other.host} of {cluster.name} has perfsvc {other.version}, and this command is perfsvc "
+            f"{__version__}",
+            cure="install the same version on every host of the cluster",
+        )
+    for host in sorted({facts.host for facts in known.values() if facts.niceness > 0}):
+        report(
+            f"measuring has a low priority on host {host}, which can slow programs: start Ray there with "
+            "RAY_worker_niceness=0"
+        )
+    usable: dict[str, tuple[str, DeviceInfo, LentGpu]] = {}
+    for gpu in requested:
+        facts = known.get(gpu)
+        if facts is None:
+            continue
+        if facts.device is None:
+            report(f"a GPU of {gpu.place} cannot be used: {facts.problem}")
+        elif facts.device.uuid in usable:
+            report(f"{facts.device.uuid} is lent twice, by {usable[facts.device.uuid][2].place} and {gpu.place}")
+        elif not wanted or any(facts.device.uuid.startswith(name) for name in wanted):
+            usable[facts.device.uuid] = facts.host, facts.device, gpu
+            continue
+        gpu.end(kill=True)
+    if missing := [name for name in wanted if not any(uuid.startswith(name) for uuid in usable)]:
+        report(f"{cluster.name} does not lend {', '.join(missing)}")
+    if not usable:
+        raise NoDeviceError(
+            f"{cluster.name} lends no GPU that perfsvc can use",
+            cure="see the messages above; on a host of the cluster, perfsvc doctor says what is missing",
+        )
+    ordered = sorted(usable.values(), key=lambda entry: (entry[0], entry[1].uuid))
+    return LentGpus(
+        tuple(device for _, device, _ in ordered),
+        cluster,
+        {device.uuid: gpu for _, device, gpu in ordered},
+        {device.uuid: host for host, device, _ in ordered},
+    )
+
+
+def _facts_of(cluster: Cluster, requested: Sequence[LentGpu], report: Callable[[str], object]) -> dict[LentGpu, Facts]:
+    """Return the facts of each GPU that the cluster lends in time; report the others, and give them back."""
+    ends = time.monotonic() + cluster.patience_s
+    known: dict[LentGpu, Facts] = {}
+    waiting = list(requested)
+    while waiting and time.monotonic() < ends:
+        for gpu in tuple(waiting):
+            try:
+                facts = gpu.facts()
+            except LostError as error:
+                report(f"a GPU of {gpu.place} cannot be used: {'; '.join(filter(None, (error.what, error.cure)))}")
+                waiting.remove(gpu)
+                continue
+            if facts is not None:
+                known[gpu] = codec.decode(Facts, facts)
+                waiting.remove(gpu)
+        if waiting:
+            time.sleep(LOOK_S)
+    for gpu in waiting:
+        report(f"{gpu.place} did not lend a GPU within {units.duration_text(cluster.patience_s)}: measuring without it")
+        gpu.end(kill=True)
+    return known

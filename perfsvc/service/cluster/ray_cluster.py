@@ -1,0 +1,211 @@
+"""A Ray cluster: each GPU is lent to an actor, which holds the agent of this GPU.
+
+Ray decides which GPU an actor gets, and keeps other jobs off this GPU as long as the actor lives. The lock of the host
+still guards the GPU against runs that Ray does not know.
+"""
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from perfsvc.errors import InfrastructureError, MissingPackageError, NoDeviceError
+from perfsvc.installation import install_command
+from perfsvc.service.cluster.agent import Agent
+from perfsvc.service.cluster.messages import Blobs, Packet
+from perfsvc.service.cluster.protocol import LentGpu, LostError
+
+PATIENCE_S = 120.0
+"""Seconds that Ray may take to lend a GPU: an idle GPU is lent within seconds, and a busy one may stay busy."""
+TAKE_S = 5.0
+"""Seconds that an agent waits for news before it answers that there are none."""
+END_S = 5.0
+"""Seconds that an idle agent may take to end before it is killed."""
+ANSWER_S = 120.0
+"""Seconds that an agent may take for an answer that needs no measurement."""
+ATTEMPTS = 3
+NOT_STARTED = "Starting Ray client server failed"
+"""The head starts a process for each command. In Ray 2.60 this process sometimes ends at once if gRPC is busy."""
+SET_BY_RAY = ("OMP_NUM_THREADS", "1")
+"""Ray sets this variable for an actor with one CPU. Libraries that make inputs should use all processors."""
+
+
+class RayAgent(Agent):
+    """An agent in a Ray actor, which receives binaries through Ray's object store: each once for each host."""
+
+    def __init__(self) -> None:
+        name, value = SET_BY_RAY
+        if os.environ.get(name) == value:
+            del os.environ[name]
+        super().__init__()
+
+    def begin_stored(self, share: bytes, stored: Mapping[str, Any]) -> None:
+        """Begin a share; ``stored`` has Ray's references to its binaries, by digest."""
+        import ray
+
+        names = self.missing(stored)
+        self.begin(share, dict(zip(names, ray.get([stored[name] for name in names]), strict=True)))
+
+
+class RayGpu:
+    """A GPU in a Ray cluster, lent to an actor."""
+
+    def __init__(self, ray: Any, actor: Any, place: str, spec: str, stored: dict[str, Any]) -> None:
+        self.place = place
+        self._ray = ray
+        self._actor = actor
+        self._stored = stored
+        self._facts = actor.facts.remote(spec)
+        self._news: Any = None
+
+    @property
+    def news(self) -> Any:
+        """Ray's reference to the next news of the agent."""
+        return self._news
+
+    def facts(self) -> bytes | None:
+        """Return the facts of the agent; see ``LentGpu.facts``."""
+        ready, _ = self._ray.wait([self._facts], timeout=0)
+        return self._get(self._facts) if ready else None
+
+    def parts(self, device: bytes, benches: Mapping[str, str]) -> bytes:
+        """Return the parts of the environment."""
+        answer: bytes = self._get(self._actor.parts.remote(device, dict(benches)))
+        return answer
+
+    def begin(self, share: bytes, blobs: Blobs) -> None:
+        """Store the binaries that Ray does not have yet, and begin a share."""
+        for name, code in blobs.items():
+            if name not in self._stored:
+                self._stored[name] = self._ray.put(code)
+        self._get(self._actor.begin_stored.remote(share, {name: self._stored[name] for name in blobs}))
+        if self._news is None:  # else the agent still waits for news, and would put them into an answer that is dropped
+            self._news = self._actor.take.remote(TAKE_S)
+
+    def take(self) -> list[Packet]:
+        """Return the news that have arrived."""
+        if self._news is None or not self._ray.wait([self._news], timeout=0)[0]:
+            return []
+        packets: list[Packet] = self._get(self._news)
+        self._news = self._actor.take.remote(TAKE_S)
+        return packets
+
+    def drop(self, positions: Collection[int]) -> None:
+        """Measure no further pair of these tasks."""
+        self._actor.drop.remote(list(positions))
+
+    def stop(self) -> None:
+        """Begin no further case."""
+        self._actor.stop.remote()
+
+    def end(self, *, kill: bool = False) -> None:
+        """End the actor, which gives the GPU back to Ray."""
+        with contextlib.suppress(Exception):  # the actor or the whole cluster may be gone
+            if not kill:
+                self._ray.get(self._actor.end.remote(END_S), timeout=2 * END_S)
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._actor)
+
+    def _get(self, reference: Any) -> Any:
+        """Return what an actor answered; raise ``LostError`` if the actor or the connection is lost."""
+        try:
+            return self._ray.get(reference, timeout=ANSWER_S)
+        except Exception as error:
+            raise LostError(_last_line(error), cure=_cure(error)) from error
+
+
+class RayCluster:
+    """A Ray cluster that this process is connected to.
+
+    Args:
+        name: the address, such as ``ray://head:10001``.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+        InfrastructureError: the cluster cannot be reached, or has another version of Ray or Python.
+    """
+
+    patience_s = PATIENCE_S
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        try:
+            import ray
+        except ImportError as error:
+            raise MissingPackageError(
+                "a Ray cluster needs Ray, which is not installed", cure=install_command("ray")
+            ) from error
+        self._ray: Any = ray
+        self._gpus: list[RayGpu] = []
+        for attempts_left in reversed(range(ATTEMPTS)):
+            try:
+                with warnings.catch_warnings(action="ignore"):  # the error says the same
+                    ray.init(name, log_to_driver=False, logging_level=logging.ERROR)
+                return
+            except Exception as error:
+                ray.shutdown()
+                if attempts_left and NOT_STARTED in str(error):
+                    continue
+                raise InfrastructureError(
+                    f"the Ray cluster {name} cannot be reached: {_last_line(error)}",
+                    cure="see whether ray status answers on the head node, and whether this host reaches the port of "
+                    "Ray clients there (10001); both sides need the same versions of Ray and Python",
+                ) from error
+
+    def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
+        """Start an actor for each GPU of each node, and return the GPUs."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("GPU", 0) >= 1]
+        if not nodes:
+            raise NoDeviceError(
+                f"no node of the Ray cluster {self.name} has a GPU",
+                cure="see whether ray status lists GPUs; ray start --num-gpus says how many a node has",
+            )
+        actor_class = self._ray.remote(num_gpus=1, num_cpus=1, max_restarts=0, max_concurrency=3)(RayAgent)
+        fakes = [spec for spec in specs if spec.startswith("fake:")]
+        stored: dict[str, Any] = {}
+        for node in nodes:
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            for _ in range(int(node["Resources"]["GPU"])):
+                if fakes and len(self._gpus) == len(fakes):
+                    break
+                spec = fakes[len(self._gpus)] if fakes else "cuda"
+                actor = actor_class.options(scheduling_strategy=strategy).remote()
+                place = f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+                self._gpus.append(RayGpu(self._ray, actor, place, spec, stored))
+        return tuple(self._gpus)
+
+    def wait(self, gpus: Sequence[LentGpu], limit_s: float) -> None:
+        """Wait until an agent has news or is lost."""
+        references = [gpu.news for gpu in gpus if isinstance(gpu, RayGpu) and gpu.news is not None]
+        if references:
+            try:
+                self._ray.wait(references, num_returns=1, timeout=limit_s)
+            except Exception as error:
+                raise InfrastructureError(
+                    f"the connection to the Ray cluster {self.name} is lost: {_last_line(error)}",
+                    cure="see whether ray status answers on the head node; what was measured is stored",
+                ) from error
+
+    def close(self) -> None:
+        """End all actors, and disconnect."""
+        for gpu in self._gpus:
+            gpu.end(kill=True)
+        with contextlib.suppress(Exception):  # the cluster may be gone
+            self._ray.shutdown()
+
+
+def _last_line(error: Exception) -> str:
+    """Return what an exception of Ray says in its last line that says something; the lines before are a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _cure(error: Exception) -> str:
+    """Return what to do about an agent that could not start."""
+    if "No module named 'perfsvc" in str(error) or "has no attribute" in str(error):
+        return "install the same version of perfsvc on every host of the cluster, in the Python that runs Ray"
+    return "see the logs of Ray on that node (/tmp/ray/session_latest/logs)"

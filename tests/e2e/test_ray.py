@@ -1,0 +1,69 @@
+"""A run on a Ray cluster of two nodes with two fake GPUs each."""
+
+import contextlib
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray]")
+
+from tests.benchmarks.ray_nodes import ray_nodes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CASES = 24
+MEASURED = "SELECT run_id, case_id FROM measurements"
+
+
+def agents(folder):
+    """The processes that measure for a cluster with the locks of a folder, and what they have started."""
+    paths = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline")]
+    ours = [path for path in paths if f"PERFSVC_LOCKS={folder}/locks".encode() in _content(path / "environ")]
+    names = (b"RayAgent", b"perfsvc.process.fork_server")
+    return [path.name for path in ours if any(name in _content(path / "cmdline") for name in names)]
+
+
+def _content(path):
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended since it was listed
+        return b""
+
+
+def wait_for(perfsvc, run, measurements):
+    """Wait until a run has stored so many measurements; the tables may not be there yet."""
+    stored = 0
+    while stored < measurements:
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.1)
+        with contextlib.suppress(sqlite3.OperationalError):
+            stored = len(perfsvc.rows(MEASURED))
+
+
+def test_each_case_is_stored_once_though_a_node_dies_and_nothing_runs_on_after_ctrl_c(perfsvc):
+    options = ("--suite", perfsvc.suites / "sleeps", "--points", "full", "--replicas", "1", "--spread", "each-model")
+    with ray_nodes(perfsvc.folder, (2, 2)) as nodes:
+        command = ("run", "--on", nodes.address, *nodes.devices, *options)
+        with perfsvc.start(*command) as run:
+            wait_for(perfsvc, run, 4)
+            nodes.kill(1)
+            out, err = run.communicate(timeout=120)
+        assert run.returncode == 0, (out, err)
+        assert "is lost" in err
+        measured = perfsvc.rows(MEASURED)
+        assert len(measured) == CASES
+        assert len(set(measured)) == CASES
+        with perfsvc.start("run", "--on", nodes.address, *nodes.devices[:2], *options) as run:
+            wait_for(perfsvc, run, CASES + 2)
+            assert agents(perfsvc.folder)
+            run.send_signal(signal.SIGINT)
+            run.communicate(timeout=60)
+        assert run.returncode == 130
+        ends = time.monotonic() + 10
+        while agents(perfsvc.folder) and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert not agents(perfsvc.folder)
+    states = perfsvc.rows("SELECT state FROM runs ORDER BY id")
+    assert [state for (state,) in states] == ["finished", "interrupted"]
