@@ -210,8 +210,7 @@ class RunSettings(SettingsTable):
     devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda (every GPU), cuda:0,2, or cuda:GPU-… (a UUID)."""
     on: Annotated[str, AfterValidator(_cluster)] = Field(default="", examples=["ray://head:10001"])
-    """The cluster on whose GPUs `perfsvc run` measures: the address of a Ray cluster; by default this host. A night
-    measures on its own host."""
+    """The Ray cluster on whose GPUs `perfsvc run` measures; by default this host. A night measures on its own host."""
     select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
     """Patterns of the cases to measure; by default all."""
     exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])
@@ -345,8 +344,8 @@ class RouteSettings(SettingsTable):
     """Only findings that are assigned to this person; by default all findings."""
     severity: Severities = ("regression", "improvement", "failed", "missing", "resolved")
     """What to send. regression: findings with a slower case. improvement: findings with only faster cases. failed:
-    cases and stages that failed. missing: GPUs, hosts and cases that are gone, and GPUs
-    that are slower than others of their model. resolved: findings that are over."""
+    cases and stages that failed. missing: GPUs, hosts and cases that are gone, and GPUs that are slower than others of
+    their model. resolved: findings that are over."""
     at_least: Threshold | None = Field(default=None, examples=["10%"])
     """Of the findings about slower or faster cases, only those with a change of at least this size, or of unknown
     size."""

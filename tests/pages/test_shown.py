@@ -11,6 +11,7 @@ from markupsafe import Markup
 from perfsvc.model import Environment, Verdict
 from perfsvc.report import wording
 from perfsvc.report.pages import views
+from perfsvc.report.pages.numbers import rounded
 from perfsvc.report.pages.site import series_page
 from perfsvc.report.pages.spark import HEIGHT, MOST_VALUES, spark
 from perfsvc.service.dashboard.build import build, gather
@@ -110,7 +111,7 @@ def test_an_unknown_or_infinite_end_is_not_drawn(nights, tmp_path, names):
     site = gather(nights.store, 10, NOW)
     data = json.loads(json_of_numbers(views.Views(site).data(site.series[0].series)))
     assert data["level"] == pytest.approx([100.0, 100.0], rel=0.01)
-    assert json_of_numbers(views.rounded(np.array([math.inf, math.nan, 2.0]), 1.0)) == "[null,null,2.0]"
+    assert json_of_numbers(rounded(np.array([math.inf, math.nan, 2.0]), 1.0)) == "[null,null,2.0]"
 
 
 def test_each_change_of_the_environment_has_a_letter_and_its_differences(nights, names):

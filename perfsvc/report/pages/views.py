@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
-from numpy.typing import NDArray
 
 from perfsvc import units
 from perfsvc.model import (
@@ -31,6 +30,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.report import wording
+from perfsvc.report.pages.numbers import drawn_samples, rounded
 from perfsvc.report.pages.site import (
     DevicePanel,
     FindingView,
@@ -66,12 +66,6 @@ BAD = frozenset({Status.WRONG, Status.FAILED})
 
 MOST_OTHERS = 30
 """How many other series of its case the page of a series links to."""
-MOST_SAMPLES = 200
-"""How many samples of a replica are drawn."""
-
-_EXACT = 22
-"""The largest power of ten that is a floating point number: a quotient by it is the number that the digits name."""
-_POWERS = np.array([float(10**power) for power in range(_EXACT + 1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +362,7 @@ class Views:
                 for finding, moved in self.findings_of.get(view.series, ())
                 if (first := moved.first_run or finding.first_run) is not None and first in index
             ],
-            "samples": _drawn_samples(
+            "samples": drawn_samples(
                 {index[run]: replicas for run, replicas in view.samples.items() if run in index}, factor
             ),
         }
@@ -398,12 +392,6 @@ _RESULT = '<td class="number">%s</td><td class="number wide">%s</td><td class="n
 def change(ratio: float | None) -> str:
     """Return a ratio as a change in per cent: ``+2.1 %`` for 1.021; a dash for None."""
     return wording.or_dash(ratio, units.percent)
-
-
-def thinned(times: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return at most ``MOST_SAMPLES`` of the times, evenly spaced."""
-    step = -(-len(times) // MOST_SAMPLES)
-    return times[:: step or 1]
 
 
 def commit(run: RunRow) -> str:
@@ -465,42 +453,6 @@ def _scale(view: SeriesView) -> tuple[float, str]:
     usual = float(ordered[(ordered.size - 1) // 2] + ordered[ordered.size // 2]) / 2
     power = next((power for power in sorted(units.SMALL, reverse=True) if usual >= 10.0**power), min(units.SMALL))
     return 10.0**-power, f"{units.SMALL[power]}{unit}"
-
-
-def rounded(numbers: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    """Return the numbers multiplied by the factor, each rounded to six digits; NaN for a number that is not finite."""
-    scaled = numbers * factor
-    known = np.isfinite(scaled)
-    power = np.zeros(scaled.shape, np.int64)
-    nonzero = known & (scaled != 0)
-    power[nonzero] = 5 - np.floor(np.log10(np.abs(scaled[nonzero])))
-    up, down = _POWERS.take(power, mode="clip"), _POWERS.take(-power, mode="clip")
-    digits = np.where(known, np.round(scaled * up / down) / up * down, np.nan)
-    for at in zip(*np.nonzero(known & (abs(power) > _EXACT)), strict=True):
-        digits[at] = float(f"{scaled[at]:.6g}")
-    return digits
-
-
-def _drawn_samples(
-    samples: Mapping[int, Sequence[NDArray[np.float32]]], factor: float
-) -> dict[int, list[NDArray[np.float64]]]:
-    """Return at most ``MOST_SAMPLES`` times of each replica, multiplied by the factor.
-
-    The times of a replica are rounded to the six leading digits of its longest time.
-    """
-    thin = [thinned(times) for replicas in samples.values() for times in replicas]
-    sizes = np.array([times.size for times in thin], np.int64)
-    filled = np.flatnonzero(sizes)
-    scaled = np.concatenate(thin).astype(np.float64) * factor if filled.size else np.empty(0)
-    begins = np.cumsum(sizes) - sizes
-    decimals = np.zeros(sizes.size, np.int64)
-    if filled.size:
-        longest = np.maximum.reduceat(scaled, begins[filled])
-        decimals[filled] = np.where(longest > 0, 5 - np.floor(np.log10(np.where(longest > 0, longest, 1.0))), 0)
-    power = np.repeat(decimals, sizes)
-    up, down = _POWERS.take(power, mode="clip"), _POWERS.take(-power, mode="clip")
-    columns = iter(np.split(np.round(scaled * up / down) / up * down, begins[1:]))
-    return {at: [next(columns) for _ in replicas] for at, replicas in samples.items()}
 
 
 def _letter(index: int) -> str:

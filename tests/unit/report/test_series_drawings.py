@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perfsvc.report.pages.numbers import drawn_samples, rounded
 from perfsvc.report.pages.spark import EDGE, HEIGHT, LEAST_RANGE, MOST_VALUES, WIDTH, spark
-from perfsvc.report.pages.views import rounded
 
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.integers(-(10**9), 10**9).map(float))
 FACTORS = st.sampled_from([1.0, 1e3, 1e6, 1e9, 1e-9, 1e-12, 100.0])
@@ -34,6 +34,23 @@ def test_numbers_are_rounded_to_six_digits(numbers, factor):
 def test_measured_numbers_are_rounded_as_their_texts_are(seed):
     values = np.exp(np.random.default_rng(seed).uniform(-60, 60, 1000))
     assert rounded(values, 1.0).tolist() == [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def test_samples_are_thinned_and_rounded_replica_by_replica():
+    random = np.random.default_rng(0)
+    samples = {
+        7: [(1e-5 * (1 + 0.1 * random.standard_normal(size))).astype(np.float32) for size in (1000, 3, 1)],
+        9: [np.zeros(4, np.float32), np.empty(0, np.float32)],
+    }
+    found = drawn_samples(samples, 1e6)
+    assert list(found) == [7, 9]
+    for run, replicas in samples.items():
+        for times, drawn in zip(replicas, found[run], strict=True):
+            every = -(-len(times) // 200) or 1
+            scaled = [1e6 * float(time) for time in times[::every]]
+            decimals = 5 - math.floor(math.log10(max(scaled))) if scaled and max(scaled) else 0
+            assert drawn.tolist() == pytest.approx([round(time, decimals) for time in scaled], rel=1e-12)
+    assert drawn_samples({}, 1e6) == {}
 
 
 def drawn_lines(values):
