@@ -255,13 +255,13 @@ def _put_part(connection: Connection, run: int, entries: Sequence[MeasurementEnt
             }
         )
     ids = new_ids(connection, Measurements, rows)
-    of_measurements = [(number, entry.measurement) for number, entry in zip(ids, entries, strict=True)]
-    batches = [row for number, measured in of_measurements for row in _batch_rows(number, measured.batches)]
+    of_measurements = [(row_id, entry.measurement) for row_id, entry in zip(ids, entries, strict=True)]
+    batches = [row for row_id, measured in of_measurements for row in _batch_rows(row_id, measured.batches)]
     if batches:
         connection.execute(insert(MeasurementBatches), batches)
     metrics = [
-        {"measurement_id": number_of, "name": name, "value": number(value)}
-        for number_of, measured in of_measurements
+        {"measurement_id": row_id, "name": name, "value": number(value)}
+        for row_id, measured in of_measurements
         for name, value in measured.metrics.items()
     ]
     if metrics:
