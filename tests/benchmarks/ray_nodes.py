@@ -103,6 +103,8 @@ def main() -> None:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        os.environ["RAY_TMPDIR"] = folder  # Ray writes the address of the cluster to a folder that it does not make
+        (Path(folder) / "ray").mkdir()
         head = {"num_cpus": 0, "num_gpus": 0, "include_dashboard": False, "temp_dir": folder}
         cluster = Cluster()
         try:
