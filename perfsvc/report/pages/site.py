@@ -181,14 +181,17 @@ class SeriesViews(Sequence[SeriesView]):
 
     def of(self, series: Series) -> SeriesView:
         """Return the view of a series that the site has."""
-        return self._by_series[series]
+        view = self.get(series)
+        if view is None:
+            raise KeyError(series)
+        return view
 
     def page(self, series: Series) -> str:
         """Return the path of a series' page; an empty text if no run on the site measured the series."""
-        if series not in self._by_series:
-            return ""
         path = self._pages.get(series)
         if path is None:
+            if not self.known([series]):
+                return ""
             path = self._pages[series] = series_page(series)
         return path
 

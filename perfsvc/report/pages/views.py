@@ -89,7 +89,7 @@ class EnvironmentChange:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesRow:
+class RunOfSeries:
     """A run in the table of a series, as cells; ``verdict``, ``excluded`` and ``reason`` are empty if unknown."""
 
     run: Markup
@@ -263,7 +263,7 @@ class Views:
 
         return [row(old, new) for old, new in zip([None, *view.levels], view.levels, strict=False)][::-1]
 
-    def rows(self, view: SeriesView, most: int) -> list[SeriesRow]:
+    def rows(self, view: SeriesView, most: int) -> list[RunOfSeries]:
         """Return the newest runs of a series as rows of a table, newest first.
 
         The cells are made here, because a template takes several times as long, and a site has a table for each series.
@@ -280,7 +280,7 @@ class Views:
             status, reason = points.bad.get(at, (Status.OK, ""))
             result = _RESULT % (f"<s>{level}</s>" if excluded else level, wording.spread(center, low, high), replicas)
             rows.append(
-                SeriesRow(
+                RunOfSeries(
                     self._run_cells(run),
                     Markup(result),  # noqa: S704 - escaped above
                     points.verdicts.get(at, ""),
