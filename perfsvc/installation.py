@@ -20,6 +20,7 @@ REQUIRED = (
     "ml-dtypes",
     "numpy",
     "nvtx",
+    "orjson",
     "pandas",
     "platformdirs",
     "pydantic",

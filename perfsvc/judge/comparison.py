@@ -120,7 +120,7 @@ def compare(
 def compare_sides(
     before: Side, after: Side, *, further: Sequence[ArrayLike] = (), threshold: float, alpha: float = ALPHA
 ) -> Comparison:
-    """Return what ``compare`` returns, from sides that ``Sides.of`` has read for many comparisons at once."""
+    """Return what ``compare`` returns, from sides that ``SideColumns.of`` has read for many comparisons at once."""
     nights = [before.medians, *(sorted_samples(night, allow_zero=True) for night in further)]
     old, new = np.concatenate(nights) if further else before.medians, after.medians
     if min(old.min(), new.min()) <= 0:

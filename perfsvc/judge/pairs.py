@@ -20,7 +20,7 @@ from perfsvc.judge.comparison import (
     reason,
 )
 from perfsvc.judge.levels import Floats
-from perfsvc.judge.sides import RESOLUTION, Samples, Sides
+from perfsvc.judge.sides import RESOLUTION, Samples, SideColumns
 from perfsvc.model import Verdict
 
 Ints = NDArray[np.int64]
@@ -41,7 +41,7 @@ def compare_with_each(
     Raises:
         ValueError: times that are not finite or below 0.
     """
-    sides = Sides.of([*baselines, candidate])
+    sides = SideColumns.of([*baselines, candidate])
     if not (sides.lowest >= 0).all():
         raise ValueError("times are finite numbers from 0 up")
     places = np.arange(len(baselines))
@@ -49,7 +49,7 @@ def compare_with_each(
     return compare_pairs(sides, places, np.full_like(places, len(baselines)), thresholds)
 
 
-def compare_pairs(sides: Sides, before: Ints, after: Ints, thresholds: Sequence[float]) -> list[Comparison]:
+def compare_pairs(sides: SideColumns, before: Ints, after: Ints, thresholds: Sequence[float]) -> list[Comparison]:
     """Return what ``compare_sides`` returns for each baseline of one run and its candidate, computed together.
 
     Args:
@@ -73,7 +73,7 @@ def compare_pairs(sides: Sides, before: Ints, after: Ints, thresholds: Sequence[
     return [comparisons[at] for at in range(before.size)]
 
 
-def _of_shape(sides: Sides, old: Ints, new: Ints, thresholds: Floats) -> list[Comparison]:
+def _of_shape(sides: SideColumns, old: Ints, new: Ints, thresholds: Floats) -> list[Comparison]:
     """Compare pairs whose baselines have equally many replicas, and whose candidates do; all medians are above 0."""
     old_size, new_size = int(sides.sizes[old[0]]), int(sides.sizes[new[0]])
     old_logs, new_logs = np.log(sides.medians_of(old, old_size)), np.log(sides.medians_of(new, new_size))

@@ -70,7 +70,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class SideColumns:
     """Many sides as columns, computed together: a run has ten thousand series.
 
     Attributes:
@@ -93,7 +93,7 @@ class Sides:
     highest: Floats
 
     @classmethod
-    def of(cls, many: Sequence[Sequence[Sequence[float] | Samples]]) -> "Sides":
+    def of(cls, many: Sequence[Sequence[Sequence[float] | Samples]]) -> "SideColumns":
         """Read sides.
 
         Args:

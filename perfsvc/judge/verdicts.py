@@ -12,7 +12,7 @@ from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
 from perfsvc.judge.levels import center_of
 from perfsvc.judge.pairs import compare_pairs
-from perfsvc.judge.sides import Side, Sides
+from perfsvc.judge.sides import Side, SideColumns
 from perfsvc.model import (
     AUXILIARY,
     FIRST_RUNS,
@@ -375,7 +375,7 @@ class _Levels:
 
     faults: Mapping[Level, str]
     place: Mapping[Level, int]
-    sides: Sides
+    sides: SideColumns
     centers: Mapping[Level, float]
 
     @classmethod
@@ -383,7 +383,7 @@ class _Levels:
         """Read levels."""
         faults = {level: fault for level in every if (fault := _fault(level))}
         with_values = [level for level in every if level not in faults]
-        sides = Sides.of([level.replicas for level in with_values])
+        sides = SideColumns.of([level.replicas for level in with_values])
         place = dict(zip(with_values, range(len(with_values)), strict=True))
         centers = dict(zip(with_values, sides.centers.tolist(), strict=True))
         for at in np.flatnonzero(np.isnan(sides.lowest)).tolist():

@@ -35,7 +35,7 @@ def levels_in(
     Without ``wanted``, the metrics that verdicts do not judge are left out.
     """
     measured = (Measurements.run_id == run, judged(Measurements.run_id, Measurements.case_id), *where)
-    rows = _Rows.read(connection, measured)
+    rows = _LevelRows.read(connection, measured)
     if rows is None:
         return {}
     levels = _bad_levels(connection, run, rows, measured)
@@ -55,7 +55,7 @@ def levels_in(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _LevelRows:
     """The measurements of a run in the order of cases, devices, cache states and replicas.
 
     A group is what one case measured on one device in one cache state.
@@ -79,7 +79,7 @@ class _Rows:
     blobs: Sequence[bytes | None]
 
     @classmethod
-    def read(cls, connection: Connection, measured: Collection[ColumnElement[bool]]) -> "_Rows | None":
+    def read(cls, connection: Connection, measured: Collection[ColumnElement[bool]]) -> "_LevelRows | None":
         """Read the measurements that fulfil some conditions; None if there are none."""
         is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
         values = (Measurements.median_s, Measurements.max_error, Measurements.samples)
@@ -113,7 +113,7 @@ class _Rows:
 
 
 def _bad_levels(
-    connection: Connection, run: int, rows: _Rows, measured: Collection[ColumnElement[bool]]
+    connection: Connection, run: int, rows: _LevelRows, measured: Collection[ColumnElement[bool]]
 ) -> dict[Series, Level]:
     """Return the levels of the groups that are not ok: each has the status and the reason of its worst replica."""
     if rows.good.all():
@@ -128,12 +128,12 @@ def _bad_levels(
     return {rows.series(group, TIME): Level(run, *why) for group, why in worst.items()}
 
 
-def _are_times_wanted(rows: _Rows, wanted: Collection[Series] | None) -> Any:
+def _are_times_wanted(rows: _LevelRows, wanted: Collection[Series] | None) -> Any:
     """Return whether the times of each group are needed: to unpack samples takes long."""
     return wanted is None or np.array([rows.series(group, TIME) in wanted for group in range(rows.good.size)])
 
 
-def _times(rows: _Rows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
+def _times(rows: _LevelRows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
     """Return the rows with a time and the samples of each; the median stands for samples that were pruned or damaged.
 
     Args:
@@ -159,7 +159,7 @@ def _times(rows: _Rows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
     return np.array(at, np.int64), [of_row(row) for row in at]
 
 
-def _errors(rows: _Rows) -> tuple[Ints, list[tuple[float]]]:
+def _errors(rows: _LevelRows) -> tuple[Ints, list[tuple[float]]]:
     """Return the rows with a largest error, and the errors."""
     good = np.flatnonzero(rows.good[rows.group]).tolist()
     known = [(row, (error,)) for row in good if (error := rows.errors[row]) is not None]
@@ -167,7 +167,7 @@ def _errors(rows: _Rows) -> tuple[Ints, list[tuple[float]]]:
 
 
 def _named(
-    connection: Connection, rows: _Rows, metrics: set[str] | None, measured: Collection[ColumnElement[bool]]
+    connection: Connection, rows: _LevelRows, metrics: set[str] | None, measured: Collection[ColumnElement[bool]]
 ) -> Iterator[_MetricValues]:
     """Yield each named metric with the rows that have it and the value of each.
 

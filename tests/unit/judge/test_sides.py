@@ -8,7 +8,7 @@ import pytest
 from perfsvc.judge.comparison import compare, compare_sides
 from perfsvc.judge.levels import center_of
 from perfsvc.judge.pairs import compare_pairs, compare_with_each
-from perfsvc.judge.sides import Side, Sides
+from perfsvc.judge.sides import Side, SideColumns
 from perfsvc.model import Verdict
 
 
@@ -38,7 +38,7 @@ def _random_sides(seed: int) -> list[tuple[tuple[float, ...], ...]]:
 @pytest.mark.parametrize("seed", range(3))
 def test_many_sides_are_those_read_one_by_one(seed: int) -> None:
     many = _random_sides(seed)
-    sides = Sides.of(many)
+    sides = SideColumns.of(many)
     for at, replicas in enumerate(many):
         together, alone = sides.side(at), Side.of(replicas)
         np.testing.assert_array_equal(together.medians, alone.medians)
@@ -53,12 +53,12 @@ def test_many_sides_are_those_read_one_by_one(seed: int) -> None:
 def test_arrays_are_read_as_tuples_are() -> None:
     many = _random_sides(0)
     arrays = [tuple(map(np.array, replicas)) for replicas in many]
-    for tuples, of_arrays in zip(astuple(Sides.of(many)), astuple(Sides.of(arrays)), strict=True):
+    for tuples, of_arrays in zip(astuple(SideColumns.of(many)), astuple(SideColumns.of(arrays)), strict=True):
         np.testing.assert_array_equal(tuples, of_arrays)
 
 
 def test_a_side_with_a_value_below_zero_has_a_level_and_ends() -> None:
-    sides = Sides.of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
+    sides = SideColumns.of([((-3.0, 1.0), (5.0,)), ((2.0, 2.0), (2.0,))])
     assert sides.centers.tolist() == [2.0, 2.0]
     assert (sides.lowest.tolist(), sides.highest.tolist()) == ([-3.0, 2.0], [5.0, 2.0])
 
@@ -66,13 +66,13 @@ def test_a_side_with_a_value_below_zero_has_a_level_and_ends() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_side_with_a_value_that_is_not_finite_has_no_ends_and_spoils_no_other(value: float) -> None:
     sound = ((1.0, 2.0), (3.0, 5.0))
-    sides = Sides.of([((1.0, value), (3.0, 5.0)), sound])
+    sides = SideColumns.of([((1.0, value), (3.0, 5.0)), sound])
     assert np.isnan(sides.lowest).tolist() == [True, False]
     np.testing.assert_array_equal(sides.side(1).medians, Side.of(sound).medians)
 
 
 def test_no_sides_are_no_sides() -> None:
-    assert Sides.of([]).sizes.size == 0
+    assert SideColumns.of([]).sizes.size == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -81,7 +81,7 @@ def test_pairs_compared_together_are_those_compared_one_by_one(seed: int) -> Non
     many = _random_sides(seed)
     # The same shape on both sides, as in two runs of one suite, and other shapes; near each other and far away.
     many += [tuple(tuple(1.03 * value for value in replica) for replica in replicas) for replicas in many]
-    sides, count = Sides.of(many), len(many) // 2
+    sides, count = SideColumns.of(many), len(many) // 2
     same, others = np.arange(count), random.integers(count, size=(2, 300))
     before, after = np.concatenate([same, same, others[0]]), np.concatenate([same, same + count, others[1]])
     thresholds = random.choice([0.0, 0.01, 0.5], len(before)).tolist()
@@ -106,7 +106,7 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
         for noise in (0.003, 0.01, 0.03, 0.3)
         for _ in range(20)
     ]
-    sides, before = Sides.of(many), np.arange(0, len(many), 2)
+    sides, before = SideColumns.of(many), np.arange(0, len(many), 2)
     after = before + 1
     together = compare_pairs(sides, before, after, [0.01] * before.size)
     assert together == [
@@ -119,7 +119,7 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
 
 def test_no_pairs_are_no_comparisons() -> None:
     none = np.array([], np.int64)
-    assert compare_pairs(Sides.of([]), none, none, []) == []
+    assert compare_pairs(SideColumns.of([]), none, none, []) == []
 
 
 def test_one_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:
