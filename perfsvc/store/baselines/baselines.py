@@ -308,8 +308,8 @@ def _first_runs(
     runs = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
     if missing := keys - runs.keys():
         # Names the cases, because to look for a new case among the measurements of all runs takes minutes.
-        numbers = connection.scalars(select(Cases.id).where(among(connection, Cases.lineage_id, _lineages(missing))))
-        of_missing = among(connection, Measurements.case_id, numbers.all())
+        names = select(Cases.id).where(among(connection, Cases.lineage_id, _lineages(missing)))
+        of_missing = Measurements.case_id.in_(names)
         runs = _first_correct_runs(connection, _lineages(missing), of_missing, *between) | runs
     return runs
 

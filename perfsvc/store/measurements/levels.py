@@ -83,24 +83,27 @@ class _LevelRows:
         """Read the measurements that fulfil some conditions; None if there are none."""
         is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
         values = (Measurements.median_s, Measurements.max_error, Measurements.samples)
-        query = select(*_KEY, Measurements.id, is_ok, *values).where(*measured).order_by(*_KEY, Measurements.replica)
+        query = (
+            select(*_KEY, Devices.uuid, Devices.model, Measurements.id, is_ok, *values)
+            .join(Devices, Devices.id == Measurements.device_id)
+            .where(*measured)
+            .order_by(*_KEY, Measurements.replica)
+        )
         with connection.execute(query) as result:
             # SQLAlchemy would make an object of each row, which takes longer than reading the row.
             rows = result.cursor.fetchall()
         if not rows:
             return None
-        cases, devices, states, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
+        cases, devices, states, uuids, models, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
         is_first = changes(np.array(cases), np.array(devices), np.array(states))
         firsts = np.flatnonzero(is_first)
         of_run = select(Measurements.case_id).where(*measured).distinct()
         known = present_cases(connection.execute(names_of(of_run)).all())
-        devices_of_all = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
-        gpus = {number: (uuid, model) for number, uuid, model in devices_of_all}
         return cls(
             np.array(ids),
             np.cumsum(is_first) - 1,
             np.logical_and.reduceat(np.array(ok) == 1, firsts),
-            [(known[cases[at]], *gpus[devices[at]], _STATES[states[at]]) for at in firsts.tolist()],
+            [(known[cases[at]], uuids[at], models[at], _STATES[states[at]]) for at in firsts.tolist()],
             medians,
             errors,
             blobs,

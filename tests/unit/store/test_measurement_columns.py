@@ -251,7 +251,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
     many = grow(5)
     with counted(story.store) as after:
         ask(story, many)
-    assert 0 < len(before) == len(after) <= 17
+    assert 0 < len(before) == len(after) <= 14
 
 
 def test_later_measurements_than_until_are_left_out(story):
