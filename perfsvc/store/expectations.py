@@ -19,8 +19,8 @@ from perfsvc.model import (
     Status,
 )
 from perfsvc.store.findings import excluded
-from perfsvc.store.findings.read import ACTIVE, put_event
-from perfsvc.store.schema.engine import Database, new_id
+from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding
+from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
@@ -276,20 +276,7 @@ def _finding_of(connection: Connection, absence: Absence, *, night: int | None, 
         return known.id, ""
     if (shared := _shared_finding(connection, absence)) is not None:
         return shared, ""
-    row = {
-        "cause": Cause.MISSING,
-        "root_cause": absence.subject,
-        "first_run_id": None,
-        "last_run_id": None,
-        "evidence": absence.evidence,
-        "state": FindingState.OPEN,
-        "reason": "",
-        "set_by": "",
-        "set_at": now,
-        "owner": "",
-        "ignored_until": None,
-    }
-    number = new_id(connection, Findings, row)
+    number = put_open_finding(connection, Cause.MISSING, absence.subject, absence.evidence, at=now)
     put_event(connection, number, EventKind.RAISED, absence.evidence, night=night, at=now)
     return number, "raised"
 

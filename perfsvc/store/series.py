@@ -3,14 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import TIME, Case, Estimate, Level, Series, Status
+from perfsvc.model import TIME, CacheState, Case, Estimate, Level, Series, Status
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     CaseIds,
@@ -35,22 +35,34 @@ _NAMESAKES = aliased(Cases)
 _SERIES_KEY = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
 """The columns of ``CaseIds``."""
 
-_OF_REPLICA = (
-    Measurements.run_id,
-    Devices.uuid,
-    Measurements.cache,
-    Measurements.case_id,
-    Measurements.id,
-    Measurements.status,
-    Measurements.reason,
-    Measurements.median_s,
-    Measurements.low_s,
-    Measurements.high_s,
-    Measurements.sample_count,
-)
-"""What the history of a case reads of a replica, in the order in which ``_case_in_run`` unpacks it."""
+
+class _Replica(NamedTuple):
+    """What the history of a case reads of a replica, in the order of ``columns``."""
+
+    run: int
+    device: str
+    cache: CacheState
+    case: int
+    id: int
+    status: Status
+    reason: str
+    median_s: float | None
+    low_s: Any  # a number if the median is one
+    high_s: Any
+    samples: int
+
+    @staticmethod
+    def columns() -> Sequence[Any]:
+        """Return the columns that hold the fields."""
+        own = Measurements
+        return (
+            *(own.run_id, Devices.uuid, own.cache, own.case_id, own.id, own.status, own.reason),
+            *(own.median_s, own.low_s, own.high_s, own.sample_count),
+        )
+
+
 _OF_RUN = (Runs.id, Runs.started_at, Runs.git_commit, Runs.git_dirty, Runs.label)
-"""What it reads of a run."""
+"""What the history of a case reads of a run."""
 
 
 class SeriesStore:
@@ -109,7 +121,7 @@ class SeriesStore:
         ``case_id`` may be a former name of the case. Raises ``NotMeasuredError`` if the case is unknown.
         """
         query = (
-            select(*_OF_REPLICA)
+            select(*_Replica.columns())
             .join(Devices, Devices.id == Measurements.device_id)
             .order_by(Measurements.run_id, Devices.uuid, Measurements.cache, Measurements.case_id, Measurements.replica)
         )
@@ -119,8 +131,8 @@ class SeriesStore:
             own_names = {row.id: row.name for row in connection.execute(names)}
             is_case = Measurements.case_id.in_(own_names)
             where = (is_case,) if device is None else (is_case, Devices.uuid == device)
-            # Plain tuples, and what only depends on the run is read once a run: a case has thousands of measurements.
-            rows = list(map(tuple, connection.execute(query.where(*where))))
+            # What only depends on the run is read once a run: a case has thousands of measurements.
+            rows = list(map(_Replica._make, connection.execute(query.where(*where))))
             of_case = Runs.id.in_(select(Measurements.run_id).where(is_case))
             runs = {row.id: row for row in connection.execute(select(*_OF_RUN).where(of_case))}
             models = {row.uuid: row.model for row in connection.execute(select(Devices.uuid, Devices.model))}
@@ -135,7 +147,9 @@ class SeriesStore:
                 named=named,
                 excluded=excluded,
             )
-            for (run, uuid, _, case), replicas in groupby(rows, lambda row: (row[0], row[1], row[2], own_names[row[3]]))
+            for (run, uuid, _, case), replicas in groupby(
+                rows, lambda row: (row.run, row.device, row.cache, own_names[row.case])
+            )
             if run in runs  # another process may have deleted the run since the first query
         ]
 
@@ -236,7 +250,7 @@ def _named_values(connection: Connection, *where: ColumnElement[bool]) -> dict[i
 
 
 def _case_in_run(
-    replicas: Sequence[tuple[Any, ...]],
+    replicas: Sequence[_Replica],
     run: Any,
     *,
     case: str,
@@ -245,14 +259,15 @@ def _case_in_run(
     excluded: Mapping[tuple[int, int | None], str],
 ) -> CaseInRun:
     """Return a case in one run from the rows of its replicas; ``named`` has the metrics of measurements by their id."""
-    _, device, cache, case_number, *_ = replicas[0]
+    first = replicas[0]
     status, reason = Status.OK, ""
-    if any(row[5] is not Status.OK for row in replicas):
-        status, reason = max(((row[5], row[6]) for row in replicas), key=lambda worst: worst[0].severity)
+    if any(row.status is not Status.OK for row in replicas):
+        worst = max(replicas, key=lambda row: row.status.severity)
+        status, reason = worst.status, worst.reason
     good = replicas if status is Status.OK else []
     metrics: dict[str, list[float]] = defaultdict(list)
     for row in good:
-        for metric, value in named.get(row[4], ()):
+        for metric, value in named.get(row.id, ()):
             metrics[metric].append(value)
     return CaseInRun(
         run=run.id,
@@ -261,15 +276,17 @@ def _case_in_run(
         dirty=run.git_dirty,
         label=run.label,
         case=case,
-        device=device,
+        device=first.device,
         device_model=device_model,
-        cache=cache,
+        cache=first.cache,
         status=status,
         reason=reason,
-        replicas=sum(row[5] is Status.OK for row in replicas),
-        times=tuple(Estimate(*row[7:]) for row in good if row[7] is not None),
+        replicas=sum(row.status is Status.OK for row in replicas),
+        times=tuple(
+            Estimate(row.median_s, row.low_s, row.high_s, row.samples) for row in good if row.median_s is not None
+        ),
         metrics={metric: tuple(values) for metric, values in metrics.items()},
-        excluded=reason_of_exclusion(excluded, run.id, case_number),
+        excluded=reason_of_exclusion(excluded, run.id, first.case),
     )
 
 

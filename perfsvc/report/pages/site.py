@@ -283,7 +283,7 @@ class Site:
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
         compared: the runs that have a page that compares them with their baseline, the newest first.
-                details: what the pages of series show besides the histories.
+        details: what the pages of series show besides the histories.
         fleet: the hosts and their GPUs.
     """
 

@@ -97,7 +97,7 @@ class SeriesTabs:
     views: Views
 
     def _group(self, view: SeriesView) -> list[SeriesView]:
-        """Return Return the series of a case on a device in a cache state: the first is the main series, with tabs."""
+        """Return the series of a case on a device in a cache state: the first is the main series, with tabs."""
 
         def same(series: Series) -> tuple[Case, str, CacheState]:
             return series.case, series.device, series.cache

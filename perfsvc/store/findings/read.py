@@ -23,7 +23,7 @@ from perfsvc.model import (
 from perfsvc.store.cases import series_of, with_series
 from perfsvc.store.profiles import reasons_of
 from perfsvc.store.schema.code_tables import Explanations
-from perfsvc.store.schema.engine import among
+from perfsvc.store.schema.engine import among, new_id
 from perfsvc.store.schema.judging_tables import FindingCases, FindingEvents, Findings
 
 ACTIVE = (FindingState.OPEN, FindingState.ACKNOWLEDGED, FindingState.IGNORED)
@@ -157,6 +157,26 @@ def _profiled_runs(connection: Connection, runs: Collection[int | None]) -> set[
     known = [run for run in runs if run is not None]
     query = select(Explanations.run_id).where(among(connection, Explanations.run_id, known)).distinct()
     return set(connection.scalars(query)) if known else set()
+
+
+def put_open_finding(
+    connection: Connection, cause: Cause, root_cause: str, evidence: str, *, at: datetime, run: int | None = None
+) -> int:
+    """Store an open finding without series, and return its number; ``run`` is None if it is about something missing."""
+    row = {
+        "cause": cause,
+        "root_cause": root_cause,
+        "first_run_id": run,
+        "last_run_id": run,
+        "evidence": evidence,
+        "state": FindingState.OPEN,
+        "reason": "",
+        "set_by": "",
+        "set_at": at,
+        "owner": "",
+        "ignored_until": None,
+    }
+    return new_id(connection, Findings, row)
 
 
 def put_event(

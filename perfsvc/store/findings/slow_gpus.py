@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from perfsvc.model import Cause, EventKind, FindingState, FindingUpdates, SlowGpu
-from perfsvc.store.findings.read import ACTIVE, put_event
-from perfsvc.store.schema.engine import new_id
+from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding
 from perfsvc.store.schema.judging_tables import Findings
 
 
@@ -49,20 +48,7 @@ def update_slow_gpus(
 
 
 def _raise(connection: Connection, run: int, gpu: SlowGpu, now: datetime) -> int:
-    row = {
-        "cause": Cause.SLOW_GPU,
-        "root_cause": gpu.text,
-        "first_run_id": run,
-        "last_run_id": run,
-        "evidence": gpu.evidence,
-        "state": FindingState.OPEN,
-        "reason": "",
-        "set_by": "",
-        "set_at": now,
-        "owner": "",
-        "ignored_until": None,
-    }
-    number = new_id(connection, Findings, row)
+    number = put_open_finding(connection, Cause.SLOW_GPU, gpu.text, gpu.evidence, at=now, run=run)
     put_event(connection, number, EventKind.RAISED, gpu.evidence, run=run, at=now)
     return number
 

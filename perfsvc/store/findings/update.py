@@ -22,9 +22,9 @@ from perfsvc.model import (
     evidence_of,
 )
 from perfsvc.store.cases import SeriesKey, case_ids, device_ids, judged, own_name, series_keys
-from perfsvc.store.findings.read import ACTIVE, KEY, put_event, series_rows
+from perfsvc.store.findings.read import ACTIVE, KEY, put_event, put_open_finding, series_rows
 from perfsvc.store.schema.column_types import number
-from perfsvc.store.schema.engine import among, new_id
+from perfsvc.store.schema.engine import among
 from perfsvc.store.schema.judging_tables import FindingCases, Findings
 from perfsvc.store.schema.tables import Cases
 from perfsvc.units import some
@@ -310,7 +310,7 @@ def _join_or_raise(
     rows = _rows(connection, run, cause, list(numbered))
     finding = _joinable(connection, cause, rows)
     if finding is None:
-        finding = _insert_finding(connection, run, cause, now)
+        finding = put_open_finding(connection, cause.cause, cause.root_cause, cause.evidence, at=now, run=run)
         kind, text = EventKind.RAISED, cause.evidence
         updates["raised"].add(finding)
     else:
@@ -368,24 +368,6 @@ def _joinable(connection: Connection, cause: RootCause, rows: Iterable[Mapping[s
         if new.isdisjoint(tuple(row) for row in connection.execute(held)):
             return finding
     return None
-
-
-def _insert_finding(connection: Connection, run: int, cause: RootCause, now: datetime) -> int:
-    """Store a new open finding of a root cause, without series yet, and return its number."""
-    row = {
-        "cause": cause.cause,
-        "root_cause": cause.root_cause,
-        "first_run_id": run,
-        "last_run_id": run,
-        "evidence": cause.evidence,
-        "state": FindingState.OPEN,
-        "reason": "",
-        "set_by": "",
-        "set_at": now,
-        "owner": "",
-        "ignored_until": None,
-    }
-    return new_id(connection, Findings, row)
 
 
 def _reopen_ignored(connection: Connection, run: int, now: datetime) -> set[int]:
