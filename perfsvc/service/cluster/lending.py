@@ -30,6 +30,7 @@ class LentGpus:
 
     Attributes:
         devices: the GPUs, sorted by host and UUID.
+        cluster: the cluster.
         agents: their agents, by UUID.
         hosts: the names of their hosts, by UUID.
     """
@@ -139,7 +140,7 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
         if facts is None:
             continue
         if facts.device is None:
-            report(f"a GPU of {gpu.place} cannot be used: {facts.problem}")
+            report(f"a GPU of {gpu.place} cannot be used: {facts.problem}; perfsvc doctor there says what is missing")
         elif facts.device.uuid in usable:
             report(f"{facts.device.uuid} is lent twice, by {usable[facts.device.uuid][2].place} and {gpu.place}")
         elif not wanted or any(facts.device.uuid.startswith(name) for name in wanted):

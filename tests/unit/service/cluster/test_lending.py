@@ -86,7 +86,10 @@ def test_a_gpu_that_is_not_lent_in_time_is_left_out(lend):
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        (Facts("b", __version__, problem="there is no driver"), "a GPU of node b cannot be used: there is no driver"),
+        (
+            Facts("b", __version__, problem="there is no driver"),
+            "a GPU of node b cannot be used: there is no driver; perfsvc doctor there says what is missing",
+        ),
         (LostError("it died"), "a GPU of a node cannot be used: it died"),
         (replace(A, host="b"), "GPU-0 is lent twice, by node a and node b"),
     ],
