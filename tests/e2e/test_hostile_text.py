@@ -62,17 +62,16 @@ ADDRESSES = {
 }
 
 
-INVISIBLE = (
+INVISIBLE = frozenset(
     letter
     for letter in map(chr, range(sys.maxunicode + 1))
     if unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Zl", "Zp"} and letter not in "\t\n"
 )
-UNSEEN = re.compile(f"[{''.join(map(re.escape, INVISIBLE))}]")
 
 
 def unseen(text):
     """Return the control, invisible and invalid characters of a text."""
-    return sorted({f"U+{ord(letter):04X}" for letter in UNSEEN.findall(text)})
+    return sorted(f"U+{ord(letter):04X}" for letter in INVISIBLE.intersection(text))
 
 
 def live_commands(text):
