@@ -5,7 +5,7 @@ draws an edge that hindsight would not in 18 % of series with one step of three 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from perfsvc.judge.changes.level import MIN_SCALE, center_and_scale
 from perfsvc.judge.changes.scores import Floats, Ints
+from perfsvc.judge.levels import median
 
 CLIP = 3.5
 """Runs are clipped at this many standard deviations from the median of the runs around them."""
@@ -94,7 +95,7 @@ def split_all_into_levels(histories: Iterable[ArrayLike]) -> list[list[HistoryLe
             starts |= zip(some, _cheapest_divisions(units), strict=True)
     return [
         [
-            HistoryLevel(int(runs[begin]), int(runs[end - 1]), float(np.ldexp(np.median(values[begin:end]), exponent)))
+            HistoryLevel(int(runs[begin]), int(runs[end - 1]), float(np.ldexp(median(values[begin:end]), exponent)))
             for begin, end in pairwise([0, *starts.get(index, ()), runs.size])
         ]
         if runs.size
@@ -127,7 +128,8 @@ def _cheapest_divisions(units: Floats) -> list[list[int]]:
     """Return the positions at which the second and later levels of each series begin, in the division of least cost.
 
     The cost of a level is the sum of squares around its mean. Each further level costs ``PRICE`` times the logarithm of
-    the number of runs.
+    the number of runs. All divisions have the sum of all squares in common, so costs are computed without it: a level
+    of n runs with the sum s costs -s² / n.
 
     Args:
         units: shape (series, runs).
@@ -135,27 +137,36 @@ def _cheapest_divisions(units: Floats) -> list[list[int]]:
     series, count = units.shape
     price = PRICE * np.log(count)
     # The series are the last axis: all runs before one run are then contiguous.
-    sums, squares = (
-        np.concatenate([np.zeros((1, series)), np.cumsum(terms, axis=0)]) for terms in (units.T, units.T * units.T)
-    )
+    sums = np.concatenate([np.zeros((1, series)), np.cumsum(units.T, axis=0)])
+    shares = 1.0 / np.arange(count, 0, -1)[:, None]  # of one run in a level from each position to the end
     least = np.full((count + 1, series), np.inf)
     least[0] = -price
-    begin_of_last = np.zeros((count + 1, series), np.intp)
+    costs = np.empty((count, series))
     for end in range(MIN_RUNS, count + 1):
         ends = end - MIN_RUNS + 1
-        lengths = (end - np.arange(ends))[:, None]
-        around_mean = squares[end] - squares[:ends] - (sums[end] - sums[:ends]) ** 2 / lengths
-        costs = least[:ends] + around_mean + price
-        begin_of_last[end] = costs.argmin(axis=0)
-        least[end] = costs.min(axis=0)
-    return [_starts(begins) for begins in begin_of_last.T.tolist()]
+        some = costs[:ends]
+        np.subtract(sums[:ends], sums[end], out=some)
+        np.multiply(some, some, out=some)
+        np.multiply(some, shares[count - end : count - end + ends], out=some)
+        np.subtract(least[:ends], some, out=some)
+        least[end] = some.min(axis=0) + price
+    of_series = zip(least.T.copy(), sums.T.copy(), strict=True)
+    return [_starts(of_one, sums_of_one, shares[:, 0]) for of_one, sums_of_one in of_series]
 
 
-def _starts(begin_of_last: Sequence[int]) -> list[int]:
-    """Return where levels begin, from where the last level begins if the runs end at each position."""
+def _starts(least: Floats, sums: Floats, shares: Floats) -> list[int]:
+    """Return where the second and later levels of one series begin.
+
+    Args:
+        least: the least cost of the runs before each position, shape (runs + 1,).
+        sums: their sums, shape (runs + 1,).
+        shares: the share of one run in a level from each position to the end, shape (runs,).
+    """
     starts = []
-    start = begin_of_last[-1]
-    while start:
-        starts.append(start)
-        start = begin_of_last[start]
-    return starts[::-1]
+    end = count = shares.size
+    while end:
+        ends = end - MIN_RUNS + 1
+        costs = least[:ends] - (sums[:ends] - sums[end]) ** 2 * shares[count - end : count - end + ends]
+        end = int(costs.argmin())
+        starts.append(end)
+    return starts[-2::-1]
