@@ -94,7 +94,7 @@ def test_the_share_of_peak_is_that_of_the_report(shown, fleet_database):
     expected = {}
     for run, share in zip(table["run"], table["peak_share"], strict=True):
         expected[run] = expected.get(run, 1.0) * share ** (1 / 3)
-    found = shown.details.quantities[view.series]
+    found = shown.details.quantities(view.series)
     assert dict(zip(view.points.runs.tolist(), found.peak_share, strict=True)) == pytest.approx(expected)
     assert set(found.peak) == {"memory"}
 

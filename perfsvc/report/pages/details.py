@@ -58,14 +58,15 @@ class SeriesDetails:
     """What the pages of series show besides the histories.
 
     Attributes:
-        quantities: by the series of the time.
+        quantities: returns those of the case of a time; None for another series, or if no run knows any. Like
+            ``compared``, it is called when the page of the series is rendered.
         compared: returns the verdicts on the newest run of a series with samples against some runs before it. It is
             called when the page of the series is rendered, because a verdict takes half a millisecond.
         differences: in what the full environments of two runs differ, for each change of a series' environment.
         environments: the full environments of the newest runs of all series, by run.
     """
 
-    quantities: Mapping[Series, RunQuantities] = field(default_factory=dict)
+    quantities: Callable[[Series], RunQuantities | None] = lambda _: None
     compared: Callable[[Series, Samples], Sequence[ComparedNights]] = _nothing_compared
     differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
     environments: Mapping[int, FullEnvironment] = field(default_factory=dict)

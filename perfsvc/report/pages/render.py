@@ -2,10 +2,10 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import cache, cached_property
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -200,6 +200,15 @@ def _environment() -> Environment:
     return environment
 
 
+Pages = Iterable[tuple[str, str]]
+"""The paths and the texts of some pages."""
+
+Part = Callable[[], Pages]
+"""Makes some pages. Parts may be made in any order, and by several processes."""
+
+_Shown = TypeVar("_Shown")
+
+
 class SitePages:
     """Renders the pages of a site, each alone.
 
@@ -247,19 +256,44 @@ class SitePages:
                 return self.finding(shown)
         for run in self.site.compared:
             if paths.comparison_page(run) == path:
-                return self.comparison(self._compared(run))
+                return self._comparison_of(run)
         return None
 
-    def without_series(self) -> Iterator[tuple[str, str]]:
-        """Yield the path and the text of each page that is not that of a series; ``index.html`` comes last."""
-        for shown in self.site.findings:
-            yield paths.finding_page(shown.finding.id), self.finding(shown)
-        for run in self.site.compared:
-            yield paths.comparison_page(run), self.comparison(self._compared(run))
+    def parts_without_series(self) -> list[Part]:
+        """Return the parts that make the pages other than those of series; the first page is ``index.html``."""
+        lists = [
+            partial(self._part_of_benchmarks, path)
+            if path == BENCHMARKS
+            else partial(self._part, path, self.list, path)
+            for path in reversed(LISTS)
+        ]
+        comparisons = [
+            partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared
+        ]
+        findings = [
+            partial(self._part, paths.finding_page(shown.finding.id), self.finding, shown)
+            for shown in self.site.findings
+        ]
+        return [*lists, *comparisons, *findings]
+
+    def part_of_series(self, views_of_part: Iterable[SeriesView]) -> Pages:
+        """Yield the pages of some series."""
+        for view in views_of_part:
+            yield paths.series_page(view.series), self.series(view)
+
+    def _part_of_benchmarks(self, path: str) -> Pages:
+        """Yield the list of benchmarks and their pages, which share what they show."""
+        yield path, self.list(path)
         for benchmark in self._benchmarks:
             yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
-        for path in LISTS:
-            yield path, self.list(path)
+
+    @staticmethod
+    def _part(path: str, render: Callable[[_Shown], str], shown: _Shown) -> Pages:
+        """Yield a single page."""
+        yield path, render(shown)
+
+    def _comparison_of(self, run: int) -> str:
+        return self.comparison(self._compared(run))
 
     def series(self, view: SeriesView) -> str:
         """Return the page of a series."""

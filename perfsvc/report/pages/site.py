@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -27,7 +27,7 @@ from perfsvc.model import (
     StageRow,
     Status,
 )
-from perfsvc.report.pages.details import SeriesDetails
+from perfsvc.report.pages.details import Samples, SeriesDetails
 from perfsvc.report.pages.fleet import Fleet
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.report.wording import Outcome, series_name
@@ -135,20 +135,42 @@ class LevelRange:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesView:
-    """A series through the runs, oldest first.
+class Drawn:
+    """What only the page of a series draws.
 
     Attributes:
         levels: separated by the change points; excluded runs and runs with uncommitted changes are ignored.
         samples: of the newest runs, an array a replica, in seconds; only for times.
+    """
+
+    levels: tuple[LevelRange, ...] = ()
+    samples: Samples = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesView:
+    """A series through the runs, oldest first.
+
+    Attributes:
+        drawn: returns what only the page of the series draws. It is called when the page is rendered, so that lists
+            need not find levels, and processes that share pages share finding them.
         tonight: the verdict of tonight's run; None without one.
     """
 
     series: Series
     points: RunPoints
-    levels: tuple[LevelRange, ...]
-    samples: Mapping[int, tuple[NDArray[np.float32], ...]] = field(default_factory=dict)
+    drawn: Callable[[], Drawn] = Drawn
     tonight: Judgement | None = None
+
+    @property
+    def levels(self) -> tuple[LevelRange, ...]:
+        """The levels, separated by the change points."""
+        return self.drawn().levels
+
+    @property
+    def samples(self) -> Samples:
+        """The samples of the newest runs."""
+        return self.drawn().samples
 
 
 class SeriesViews(Sequence[SeriesView]):

@@ -114,7 +114,7 @@ class SeriesTabs:
         main, *others = self._group(view)
         metric = view.series.metric
         if metric == MAX_ERROR:
-            known = self.views.site.details.quantities.get(main.series)
+            known = self.views.site.details.quantities(main.series)
             has_tab = known is not None and not np.isnan(known.error).all()
         else:
             has_tab = metric == ENERGY or self._shows_named(others)
@@ -180,7 +180,7 @@ class SeriesTabs:
             quantity: the metric.
             own: the series of this metric; None if it has none.
         """
-        of_runs = self.views.site.details.quantities.get(main.series)
+        of_runs = self.views.site.details.quantities(main.series)
         if of_runs is None:
             return None
         values = quantity.values(of_runs)

@@ -1,9 +1,11 @@
 """Build the site: read the store, render the pages, write them."""
 
+import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from perfsvc.model import Finding, FindingEvent
 from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site, series_page
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
 from perfsvc.service.dashboard.benchmark_results import newest_results
@@ -22,7 +24,7 @@ from perfsvc.service.dashboard.details import FindingDetailsReader
 from perfsvc.service.dashboard.fleet import gather_fleet, troubles
 from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
-from perfsvc.service.dashboard.series import SAMPLED, read_series
+from perfsvc.service.dashboard.series import SAMPLED, read_series, whole_cases
 from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.service.findings.other_models import on_other_models
@@ -59,7 +61,7 @@ def build(
         folder: where to write; made if it does not exist.
         last: how many of the newest runs to show.
         threshold: the thresholds of the settings, which the comparisons of runs show.
-        processes: how many processes render the pages of series; None to use all processors, up to a limit.
+        processes: how many processes render the pages; None to use all processors, up to a limit.
 
     Raises:
         MissingPackageError: plotly is not installed.
@@ -78,14 +80,35 @@ def build(
         lambda run: comparison(store, site, run, threshold),
         results=lambda views: newest_results(store, site, views),
     )
-    of_series = [series_page(view.series) for view in site.series]
-    with SharedWork(len(site.series), lambda at: rendered.series(site.series[at]).encode(), processes) as shared:
-        others = {name: text.encode() for name, text in rendered.without_series()}
-        pages = dict(zip(of_series, shared.results(), strict=True)) | others
+    others = rendered.parts_without_series()
+    of_series = [
+        partial(rendered.part_of_series, site.series[some])
+        for some in whole_cases([view.series for view in site.series])
+    ]
+    parts = [*others, *of_series]  # the longest come first, so that no process waits long for another at the end
+    # What a part reads from the database is read by the process that makes the part, through its own connections.
+    processes = processes if store.database.release() else 1
+    with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
+        pages = dict(page for packed in shared.results() for page in _unpacked(packed))
     with writing(folder, [*files, *pages]) as opened:
-        for name, content in (files | pages).items():
+        for name, content in (*files.items(), *reversed(pages.items())):
             opened.write(name, content)
-    return [folder / name for name in reversed(pages)]
+    return [folder / name for name in pages]
+
+
+def _packed(pages: render.Pages) -> bytes:
+    """Return some pages as bytes: a line with the path and the size of each, and then the pages."""
+    encoded = {path: text.encode() for path, text in pages}
+    head = json.dumps([(path, len(content)) for path, content in encoded.items()])
+    return b"".join([head.encode(), b"\n", *encoded.values()])
+
+
+def _unpacked(packed: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each page that ``_packed`` packed."""
+    begin = packed.index(b"\n") + 1
+    for path, size in json.loads(packed[:begin]):
+        yield path, packed[begin : begin + size]
+        begin += size
 
 
 def plotly() -> bytes:

@@ -1,7 +1,8 @@
 """The series of the site: the points and levels of their histories, for many series at once."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,14 +10,16 @@ from numpy.typing import NDArray
 
 from perfsvc import judge
 from perfsvc.model import MAX_ERROR, TIME, Case, Finding, Judgement, Series
-from perfsvc.report.pages.site import LevelRange, RunPoints, SeriesView
+from perfsvc.report.pages.details import Samples
+from perfsvc.report.pages.site import Drawn, LevelRange, RunPoints, SeriesView
 from perfsvc.report.wording import Outcome, outcome
 from perfsvc.store import RunRow, SeriesHistory, Store, VerdictEvent
 
 SAMPLED = 14
 """How many of the newest runs have their samples, and a comparison with their baseline, on the pages."""
 
-Samples = Mapping[int, tuple[NDArray[np.float32], ...]]
+TOGETHER = 32
+"""At least so many series are drawn together: finding the levels of one alone takes ten times as long."""
 
 
 def read_series(
@@ -51,7 +54,7 @@ def read_series(
     return series_views(
         histories,
         events,
-        store.series.samples(runs[:SAMPLED], cases),
+        lambda of: store.series.samples(runs[:SAMPLED], of),
         {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
         dirty={row.id for row in rows if row.provenance.dirty},
         breaks=breaks,
@@ -66,7 +69,7 @@ def place(series: Series) -> tuple[str, str, str, bool, str]:
 def series_views(
     histories: Mapping[Series, SeriesHistory],
     events: Mapping[Series, Sequence[VerdictEvent]],
-    samples: Mapping[Series, Samples],
+    read_samples: Callable[[Collection[Case]], Mapping[Series, Samples]],
     tonight: Mapping[Series, Judgement],
     *,
     dirty: Collection[int],
@@ -77,7 +80,7 @@ def series_views(
     Args:
         histories: each series in each run, oldest first.
         events: the verdicts to mark in the chart of each series.
-        samples: the samples of the newest runs.
+        read_samples: returns the samples of the newest runs of some cases; called when a page draws one of them.
         tonight: the verdicts of tonight's run.
         dirty: the runs with uncommitted changes, which are shown but belong to no level.
         breaks: the runs in which a finding saw a series move, or return to its old level. No level extends across such
@@ -88,11 +91,44 @@ def series_views(
         _points(histories[series], levels, {event.run: outcome(event) for event in events.get(series, ())})
         for series, levels in zip(ordered, _run_levels([histories[series] for series in ordered]), strict=True)
     ]
-    levels = _levels(points, dirty, [breaks.get(series, ()) for series in ordered])
-    return tuple(
-        SeriesView(series, of_series, ranges, samples.get(series, {}), tonight.get(series))
-        for series, of_series, ranges in zip(ordered, points, levels, strict=True)
-    )
+    views: list[SeriesView] = []
+    for group in whole_cases(ordered):
+        some = ordered[group]
+        drawn = cache(partial(_drawn, some, points[group], dirty, breaks, read_samples))
+        views += [
+            SeriesView(series, of_series, partial(_item, drawn, at), tonight.get(series))
+            for at, (series, of_series) in enumerate(zip(some, points[group], strict=True))
+        ]
+    return tuple(views)
+
+
+def whole_cases(ordered: Sequence[Series]) -> Iterator[slice]:
+    """Yield slices of some series in order, each of at least ``TOGETHER`` if there are so many, and of whole cases."""
+    begin = 0
+    for at, series in enumerate(ordered):
+        if at - begin >= TOGETHER and series.case.id != ordered[at - 1].case.id:
+            yield slice(begin, at)
+            begin = at
+    if ordered:
+        yield slice(begin, len(ordered))
+
+
+def _drawn(
+    series: Sequence[Series],
+    points: Sequence[RunPoints],
+    dirty: Collection[int],
+    breaks: Mapping[Series, Collection[int]],
+    read_samples: Callable[[Collection[Case]], Mapping[Series, Samples]],
+) -> list[Drawn]:
+    """Return what the pages of some series draw."""
+    levels = _levels(points, dirty, [breaks.get(of_one, ()) for of_one in series])
+    times = {of_one.case for of_one in series if of_one.metric == TIME}
+    samples = read_samples(times) if times else {}
+    return [Drawn(of_one, samples.get(name, {})) for name, of_one in zip(series, levels, strict=True)]
+
+
+def _item(drawn: Callable[[], Sequence[Drawn]], at: int) -> Drawn:
+    return drawn()[at]
 
 
 def _run_levels(histories: Sequence[SeriesHistory]) -> list[tuple[NDArray[np.float64], ...]]:

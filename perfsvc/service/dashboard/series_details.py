@@ -1,7 +1,7 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -75,9 +75,12 @@ def _quantities(
     devices: Mapping[str, DeviceInfo],
     *,
     cases: Collection[Case] | None,
-) -> dict[Series, RunQuantities]:
-    """Return what the runs measured of each case besides its time, by the series of the time."""
-    memory = store.devices.peaks_of(runs)
+) -> Callable[[Series], RunQuantities | None]:
+    """Return a function that returns what the runs measured of a case besides its time, by the series of the time."""
+    memory = {
+        device: (np.array(list(of_runs)), np.array([peak.best_bytes_per_s for peak in of_runs.values()]))
+        for device, of_runs in store.devices.peaks_of(runs).items()
+    }
     peaks = store.devices.all_gpu_peaks()
     stored = store.measurements.quantities(runs, cases)
     names = [*PRECISIONS, ""]  # the index -1 is an unknown precision
@@ -99,13 +102,11 @@ def _quantities(
             environment = environments[int(points.segments[begin])]
             rates = dict(peaks.get((view.series.device, environment.driver, environment.power_limit_w), {}))
             usual = rates.pop(MEMORY, np.nan)
-            of_memory = memory.get(view.series.device, {})
-            of_runs = np.array(
-                [
-                    measured.best_bytes_per_s if (measured := of_memory.get(run)) else usual
-                    for run in points.runs[begin:end].tolist()
-                ]
-            )
+            of_runs = np.full(end - begin, usual)
+            if view.series.device in memory:
+                numbers, best = memory[view.series.device]
+                place = np.searchsorted(numbers, points.runs[begin:end]).clip(max=numbers.size - 1)
+                of_runs = np.where(numbers[place] == points.runs[begin:end], best[place], usual)
             work = int(moved[begin]), int(flops[begin]), names[int(precision[begin])]
             of_case = partial(
                 peak_of_case, 1.0, *work, warm=view.series.cache is CacheState.WARM, l2_bytes=device.l2_bytes
@@ -117,8 +118,8 @@ def _quantities(
             elsewhere = other.share if other else np.nan
             is_memory = ~(in_memory < elsewhere) & ~np.isnan(in_memory)
             share[begin:end] = np.fmax(in_memory, elsewhere) / level[begin:end]
-            for offset in np.flatnonzero(~np.isnan(share[begin:end])).tolist():
-                peak[begin + offset] = MEMORY if is_memory[offset] else other.peak if other else ""
+            names_of_peaks = np.where(is_memory, MEMORY, other.peak if other else "")
+            peak[begin:end] = np.where(np.isnan(share[begin:end]), "", names_of_peaks).tolist()
         return RunQuantities(
             np.where(known, case.max_error[at], np.nan),
             np.where(moved > 0, moved, np.nan) / level,
@@ -128,11 +129,14 @@ def _quantities(
             np.where(known, case.spilled_bytes[at], np.nan),
         )
 
-    return {
-        view.series: of_view(view, case)
-        for view in series
-        if view.series.metric == TIME and (case := stored.get(view.series))
-    }
+    times = {view.series: view for view in series if view.series.metric == TIME}
+
+    @lru_cache(maxsize=16)  # the page of a series asks several times
+    def of_series(of_one: Series) -> RunQuantities | None:
+        view, case = times.get(of_one), stored.get(of_one)
+        return of_view(view, case) if view and case else None
+
+    return of_series
 
 
 def _compared(

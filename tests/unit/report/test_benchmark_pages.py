@@ -58,7 +58,7 @@ def view(variant, times, *, n=1024, device="GPU-1", model="H100", cache=CacheSta
     """Return a series of the benchmark ``dot``; ``times`` has its time or its status in each run."""
     case = Case("dot", variant, (("n", n),) if n else (), version)
     points = tuple(time if isinstance(time, RunPoint) else point(run, time, half) for run, time in times.items())
-    return SeriesView(Series(case, device, model, cache=cache), columns(points), ())
+    return SeriesView(Series(case, device, model, cache=cache), columns(points))
 
 
 def page_of(views, runs=None, results=()):
@@ -245,7 +245,6 @@ def test_each_numeric_axis_has_a_panel_for_each_point_of_the_others():
         SeriesView(
             Series(Case("dot", "a", (("n", n), ("k", k), ("dtype", dtype), ("fixed", 3))), "GPU-1", "H100"),
             columns([point(1, 1e-6 * n * k)]),
-            (),
         )
         for n in (10, 200, 30)
         for k in (1, 2)

@@ -42,7 +42,6 @@ from perfsvc.report import wording
 from perfsvc.report.export.comparison_formats import comparison_junit, comparison_markdown
 from perfsvc.report.export.objects import comparison_json, finding_json, run_json
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import series_page
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
@@ -269,8 +268,8 @@ def sentences(store, night, run):
         lambda run: comparison(store, site, run, None),
         results=lambda views: newest_results(store, site, views),
     )
-    of_series = ((series_page(view.series), pages.series(view)) for view in site.series)
-    for path, html in (*of_series, *pages.without_series()):
+    others = (page for part in pages.parts_without_series() for page in part())
+    for path, html in (*pages.part_of_series(site.series), *others):
         found = Sentences(html, has_sizes=path.startswith("benchmarks/")).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         if path.startswith(

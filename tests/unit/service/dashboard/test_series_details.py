@@ -49,7 +49,7 @@ def test_shares_of_peaks_are_those_of_each_run_alone(seed):
     peaks = {(GPU.uuid, "575.1", 700.0): rates, (GPU.uuid, "580.1", 700.0): {"fp32": 2e7}}
     memory = {run: Peak(1e6 * run, 1.1e6 * run) for run in noise.choice(runs, 15, replace=False).tolist()}
     unknown = np.full(30, np.nan)
-    view = SeriesView(series, RunPoints(runs, segments, level, unknown, unknown, np.full(30, 3)), ())
+    view = SeriesView(series, RunPoints(runs, segments, level, unknown, unknown, np.full(30, 3)))
     store = SimpleNamespace(
         devices=SimpleNamespace(
             all=lambda: {GPU.uuid: GPU},
@@ -59,7 +59,7 @@ def test_shares_of_peaks_are_those_of_each_run_alone(seed):
         ),
         measurements=SimpleNamespace(quantities=lambda _runs, _cases: {series: quantities}),
     )
-    found = gather_details(store, [], [view], ENVIRONMENTS, None).quantities[series]
+    found = gather_details(store, [], [view], ENVIRONMENTS, None).quantities(series)
     for place, run in enumerate(runs.tolist()):
         (at,) = np.flatnonzero(measured == run).tolist() or [None]
         expected = None
