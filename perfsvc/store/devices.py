@@ -69,6 +69,25 @@ class DeviceStore:
             rows = connection.execute(select(Environments.id, *ENVIRONMENT))
             return {row.id: environment_of(row) for row in rows}
 
+    def environments_in(self, runs: Collection[int]) -> dict[tuple[int, str], Environment]:
+        """Return the environment of each device in each of some runs, by run and UUID.
+
+        If a run measured on a device in several environments, such as those of two compilers, the newest is returned.
+        """
+        newest = (
+            select(Measurements.run_id, Measurements.device_id, func.max(Measurements.environment_id).label("newest"))
+            .where(Measurements.run_id.in_(runs))
+            .group_by(Measurements.run_id, Measurements.device_id)
+            .subquery()
+        )
+        query = (
+            select(newest.c.run_id, Devices.uuid, *ENVIRONMENT)
+            .join(Devices, Devices.id == newest.c.device_id)
+            .join(Environments, Environments.id == newest.c.newest)
+        )
+        with self._database.reading() as connection:
+            return {(row.run_id, row.uuid): environment_of(row) for row in connection.execute(query)}
+
     def environment_before(self, run: int, device: str, cases: Iterable[Case]) -> tuple[int, Environment] | None:
         """Return the newest earlier run that measured any of the cases on a device, and its environment.
 

@@ -261,16 +261,14 @@ class SitePages:
 
     def parts_without_series(self) -> list[Part]:
         """Return the parts that make the pages other than those of series; the first page is ``index.html``."""
-        lists = [
-            partial(self._part_of_benchmarks, path)
-            if path == BENCHMARKS
-            else partial(self._part, path, self.list, path)
+        lists: list[Part] = [
+            self._part_of_benchmarks if path == BENCHMARKS else partial(self._part, path, self.list, path)
             for path in reversed(LISTS)
         ]
-        comparisons = [
+        comparisons: list[Part] = [
             partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared
         ]
-        findings = [
+        findings: list[Part] = [
             partial(self._part, paths.finding_page(shown.finding.id), self.finding, shown)
             for shown in self.site.findings
         ]
@@ -281,9 +279,9 @@ class SitePages:
         for view in views_of_part:
             yield paths.series_page(view.series), self.series(view)
 
-    def _part_of_benchmarks(self, path: str) -> Pages:
+    def _part_of_benchmarks(self) -> Pages:
         """Yield the list of benchmarks and their pages, which share what they show."""
-        yield path, self.list(path)
+        yield BENCHMARKS, self.list(BENCHMARKS)
         for benchmark in self._benchmarks:
             yield paths.benchmark_page(benchmark.name), self._benchmark(benchmark)
 

@@ -81,7 +81,7 @@ def build(
         results=lambda views: newest_results(store, site, views),
     )
     others = rendered.parts_without_series()
-    of_series = [
+    of_series: list[render.Part] = [
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])
     ]
@@ -132,7 +132,7 @@ def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOpt
         of_tonight(store, site),
         series=SeriesViews(series),
         details=details,
-        fleet=gather_fleet(store, rows, series, site.environments, details.environments),
+        fleet=gather_fleet(store, rows),
     )
 
 

@@ -8,10 +8,8 @@ from datetime import datetime
 from perfsvc import judge
 from perfsvc.model import (
     DeviceInfo,
-    Environment,
     Expected,
     ExpectedKind,
-    FullEnvironment,
     NightRow,
     Peak,
     RunRow,
@@ -19,7 +17,6 @@ from perfsvc.model import (
     Slowdown,
 )
 from perfsvc.report.pages.fleet import Fleet, GpuView, Health, HostView, NightHealth, SiblingRatio
-from perfsvc.report.pages.site import SeriesView
 from perfsvc.service.siblings import is_gpu, sibling_ratios
 from perfsvc.store import DeviceConditions, Store
 
@@ -27,21 +24,12 @@ HEALTH_NIGHTS = 100
 """How many of the newest nights of a host have a cell for each of its GPUs."""
 
 
-def gather_fleet(
-    store: Store,
-    rows: Sequence[RunRow],
-    series: Iterable[SeriesView],
-    environments: Mapping[int, Environment],
-    full: Mapping[int, FullEnvironment],
-) -> Fleet:
+def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
     """Return the hosts with GPUs that the runs measured on, or that nights are expected to have.
 
     Args:
         store: the database.
         rows: the runs of the site, the newest first.
-        series: the histories of these runs.
-        environments: by the id of a segment.
-        full: the full environments of the newest runs of all series.
     """
     devices = store.devices.all()
     gpus = {uuid: info for uuid, info in devices.items() if is_gpu(info, devices)}
@@ -53,7 +41,16 @@ def gather_fleet(
         (run, row.device): row for run, of_run in store.devices.conditions_of(numbers).items() for row in of_run
     }
     peaks = store.devices.peaks_of([row.id for row in rows])
-    segments = {(view.points[-1].run, view.series.device): view.points[-1].segment for view in series if view.points}
+    # The logs are in the order of time, so that the newest run of each GPU on a host stays.
+    newest_runs = {
+        (host, uuid): entry.run
+        for host, log in logs.items()
+        for entry in log
+        if entry.run
+        for uuid in entry.run.devices
+    }
+    environments = store.devices.environments_in({run.id for run in newest_runs.values()})
+    full = store.devices.full_environments({run.id for run in newest_runs.values()})
     last_host = {uuid: row.provenance.host for row in reversed(rows) for uuid in row.devices}
     siblings = sibling_ratios(store, gpus.values(), until=max((row.id for row in rows), default=0))
     hosts = []
@@ -64,12 +61,10 @@ def gather_fleet(
         views = []
         for uuid, info in gpus.items():
             row = gpus_expected.get((name, uuid))
-            measured = [entry for entry in log if entry.run and uuid in entry.run.devices]
-            if not measured and row is None:
+            newest = newest_runs.get((name, uuid))
+            if newest is None and row is None:
                 continue
-            newest = measured[-1].run if measured else None
             now = conditions.get((newest.id, uuid)) if newest else None
-            segment = segments.get((newest.id, uuid)) if newest else None
             of_run = full.get(newest.id) if newest else None
             ratios = siblings.get(uuid, ())
             slower = judge.is_slower_than_siblings([(ratio.ratio, ratio.siblings) for _, ratio in ratios])
@@ -79,7 +74,7 @@ def gather_fleet(
                     newest.provenance.started if newest else row.seen if row else None,
                     newest.id if newest else None,
                     row.finding if row else None,
-                    environments.get(segment) if segment is not None else None,
+                    environments.get((newest.id, uuid)) if newest else None,
                     {**of_run.common, **of_run.devices.get(uuid, {})} if of_run else {},
                     now.sm_clock_hz if now else None,
                     now.temperature_c if now else None,

@@ -137,7 +137,9 @@ class LivePages:
             if path == finding_page(shown.finding.id):
                 state.series.read(moved.series for moved in shown.finding.moved)
         if path == FLEET:
-            return self._fleet(state)
+            site = state.pages.site
+            fleet = gather_fleet(self._store, list(site.runs.values())[::-1])
+            return self._pages(replace(site, fleet=fleet)).list(FLEET)
         of_benchmark = state.series.of_benchmark_at(path)
         if any(view.series.metric == TIME for view in of_benchmark):
             return state.pages.benchmark(of_benchmark)
@@ -151,14 +153,6 @@ class LivePages:
         of_case = state.series.of_case(case.id)
         details = gather_details(self._store, rows, of_case, site.environments, self._threshold, cases={case})
         return self._pages(replace(site, details=details)).series(view)
-
-    def _fleet(self, state: _State) -> str:
-        """Return the page of the fleet, which needs the newest histories of all series."""
-        site = state.pages.site
-        full = self._store.devices.full_environments({int(view.points.runs[-1]) for view in state.series})
-        rows = list(site.runs.values())[::-1]
-        fleet = gather_fleet(self._store, rows, state.series, site.environments, full)
-        return self._pages(replace(site, fleet=fleet)).list(FLEET)
 
     def _judged(self, state: _State, run: int) -> str | None:
         """Return the page that compares a run with its baseline; None if the run has no verdicts, or is excluded."""
