@@ -751,6 +751,14 @@ def upgrade() -> None:
         sqlite_where=sa.text("verdict IN ('new', 'improvement')"),
         postgresql_where=sa.text("verdict IN ('new', 'improvement')"),
     )
+    op.create_index(
+        "ix_verdicts_events",
+        "verdicts",
+        ["run_id"],
+        unique=False,
+        sqlite_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
+        postgresql_where=sa.text("verdict IN ('regression', 'improvement', 'broken', 'missing')"),
+    )
     op.create_index("ix_verdicts_baseline_run_id", "verdicts", ["baseline_run_id"], unique=False)
     op.create_index(
         "ix_verdicts_case_id_device_id_metric_cache_run_id",

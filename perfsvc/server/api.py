@@ -243,7 +243,7 @@ def all_series(call: ApiCall[SeriesParameters]) -> dict[str, Any]:
     words = given.text.lower().split()
     chosen = [
         view
-        for view in call.serving.pages.site().series
+        for view in call.serving.pages.listed().series
         if given.benchmark in {"", view.series.case.benchmark}
         and given.device in {"", view.series.device, view.series.device_model}
         and given.metric in {"", view.series.metric}

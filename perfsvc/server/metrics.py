@@ -51,7 +51,7 @@ class ServerMetrics:
 
     def of_site(self) -> Content:
         """Return the metrics for which all series are read, in the text format of Prometheus."""
-        site = self._serving.pages.site()
+        site = self._serving.pages.listed()
         series = GaugeMetricFamily("perfsvc_series", "The series of the newest runs.", len(site.series))
         states = Counts(view.finding.state for view in site.findings)
         findings = GaugeMetricFamily("perfsvc_findings", "Findings by state.", labels=["state"])

@@ -18,6 +18,7 @@ from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_ex
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
+from perfsvc.store.schema.newest_rows import newest_rows
 from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics
 
@@ -57,13 +58,16 @@ def histories(
 
 
 def all_histories(
-    database: Database, runs: Sequence[int], *, errors: bool = False, judged: bool = False
+    database: Database, runs: Sequence[int], *, errors: bool = False, judged: bool = False, newest: int | None = None
 ) -> dict[Series, SeriesHistory]:
     """Return the same as ``histories`` of all cases; what runs measured that have ended is kept in files.
 
-    Several processes read the measurements of many runs. With ``judged``, excluded data is left out.
+    Several processes read the measurements of many runs. With ``judged``, excluded data is left out. With
+    ``newest``, histories may lack older points than so many.
     """
     parts = columns_by_run(database, sorted(runs), _reading(database))
+    if newest is not None:
+        parts = newest_rows(parts, newest)
     if not parts:
         return {}
     columns: Columns = joined([part[:_WIDTH] for part in parts])
@@ -73,7 +77,7 @@ def all_histories(
             columns = _of_judged(connection, columns)
         rows = _Rows.of(connection, columns, errors=errors)
         named = [part[_WIDTH:] for part in parts]
-        return _split_by_series(connection, (Measurements.run_id.in_(runs),), rows, named)
+        return _split_by_series(connection, (Measurements.run_id.in_(np.unique(rows.runs).tolist()),), rows, named)
 
 
 def _reading(database: Database) -> Reading:

@@ -153,6 +153,15 @@ class SeriesStore:
             if run in runs  # another process may have deleted the run since the first query
         ]
 
+    def newest_histories(
+        self, runs: Collection[int], most: int, *, errors: bool = False
+    ) -> dict[Series, SeriesHistory]:
+        """Return what ``histories`` returns of all series, but perhaps without points older than the newest ``most``.
+
+        This is several times as fast if series have many more points.
+        """
+        return all_histories(self._database, sorted(runs), errors=errors, newest=most)
+
     def histories(
         self, runs: Collection[int], *, errors: bool = False, cases: Collection[Case] | None = None
     ) -> dict[Series, SeriesHistory]:

@@ -5,11 +5,12 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, delete, exists, insert, select
+from sqlalchemy import Select, bindparam, delete, exists, insert, select
 
 from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
 from perfsvc.store.cases import (
     CASE_COLUMNS,
+    PresentNames,
     case_id,
     case_ids,
     case_of,
@@ -17,6 +18,7 @@ from perfsvc.store.cases import (
     device_ids,
     judged,
     namesakes_of,
+    own_name,
     series_of,
     with_series,
 )
@@ -24,11 +26,11 @@ from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
 from perfsvc.store.schema.column_types import number, pack
 from perfsvc.store.schema.engine import Database, among, new_id
-from perfsvc.store.schema.judging_tables import ConfirmationRuns, Confirmations, Verdicts
+from perfsvc.store.schema.judging_tables import EVENTS, ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.tables import Cases, Devices, Runs
 
-QUIET = (Verdict.UNCHANGED, Verdict.INCONCLUSIVE, Verdict.NEW)
-"""The verdicts that are not events in a history."""
+_IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))
+"""The condition of the index of events, which SQLite uses only if the values are literals."""
 
 _SIDES = ("baseline", "candidate")
 
@@ -151,26 +153,38 @@ class VerdictStore:
             rows = [(series_of(row), row.run_id, row.verdict) for row in connection.execute(query)]
         return [row for row in rows if (row[0].case, row[0].metric, row[0].cache) in wanted]
 
-    def events(self, runs: Collection[int], cases: Collection[Case] | None = None) -> dict[Series, list[VerdictEvent]]:
+    def events(
+        self, runs: Collection[int], cases: Collection[Case] | None = None, *, metric: str | None = None
+    ) -> dict[Series, list[VerdictEvent]]:
         """Return the verdicts of some runs on series that moved, broke or went missing, oldest first.
 
         Cases have their present names. Excluded runs and cases are left out. With ``cases``, only the verdicts on these
-        cases are returned.
+        cases are returned, and with ``metric``, only those on this metric.
         """
         query = (
-            with_series(Verdicts, Verdicts.run_id)
-            .where(Verdicts.run_id.in_(runs), Verdicts.verdict.not_in(QUIET))
+            select(
+                *(Cases.lineage_id, own_name(Verdicts.run_id), Verdicts.device_id, Verdicts.metric, Verdicts.cache),
+                *(Verdicts.run_id, Verdicts.verdict, Verdicts.ratio, Verdicts.cause),
+            )
+            .join(Cases, Cases.id == Verdicts.case_id)
+            .where(Verdicts.run_id.in_(runs), _IS_EVENT)
             .where(judged(Verdicts.run_id, Verdicts.case_id))
             .order_by(Verdicts.run_id)
         )
-        events: dict[Series, list[VerdictEvent]] = defaultdict(list)
+        if metric is not None:
+            query = query.where(Verdicts.metric == metric)
+        # By ids, and as plain tuples: a year of nights has tens of thousands of events, and series are slow keys.
+        events: dict[tuple[Any, ...], list[VerdictEvent]] = defaultdict(list)
         with self._database.reading() as connection:
+            ids = None
             if cases is not None:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Verdicts.case_id, ids))
-            for row in connection.execute(query):
-                events[series_of(row)].append(VerdictEvent(row.run_id, row.verdict, row.ratio, row.cause))
-        return {series: found for series, found in events.items() if cases is None or series.case in cases}
+            names = PresentNames(connection, ids)
+            for lineage, own, device, of_metric, cache, *event in map(tuple, connection.execute(query)):
+                events[lineage, own, device, of_metric, cache].append(VerdictEvent(*event))
+        found = {names.series(*key): of_series for key, of_series in events.items()}
+        return {series: of_series for series, of_series in found.items() if cases is None or series.case in cases}
 
 
 class ConfirmationStore:

@@ -4,11 +4,18 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
+from perfsvc import units
+
 WIDTH, HEIGHT, EDGE = 120, 24, 2.5
 MOST_VALUES = 120
 """How many of the newest values are drawn."""
 LEAST_RANGE = 0.02
 """A history that moves by less than this share is drawn as if it moved by it, so that noise looks like noise."""
+
+
+def runs_drawn(runs: int) -> str:
+    """Return of how many runs a sparkline draws the values: ``120 runs``."""
+    return units.count(min(runs, MOST_VALUES), "run")
 
 
 def spark(values: ArrayLike, mark: int | None = None, *, label: str = "") -> Markup:

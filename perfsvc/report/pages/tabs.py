@@ -18,7 +18,7 @@ from perfsvc.report.environment import value_change
 from perfsvc.report.pages.details import RunQuantities
 from perfsvc.report.pages.numbers import rounded
 from perfsvc.report.pages.site import SeriesView, series_page
-from perfsvc.report.pages.spark import spark
+from perfsvc.report.pages.spark import runs_drawn, spark
 from perfsvc.report.pages.views import EnvironmentChange, Views
 from perfsvc.text import LONGEST_LABEL, cut, shortened
 
@@ -202,7 +202,7 @@ class SeriesTabs:
         }
         judged = values.copy()
         judged[list(main.points.excluded)] = np.nan
-        label = f"{quantity.name} in {units.count(len(values), 'run')}"
+        label = f"{quantity.name} in {runs_drawn(len(values))}"
         page = series_page(own.series) if own else ""
         return Tab(
             quantity.key,

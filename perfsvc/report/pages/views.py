@@ -40,7 +40,7 @@ from perfsvc.report.pages.site import (
     Site,
     benchmark_page,
 )
-from perfsvc.report.pages.spark import spark
+from perfsvc.report.pages.spark import runs_drawn, spark
 
 FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED, EventKind.RETURNED})
 """Events of a finding that a user has to see."""
@@ -237,7 +237,7 @@ class Views:
         if not best:
             return "", "", Markup("")
         usual = sorted(best)[len(best) // 2]
-        line = spark(best, label=f"its measured peak in {units.count(len(best), 'run')}")
+        line = spark(best, label=f"its measured peak in {runs_drawn(len(best))}")
         return units.rate(best[-1]), change(best[-1] / usual) if len(best) > 1 else "", line
 
     # --- series ----------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class Views:
             return Markup("")
         at = int(np.searchsorted(view.points.runs, since)) if since else len(view.points)
         rule = at if at < len(view.points) else None
-        label = f"{wording.series_name(series)} in {units.count(len(view.points), 'run')}"
+        label = f"{wording.series_name(series)} in {runs_drawn(len(view.points))}"
         shown = view.points.level.copy()
         shown[list(view.points.excluded)] = np.nan
         return spark(shown, rule, label=label)

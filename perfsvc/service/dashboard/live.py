@@ -8,7 +8,7 @@ from threading import Lock
 
 from perfsvc import judge
 from perfsvc.model import TIME
-from perfsvc.report.pages.render import FLEET, INDEX, SitePages
+from perfsvc.report.pages.render import FLEET, INDEX, SERIES, SitePages
 from perfsvc.report.pages.site import SeriesView, Site, comparison_page, finding_page
 from perfsvc.report.pages.views import OVER
 from perfsvc.service.compare.compare import compare
@@ -73,6 +73,14 @@ class LivePages:
         """Return what the pages show of the database as it is now."""
         return self._now().pages.site
 
+    def listed(self) -> Site:
+        """Return the same with all series as lists show them: their newest points, and no levels."""
+        return self._listed(self._now())
+
+    @staticmethod
+    def _listed(state: _State) -> Site:
+        return replace(state.pages.site, series=state.series.newest)
+
     def page(self, path: str) -> str | None:
         """Return a page; None if the site has no page at this path.
 
@@ -136,6 +144,8 @@ class LivePages:
         for shown in state.pages.site.findings:
             if path == finding_page(shown.finding.id):
                 state.series.read(moved.series for moved in shown.finding.moved)
+        if path == SERIES:
+            return self._pages(self._listed(state)).list(SERIES)
         if path == FLEET:
             site = state.pages.site
             fleet = gather_fleet(self._store, list(site.runs.values())[::-1])

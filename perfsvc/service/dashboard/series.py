@@ -1,7 +1,7 @@
 """The series of the site: the points and levels of their histories, for many series at once."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import pairwise
 
@@ -46,19 +46,48 @@ def read_series(
             breaks[moved.series] |= {run for run in (moved.first_run or finding.first_run, moved.recovered_run) if run}
     errors = {series for series in (*breaks, *events) if series.metric == MAX_ERROR}
     wanted = errors if cases is None else {series for series in errors if series.case in cases}
-    histories = {
-        series: history
-        for series, history in store.series.histories(runs, errors=bool(wanted), cases=cases).items()
-        if series.metric != MAX_ERROR or series in errors
-    }
+    histories = store.series.histories(runs, errors=bool(wanted), cases=cases)
     return series_views(
-        histories,
+        _shown(histories, errors),
         events,
         lambda of: store.series.samples(runs[:SAMPLED], of),
         {row.series: row for row in store.verdicts.of_run(tonight.id, cases)} if tonight else {},
         dirty={row.id for row in rows if row.provenance.dirty},
         breaks=breaks,
     )
+
+
+def read_newest(
+    store: Store, rows: Sequence[RunRow], tonight: RunRow | None, findings: Sequence[Finding], most: int
+) -> tuple[SeriesView, ...]:
+    """Return the views that ``read_series`` returns, as lists show them: without levels, samples and verdicts of runs.
+
+    They have at least the newest ``most`` points of each series, and may lack older points. This is several times as
+    fast.
+
+    Args:
+        store: the database.
+        rows: the runs on the pages, newest first.
+        tonight: the run whose verdicts the pages show.
+        findings: all findings.
+        most: how many points.
+    """
+    runs = [row.id for row in rows]
+    errors = {moved.series for finding in findings for moved in finding.moved if moved.series.metric == MAX_ERROR}
+    errors |= store.verdicts.events(runs, metric=MAX_ERROR).keys()
+    histories = _shown(store.series.newest_histories(runs, most, errors=bool(errors)), errors)
+    verdicts = {row.series: row for row in store.verdicts.of_run(tonight.id)} if tonight else {}
+    ordered = sorted(histories, key=place)
+    points = _all_points([histories[series] for series in ordered], [{}] * len(ordered))
+    return tuple(
+        SeriesView(series, of_series, tonight=verdicts.get(series))
+        for series, of_series in zip(ordered, points, strict=True)
+    )
+
+
+def _shown(histories: Mapping[Series, SeriesHistory], errors: Container[Series]) -> dict[Series, SeriesHistory]:
+    """Return the histories without those of errors, except for these series."""
+    return {series: history for series, history in histories.items() if series.metric != MAX_ERROR or series in errors}
 
 
 def place(series: Series) -> tuple[str, str, str, bool, str]:
@@ -87,10 +116,10 @@ def series_views(
             a run, even if too few runs follow it to detect a change.
     """
     ordered = sorted(histories, key=place)
-    points = [
-        _points(histories[series], levels, {event.run: outcome(event) for event in events.get(series, ())})
-        for series, levels in zip(ordered, _run_levels([histories[series] for series in ordered]), strict=True)
-    ]
+    points = _all_points(
+        [histories[series] for series in ordered],
+        [{event.run: outcome(event) for event in events.get(series, ())} for series in ordered],
+    )
     views: list[SeriesView] = []
     for group in whole_cases(ordered):
         some = ordered[group]
@@ -129,6 +158,12 @@ def _drawn(
 
 def _item(drawn: Callable[[], Sequence[Drawn]], at: int) -> Drawn:
     return drawn()[at]
+
+
+def _all_points(histories: Sequence[SeriesHistory], verdicts: Sequence[Mapping[int, Outcome]]) -> list[RunPoints]:
+    """Return each series in each run; ``verdicts`` has the verdicts to mark for each series, by run."""
+    levels = _run_levels(histories)
+    return [_points(*of_one) for of_one in zip(histories, levels, verdicts, strict=True)]
 
 
 def _run_levels(histories: Sequence[SeriesHistory]) -> list[tuple[NDArray[np.float64], ...]]:

@@ -1,8 +1,9 @@
 """The tables of judging: verdicts, pins, confirmations and findings."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, TextClause, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from perfsvc.model import (
@@ -20,7 +21,16 @@ from perfsvc.store.schema.tables import Base, Big, Free, Key, Uid
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 """The verdicts that make the level of their run the baseline of later runs."""
-_ACCEPTED = text(f"verdict IN ({', '.join(repr(verdict.value) for verdict in ACCEPTED)})")
+EVENTS = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BROKEN, Verdict.MISSING)
+"""The verdicts that are events in a history."""
+
+
+def _is_one_of(verdicts: Iterable[Verdict]) -> TextClause:
+    """Return the condition of an index. The queries that use the index have the same list of literals."""
+    return text(f"verdict IN ({', '.join(repr(verdict.value) for verdict in verdicts)})")
+
+
+_ACCEPTED, _EVENTS = _is_one_of(ACCEPTED), _is_one_of(EVENTS)
 
 
 class Verdicts(Base):
@@ -31,6 +41,8 @@ class Verdicts(Base):
         Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
         # Accepting verdicts are few, and every run looks for them among all verdicts on its series.
         Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
+        # So are events, and the pages look for them in all runs that they show.
+        Index("ix_verdicts_events", "run_id", sqlite_where=_EVENTS, postgresql_where=_EVENTS),
     )
 
     run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
