@@ -42,7 +42,10 @@ MOST_LINES = 30
 def visible(text: str) -> str:
     """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
     # Almost every line has only printable characters, and asking for them is many times faster than the expression.
-    return "\n".join(line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in text.split("\n"))
+    lines = text.split("\n")
+    if all(map(str.isprintable, lines)):
+        return text
+    return "\n".join([line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in lines])
 
 
 def _picture(match: re.Match[str]) -> str:

@@ -41,6 +41,7 @@ from perfsvc.report.pages.site import (
     benchmark_page,
 )
 from perfsvc.report.pages.spark import runs_drawn, spark
+from perfsvc.text import LONGEST_PARAGRAPH, cut
 
 FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED, EventKind.RETURNED})
 """Events of a finding that a user has to see."""
@@ -86,17 +87,6 @@ class EnvironmentChange:
     run: int
     before: int
     differences: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOfSeries:
-    """A run in the table of a series, as cells; ``verdict``, ``excluded`` and ``reason`` are empty if unknown."""
-
-    run: Markup
-    result: Markup
-    verdict: str
-    excluded: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,41 +253,40 @@ class Views:
 
         return [row(old, new) for old, new in zip([None, *view.levels], view.levels, strict=False)][::-1]
 
-    def rows(self, view: SeriesView, most: int) -> list[RunOfSeries]:
+    def rows(self, view: SeriesView, most: int) -> Markup:
         """Return the newest runs of a series as rows of a table, newest first.
 
-        The cells are made here, because a template takes several times as long, and a site has a table for each series.
+        The rows are made here, because a template takes several times as long, and a site has a table for each series.
         """
         points, metric = view.points, view.series.metric
         first = max(len(points) - most, 0)
         columns = (points.runs, points.level, points.low, points.high, points.replicas)
         newest = zip(*(column[first:].tolist() for column in columns), strict=True)
         rows = []
-        for at, (run, *interval, replicas) in enumerate(newest, first):
-            center, low, high = (None if isnan(number) else number for number in interval)
-            level = escape(wording.level(center, metric))
-            excluded = points.excluded.get(at, "")
-            status, reason = points.bad.get(at, (Status.OK, ""))
-            result = _RESULT % (f"<s>{level}</s>" if excluded else level, wording.spread(center, low, high), replicas)
-            rows.append(
-                RunOfSeries(
-                    self._run_cells(run),
-                    Markup(result),  # noqa: S704 - escaped above
-                    points.verdicts.get(at, ""),
-                    excluded,
-                    "" if status is Status.OK else f"{status.value}: {reason}",
-                )
-            )
-        return rows[::-1]
+        for at, (run, center, low, high, replicas) in enumerate(newest, first):
+            level = escape(wording.level(None if isnan(center) else center, metric))
+            known = not (isnan(center) or isnan(low) or isnan(high))
+            spread = wording.spread(center, low, high) if known else ""
+            kind, events = "", ""
+            if at in points.excluded:
+                kind, level = ' class="excluded"', f"<s>{level}</s>"
+                events = f"excluded: {escape(cut(points.excluded[at], most=LONGEST_PARAGRAPH))} "
+            if at in points.verdicts:
+                events += f'<span class="verdict {points.verdicts[at]}">{points.verdicts[at]}</span> '
+            if at in points.bad:
+                status, reason = points.bad[at]
+                events += escape(cut(f"{status.value}: {reason}"))
+            rows.append(_ROW % (kind, self._run_cells(run), level, spread, replicas, events))
+        return Markup("\n    ".join(rows[::-1]))  # noqa: S704 - escaped above
 
     @cached_property
-    def _run_cells(self) -> Callable[[int], Markup]:
+    def _run_cells(self) -> Callable[[int], str]:
         """Returns the number, the start and the commit of a run as cells of a table."""
 
-        def cells(number: int) -> Markup:
+        def cells(number: int) -> str:
             run = self.site.runs[number]
             started = wording.moment(run.provenance.started)
-            return _RUN.format(number, started[:10], started[10:], commit(run))
+            return str(_RUN.format(number, started[:10], started[10:], commit(run)))
 
         return lru_cache(maxsize=None)(cells)
 
@@ -386,7 +375,10 @@ class Views:
 
 
 _RUN = Markup('<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>')
-_RESULT = '<td class="number">%s</td><td class="number wide">%s</td><td class="number wide">%d</td>'
+_ROW = (
+    '<tr%s>%s<td class="number">%s</td><td class="number wide">%s</td><td class="number wide">%d</td>'
+    '<td class="reason">%s</td></tr>'
+)
 
 
 def change(ratio: float | None) -> str:
