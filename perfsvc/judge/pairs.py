@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,24 +30,27 @@ _VERDICTS = (Verdict.INCONCLUSIVE, Verdict.UNCHANGED, Verdict.IMPROVEMENT, Verdi
 
 
 def compare_with_each(
-    baselines: Sequence[Sequence[Samples]], candidate: Sequence[Samples], *, threshold: float
-) -> list[Comparison]:
-    """Return what ``compare`` returns for each baseline and the same candidate, computed together.
+    candidates: Sequence[tuple[Sequence[Sequence[Samples]], Sequence[Samples], float]],
+) -> list[list[Comparison]]:
+    """Return what ``compare`` returns for each candidate and each of its baselines, all computed together.
 
     Args:
-        baselines: for each baseline the times of each replica in seconds.
-        candidate: the same for the candidate.
-        threshold: the smallest relative change that matters.
+        candidates: for each candidate its baselines, its own replicas, and the smallest relative change that matters. A
+            baseline and a candidate have the times of each replica in seconds.
 
     Raises:
         ValueError: times that are not finite or below 0.
     """
-    sides = SideColumns.of([*baselines, candidate])
+    sides = SideColumns.of([side for baselines, candidate, _ in candidates for side in (*baselines, candidate)])
     if not (sides.lowest >= 0).all():
         raise ValueError("times are finite numbers from 0 up")
-    places = np.arange(len(baselines))
-    thresholds = [threshold] * len(baselines)
-    return compare_pairs(sides, places, np.full_like(places, len(baselines)), thresholds)
+    counts = np.array([len(baselines) for baselines, _, _ in candidates], np.intp)
+    ends = np.cumsum(counts + 1) - 1  # the place of each candidate, after its baselines
+    after = np.repeat(ends, counts)
+    before = np.delete(np.arange(counts.sum() + counts.size), ends)
+    thresholds = [threshold for baselines, _, threshold in candidates for _ in baselines]
+    comparisons = iter(compare_pairs(sides, before, after, thresholds))
+    return [list(islice(comparisons, count)) for count in counts.tolist()]
 
 
 def compare_pairs(sides: SideColumns, before: Ints, after: Ints, thresholds: Sequence[float]) -> list[Comparison]:

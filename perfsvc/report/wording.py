@@ -109,7 +109,7 @@ def metric_value(name: str, value: float) -> str:
 
 def level(value: float | None, metric: str) -> str:
     """Return a level of a metric with its unit, or a dash for None."""
-    return or_dash(value, units.seconds if metric == TIME else lambda number: metric_value(metric, number))
+    return DASH if value is None else units.seconds(value) if metric == TIME else metric_value(metric, value)
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -49,10 +49,6 @@ class ComparedNights:
     reason: str
 
 
-def _nothing_compared(series: Series, samples: Samples) -> Sequence[ComparedNights]:  # noqa: ARG001 - a default
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class SeriesDetails:
     """What the pages of series show besides the histories.
@@ -67,6 +63,6 @@ class SeriesDetails:
     """
 
     quantities: Callable[[Series], RunQuantities | None] = lambda _: None
-    compared: Callable[[Series, Samples], Sequence[ComparedNights]] = _nothing_compared
+    compared: Callable[[Series], Sequence[ComparedNights]] = lambda _: ()
     differences: Mapping[tuple[int, int], EnvironmentDifferences] = field(default_factory=dict)
     environments: Mapping[int, FullEnvironment] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What the pages of series show besides the histories: further metrics, compared nights and full environments."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -19,13 +19,14 @@ from perfsvc.model import (
     Series,
     peak_of_case,
 )
-from perfsvc.report.pages.details import ComparedNights, RunQuantities, Samples, SeriesDetails
+from perfsvc.report.pages.details import ComparedNights, RunQuantities, SeriesDetails
 from perfsvc.report.pages.site import RunPoints, SeriesView
+from perfsvc.service.dashboard.series import whole_cases
 from perfsvc.service.environment import environment_differences
 from perfsvc.store import CaseQuantities, Store
 
 COMPARED = 7
-"""With how many runs before it the newest run of a series is compared. A comparison takes about half a millisecond."""
+"""With how many runs before it the newest run of a series is compared."""
 
 
 def gather_details(
@@ -51,7 +52,7 @@ def gather_details(
     changes = {pair for view in series for pair in _changes(view.points)}
     return SeriesDetails(
         _quantities(store, [row.id for row in rows], series, environments, devices, cases=cases),
-        lambda series, samples: _compared(series, samples, devices[series.device], threshold),
+        _comparisons(series, devices, threshold),
         {
             (before, after): differences
             for (before, after), differences in environment_differences(store, changes).items()
@@ -78,7 +79,7 @@ def _quantities(
 ) -> Callable[[Series], RunQuantities | None]:
     """Return a function that returns what the runs measured of a case besides its time, by the series of the time."""
     memory = {
-        device: (np.array(list(of_runs)), np.array([peak.best_bytes_per_s for peak in of_runs.values()]))
+        device: (np.array(sorted(of_runs)), np.array([of_runs[run].best_bytes_per_s for run in sorted(of_runs)]))
         for device, of_runs in store.devices.peaks_of(runs).items()
     }
     peaks = store.devices.all_gpu_peaks()
@@ -139,25 +140,43 @@ def _quantities(
     return of_series
 
 
+def _comparisons(
+    series: Sequence[SeriesView], devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
+) -> Callable[[Series], Sequence[ComparedNights]]:
+    """Return a function that returns the verdicts on the newest run of a series with samples, as ``_compared`` does."""
+    of_group: dict[Series, Callable[[], dict[Series, tuple[ComparedNights, ...]]]] = {}
+    for group in whole_cases([view.series for view in series]):
+        times = [view for view in series[group] if view.series.metric == TIME]
+        together = cache(partial(_compared, times, devices, threshold))
+        of_group |= {view.series: together for view in times}
+
+    def of_series(of_one: Series) -> Sequence[ComparedNights]:
+        together = of_group.get(of_one)
+        return together().get(of_one, ()) if together else ()
+
+    return of_series
+
+
 def _compared(
-    series: Series, of_runs: Samples, device: DeviceInfo, threshold: judge.ThresholdOption
-) -> tuple[ComparedNights, ...]:
-    """Return the verdicts on the newest run with samples against the runs with samples before it, the newest first."""
-    if not of_runs:
-        return ()
-    newest, *before = sorted(of_runs, reverse=True)
-    smallest = judge.threshold_of(series.case, TIME, device.kind, threshold)
-    shown = before[:COMPARED]
-    comparisons = judge.compare_with_each([of_runs[run] for run in shown], of_runs[newest], threshold=smallest)
-    return tuple(
-        ComparedNights(
-            run,
-            newest,
-            comparison.ratio,
-            comparison.low,
-            comparison.high,
-            comparison.verdict.value,
-            comparison.reason,
+    views: Sequence[SeriesView], devices: Mapping[str, DeviceInfo], threshold: judge.ThresholdOption
+) -> dict[Series, tuple[ComparedNights, ...]]:
+    """Return the verdicts on the newest run of each series with samples against some runs before it, the newest first.
+
+    A series without samples is absent.
+    """
+    shown: list[tuple[Series, int, list[int]]] = []
+    candidates = []
+    for view in views:
+        series, samples = view.series, view.samples
+        if samples:
+            newest, *before = sorted(samples, reverse=True)
+            shown.append((series, newest, before[:COMPARED]))
+            smallest = judge.threshold_of(series.case, TIME, devices[series.device].kind, threshold)
+            candidates.append(([samples[run] for run in before[:COMPARED]], samples[newest], smallest))
+    return {
+        series: tuple(
+            ComparedNights(run, newest, of.ratio, of.low, of.high, of.verdict.value, of.reason)
+            for run, of in zip(runs, comparisons, strict=True)
         )
-        for run, comparison in zip(shown, comparisons, strict=True)
-    )
+        for (series, newest, runs), comparisons in zip(shown, judge.compare_with_each(candidates), strict=True)
+    }

@@ -122,21 +122,24 @@ def test_no_pairs_are_no_comparisons() -> None:
     assert compare_pairs(SideColumns.of([]), none, none, []) == []
 
 
-def test_one_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:
+def test_each_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:
     many = [
         tuple(np.array(replica, np.float32) for replica in side)
         for side in _random_sides(0)
         if max(map(max, side)) < 1e30
     ]
     *baselines, candidate = many
-    together = compare_with_each(baselines, candidate, threshold=0.02)
-    assert together == [compare(baseline, candidate, threshold=0.02) for baseline in baselines]
-    assert len({comparison.verdict for comparison in together}) > 1
-    assert compare_with_each([], candidate, threshold=0.02) == []
+    asked = [(baselines, candidate, 0.02), ([], candidate, 0.02), (baselines[:3], baselines[0], 0.5)]
+    together = compare_with_each(asked)
+    assert together == [
+        [compare(baseline, new, threshold=threshold) for baseline in of_one] for of_one, new, threshold in asked
+    ]
+    assert len({comparison.verdict for comparison in together[0]}) > 1
+    assert compare_with_each([]) == []
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0])
 def test_times_that_cannot_be_are_refused(wrong: float) -> None:
     sound = (np.array([1.0, 2.0]), np.array([3.0]))
     with pytest.raises(ValueError, match="finite numbers from 0 up"):
-        compare_with_each([sound, (np.array([1.0, wrong]),)], sound, threshold=0.02)
+        compare_with_each([([sound, (np.array([1.0, wrong]),)], sound, 0.02)])
