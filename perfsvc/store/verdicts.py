@@ -181,8 +181,8 @@ class VerdictStore:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Verdicts.case_id, ids))
             names = PresentNames(connection, ids)
-            for lineage, own, device, of_metric, cache, *event in map(tuple, connection.execute(query)):
-                events[lineage, own, device, of_metric, cache].append(VerdictEvent(*event))
+            for *key, run, verdict, ratio, cause in map(tuple, connection.execute(query)):
+                events[tuple(key)].append(VerdictEvent(run, verdict, ratio, cause))
         found = {names.series(*key): of_series for key, of_series in events.items()}
         return {series: of_series for series, of_series in found.items() if cases is None or series.case in cases}
 

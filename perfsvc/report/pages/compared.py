@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
 from perfsvc.report.export.comparison_formats import FIRST
+from perfsvc.report.pages.numbers import rounded
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.text import LONGEST_LABEL, cut, json_text, shortened, visible
 
@@ -213,23 +216,24 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
         link: the paths of the pages of some series.
     """
     ordered = by_significance(sides.judgements)
-    names = wording.series_names([judgement.series for judgement in ordered])
+    names = map(_shown_name, wording.series_names([judgement.series for judgement in ordered]))
     devices = _device_names(sides.judgements)
     outcomes, benchmarks = _Texts(lambda word: word.value), _Texts(lambda name: cut(visible(name), LONGEST_NAME))
     gpus, causes = _Texts(devices.__getitem__), _Texts(lambda cause: cause.value if cause else "")
     reasons = _Texts(lambda reason: cut(visible(reason), LONGEST_REASON))
     thresholds = _Texts(lambda threshold: str(_number(threshold) or 0))
+    ratios, lows, highs = (_numbers([getattr(row, name) for row in ordered]) for name in ("ratio", "low", "high"))
     rows = [
         [
             outcomes.index(word),
-            cut(visible(name), LONGEST_NAME),
+            name,
             benchmarks.index(row.series.case.benchmark),
             gpus.index(row.series.device),
             wording.level(row.baseline_s, row.series.metric),
             wording.level(row.candidate_s, row.series.metric),
-            _number(row.ratio),
-            _number(row.low),
-            _number(row.high),
+            ratio,
+            low,
+            high,
             units.change(row.smallest) if row.smallest is not None else "",
             causes.index(None if row.cause == word else row.cause),
             # The interval of an unchanged series shows why it is unchanged.
@@ -237,7 +241,7 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
             thresholds.index(sides.thresholds.get(row.series)),
             link.get(row.series, ""),
         ]
-        for row, name in zip(ordered, names, strict=True)
+        for row, name, ratio, low, high in zip(ordered, names, ratios, lows, highs, strict=True)
         for word in [wording.outcome(row)]
     ]
     lists = {
@@ -264,6 +268,18 @@ def _device_names(judgements: Sequence[Judgement]) -> dict[str, str]:
         uuid: cut(visible(model if all_models.count(model) == 1 else f"{model} ({uuid})"), LONGEST_NAME)
         for uuid, model in models.items()
     }
+
+
+@lru_cache(maxsize=1 << 15)
+def _shown_name(name: str) -> str:
+    """Return a name as a row shows it; the comparisons of a site have the same names."""
+    return cut(visible(name), LONGEST_NAME)
+
+
+def _numbers(values: Sequence[float | None]) -> list[float | None]:
+    """Return what ``_number`` returns for each of some values."""
+    digits = rounded(np.array([math.nan if value is None else value for value in values]), 1.0)
+    return [None if math.isnan(value) else value for value in digits.tolist()]
 
 
 def _number(value: float | None) -> float | None:

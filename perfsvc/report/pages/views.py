@@ -264,7 +264,7 @@ class Views:
         newest = zip(*(column[first:].tolist() for column in columns), strict=True)
         rows = []
         for at, (run, center, low, high, replicas) in enumerate(newest, first):
-            level = escape(wording.level(None if isnan(center) else center, metric))
+            level: str = escape(wording.level(None if isnan(center) else center, metric))
             known = not (isnan(center) or isnan(low) or isnan(high))
             spread = wording.spread(center, low, high) if known else ""
             kind, events = "", ""
