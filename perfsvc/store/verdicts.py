@@ -1,13 +1,25 @@
 """Verdicts on the series of a run, and confirmations: suspects of the run that were measured again in A/B pairs."""
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, exists, insert, select
 
-from perfsvc.model import MAX_ERROR, TIME, Case, Cause, Confirmation, Judgement, Measurement, Series, Suspect, Verdict
+from perfsvc.model import (
+    MAX_ERROR,
+    TIME,
+    Case,
+    Cause,
+    Confirmation,
+    Judgement,
+    Measurement,
+    Series,
+    Suspect,
+    Verdict,
+)
 from perfsvc.store.cases import (
     CASE_COLUMNS,
     PresentNames,
@@ -33,6 +45,11 @@ _IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal
 """The condition of the index of events, which SQLite uses only if the values are literals."""
 
 _SIDES = ("baseline", "candidate")
+
+
+def _words(column: Any) -> Callable[[str | None], Any]:
+    """Return a function that converts the texts of a column as the column's type does, each once."""
+    return cache(lambda text: column.type.process_result_value(text, None))
 
 
 class VerdictStore:
@@ -181,9 +198,12 @@ class VerdictStore:
                 ids = {number for numbers in namesakes_of(connection, cases).values() for number in numbers}
                 query = query.where(among(connection, Verdicts.case_id, ids))
             names = PresentNames(connection, ids)
-            for *key, run, verdict, ratio, cause in map(tuple, connection.execute(query)):
-                events[tuple(key)].append(VerdictEvent(run, verdict, ratio, cause))
-        found = {names.series(*key): of_series for key, of_series in events.items()}
+            verdicts, causes, states = (_words(column) for column in (Verdicts.verdict, Verdicts.cause, Verdicts.cache))
+            with connection.execute(query) as result:
+                # SQLAlchemy would convert each text anew, which takes longer than reading it.
+                for *key, run, verdict, ratio, cause in result.cursor.fetchall():
+                    events[tuple(key)].append(VerdictEvent(run, verdicts(verdict), ratio, causes(cause)))
+            found = {names.series(*key, states(cache)): of_series for (*key, cache), of_series in events.items()}
         return {series: of_series for series, of_series in found.items() if cases is None or series.case in cases}
 
 

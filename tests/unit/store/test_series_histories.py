@@ -1,6 +1,7 @@
 """Histories over many runs, from which the pages are built."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -184,3 +185,28 @@ def test_a_case_that_was_deleted_while_it_was_read_is_left_out(story, store, mod
     monkeypatch.setattr(module, "read_together", read)
     of_runs = store.series.histories if module is histories else store.measurements.quantities
     assert {series.case for series in of_runs(runs)} == {story.tiled}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_newest_points_of_each_series_are_those_of_whole_histories(story, store, seed):
+    random = Random(seed)
+    renamed = replace(story.tiled, variant="shared", formerly=("tiled",))
+    runs = []
+    for _ in range(14):
+        run = story.begin()
+        runs.append(run)
+        for case in random.sample([story.tiled, story.naive, renamed], random.randint(0, 3)):
+            for replica in range(random.choice((1, 3))):
+                status = random.choice([Status.OK] * 9 + [Status.WRONG])
+                metrics = {name: random.random() for name in ("steps", "joules") if random.random() < 0.6}
+                samples = (random.random(),) if random.random() < 0.8 else ()
+                error = random.choice((None, 1e-7))
+                story.put(run, case, replica=replica, status=status, metrics=metrics, samples=samples, max_error=error)
+    store.exclusions.exclude(runs[2], None, by="me", reason="a hot GPU")
+    for most in (1, 2, 5, 100):
+        whole = store.series.histories(runs, errors=True)
+        newest = store.series.newest_histories(runs, most, errors=True)
+        assert list(map(str, sorted(newest, key=str))) == list(map(str, sorted(whole, key=str)))
+        for series, history in whole.items():
+            assert list(newest[series])[-most:] == list(history)[-most:]
+        assert most > 5 or sum(map(len, newest.values())) < sum(map(len, whole.values()))
