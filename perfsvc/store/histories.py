@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
@@ -18,7 +18,7 @@ from perfsvc.store.cases import PresentNames, reason_of_exclusion, reasons_of_ex
 from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
-from perfsvc.store.schema.newest_rows import newest_rows
+from perfsvc.store.schema.newest_rows import newest_rows, places
 from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics
 
@@ -27,9 +27,6 @@ Floats = NDArray[np.float64]
 
 MOST_RANGES, LEAST_GAP = 100, 1_000
 """At most how many ranges of ids a query names, and how many unwanted ids are read rather than named."""
-
-MOST_GAPS = 4
-"""Ids are looked up in a table if there are at most so many numbers for each id."""
 
 _STATES = tuple(CacheState)
 _WIDTH = 12
@@ -70,7 +67,8 @@ def all_histories(
     """
     parts = columns_by_run(database, sorted(runs), _reading(database))
     if newest is not None:
-        parts = newest_rows(parts, newest)
+        with database.reading() as connection:
+            parts = newest_rows(parts, newest, _lineages_reader(connection))
     if not parts:
         return {}
     columns: Columns = joined([part[:_WIDTH] for part in parts])
@@ -321,21 +319,31 @@ def _read_named(connection: Connection, query: Select[Any]) -> Columns:
 
 def read_lineages(connection: Connection, runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
     """Return the lineage and the own name of each row: the case if a new variant uses its former name, else 0."""
+    return _lineages_reader(connection)(runs, cases)
+
+
+def _lineages_reader(connection: Connection) -> Callable[[Ints, Ints], tuple[Ints, Ints]]:
+    """Return a function that returns what ``read_lineages`` does; a deleted case has the lineage 0."""
     known = connection.execute(select(Cases.id, Cases.lineage_id, Cases.former)).all()
     size = max((row.id for row in known), default=0) + 1
     lineage_of, is_former = np.zeros(size, np.int64), np.zeros(size, np.bool_)
     for number, lineage, former in known:
         lineage_of[number], is_former[number] = lineage, former
-    lineages, own = lineage_of[cases], np.zeros_like(cases)
-    former_rows = is_former[cases]
-    if former_rows.any():
-        measured = np.unique(np.stack([runs, lineages, cases], axis=1), axis=0)
-        names, counts = np.unique(measured[:, :2], axis=0, return_counts=True)
-        shared = set(map(tuple, names[counts > 1].tolist()))
-        for row in np.flatnonzero(former_rows).tolist():
-            if (int(runs[row]), int(lineages[row])) in shared:
-                own[row] = cases[row]
-    return lineages, own
+
+    def read(runs: Ints, cases: Ints) -> tuple[Ints, Ints]:
+        stored = np.where(cases < size, cases, 0)
+        lineages, own = lineage_of[stored], np.zeros_like(cases)
+        former_rows = is_former[stored]
+        if former_rows.any():
+            measured = np.unique(np.stack([runs, lineages, cases], axis=1), axis=0)
+            names, counts = np.unique(measured[:, :2], axis=0, return_counts=True)
+            shared = set(map(tuple, names[counts > 1].tolist()))
+            for row in np.flatnonzero(former_rows).tolist():
+                if (int(runs[row]), int(lineages[row])) in shared:
+                    own[row] = cases[row]
+        return lineages, own
+
+    return read
 
 
 def of_stored_cases(connection: Connection, columns: Columns, cases_at: int) -> Columns:
@@ -396,7 +404,7 @@ def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints,
     ok = rows.ok[rows.cell]
     yield TIME, *_known(np.arange(rows.ids.size), np.where(ok, rows.medians, np.nan))
     known, code, values, names = _joined_names(named)
-    at = _places(rows.ids, known)
+    at = places(rows.ids, known)
     # On PostgreSQL, this query may see measurements that were stored after the first query.
     wanted = ok[at] & (rows.ids[at] == known)
     at, code, values = at[wanted], code[wanted], values[wanted]
@@ -407,17 +415,6 @@ def _metrics(rows: _Rows, named: Sequence[Columns]) -> Iterator[tuple[str, Ints,
         yield metric, at[begin:end], values[begin:end]
     if rows.errors.size:
         yield MAX_ERROR, *_known(np.arange(rows.ids.size), np.where(ok, rows.errors, np.nan))
-
-
-def _places(ids: Ints, known: Ints) -> Ints:
-    """Return where each known id is among some different ids; any place for an id that is not among them."""
-    lowest, highest = int(ids.min()), int(ids.max())
-    if highest - lowest > MOST_GAPS * ids.size:
-        by_id = np.argsort(ids)
-        return by_id[np.searchsorted(ids, known, sorter=by_id).clip(max=by_id.size - 1)]
-    place = np.zeros(highest - lowest + 1, np.int64)  # a table of all ids takes a tenth of the time
-    place[ids - lowest] = np.arange(ids.size)
-    return place[(known - lowest).clip(0, highest - lowest)]
 
 
 def _joined_names(parts: Sequence[Columns]) -> tuple[Ints, Ints, Floats, list[str]]:

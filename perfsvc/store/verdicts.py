@@ -203,7 +203,10 @@ class VerdictStore:
                 # SQLAlchemy would convert each text anew, which takes longer than reading it.
                 for *key, run, verdict, ratio, cause in result.cursor.fetchall():
                     events[tuple(key)].append(VerdictEvent(run, verdicts(verdict), ratio, causes(cause)))
-            found = {names.series(*key, states(cache)): of_series for (*key, cache), of_series in events.items()}
+            found = {
+                names.series(lineage, own, device, of_metric, states(cache)): of_series
+                for (lineage, own, device, of_metric, cache), of_series in events.items()
+            }
         return {series: of_series for series, of_series in found.items() if cases is None or series.case in cases}
 
 
