@@ -25,7 +25,7 @@ from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
 from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
-from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, json_of_numbers, shortened, visible
+from perfsvc.text import LONGEST_PARAGRAPH, cut, json_of_numbers, visible
 
 MOST_ROWS = 30
 """How many of the newest runs the table of a series shows; its chart shows all."""
@@ -93,11 +93,6 @@ OF_BENCHMARKS: dict[str, Any] = {"benchmarks": benchmarks, "charts": charts, "pe
 def _shortened(value: Any) -> Any:
     """Return a value as a template shows it: a text is cut if it is long, unless it is markup of our own."""
     return cut(value, most=LONGEST_PARAGRAPH) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _short(name: str) -> str:
-    """Return a name that stands in a table, in a heading or beside a drawing: a long one has ``…`` for its middle."""
-    return shortened(visible(name), 2 * LONGEST_LABEL)
 
 
 def template(name: str) -> Any:
@@ -194,8 +189,8 @@ def _environment() -> Environment:
         "moment": wording.moment,
         "change": views.change,
         "wall_time": wording.wall_time,
-        "name": lambda series: _short(wording.series_name(series)),
-        "short": _short,
+        "name": lambda series: views.short(wording.series_name(series)),
+        "short": views.short,
     }
     return environment
 

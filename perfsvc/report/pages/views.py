@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain, islice
 from math import isnan
 from typing import Any
@@ -41,7 +41,7 @@ from perfsvc.report.pages.site import (
     benchmark_page,
 )
 from perfsvc.report.pages.spark import runs_drawn, spark
-from perfsvc.text import LONGEST_PARAGRAPH, cut
+from perfsvc.text import LONGEST_LABEL, LONGEST_PARAGRAPH, cut, shortened, visible
 
 FRESH = frozenset({EventKind.RAISED, EventKind.JOINED, EventKind.STEP, EventKind.REOPENED, EventKind.RETURNED})
 """Events of a finding that a user has to see."""
@@ -230,16 +230,42 @@ class Views:
         line = spark(best, label=f"its measured peak in {runs_drawn(len(best))}")
         return units.rate(best[-1]), change(best[-1] / usual) if len(best) > 1 else "", line
 
+    # --- the list of series ----------------------------------------------------------------------------------------
+
+    def list_of_series(self) -> Markup:
+        """Return all series as rows of a table, for the same reason as ``rows``; nothing without series."""
+        cell = cache(lambda text: escape(cut(text, most=LONGEST_PARAGRAPH)))
+        rows = []
+        for view in self.site.series:
+            series, judged = view.series, view.tonight
+            outcome = wording.outcome(judged).value if judged else ""
+            rows.append(
+                _LISTED
+                % (
+                    self.link(series),
+                    escape(short(wording.series_name(series))),
+                    cell(series.device_model),
+                    cell(series.device),
+                    escape(newest_level(view)),
+                    change(judged.ratio if judged else None),
+                    f'<span class="verdict {outcome}">{outcome}</span>' if outcome else "",
+                    self._spark_of(view),
+                )
+            )
+        return Markup("\n  ".join(rows))  # noqa: S704 - escaped above
+
     # --- series ----------------------------------------------------------------------------------------------------
 
     def spark(self, series: Series, since: int | None = None) -> Markup:
         """Return the sparkline of a series, with a vertical line at its first run from number ``since`` on."""
         view = self.site.series.get(series)
-        if view is None:
-            return Markup("")
+        return self._spark_of(view, since) if view else Markup("")
+
+    @staticmethod
+    def _spark_of(view: SeriesView, since: int | None = None) -> Markup:
         at = int(np.searchsorted(view.points.runs, since)) if since else len(view.points)
         rule = at if at < len(view.points) else None
-        label = f"{wording.series_name(series)} in {runs_drawn(len(view.points))}"
+        label = f"{wording.series_name(view.series)} in {runs_drawn(len(view.points))}"
         shown = view.points.level.copy()
         shown[list(view.points.excluded)] = np.nan
         return spark(shown, rule, label=label)
@@ -375,10 +401,23 @@ class Views:
 
 
 _RUN = Markup('<td class="number">{}</td><td>{}<span class="wide">{}</span></td><td class="wide"><code>{}</code></td>')
+_LISTED = (
+    '<tr>\n    <th scope="row"><a href="%s">%s</a></th>\n'
+    '    <td class="wide device-name" data-name="GPU">%s <small>%s</small></td>\n'
+    '    <td class="number" data-name="newest">%s</td>\n'
+    '    <td class="number" data-name="change">%s</td>\n'
+    '    <td data-name="verdict">%s</td>\n'
+    '    <td class="line">%s</td>\n  </tr>'
+)
 _ROW = (
     '<tr%s>%s<td class="number">%s</td><td class="number wide">%s</td><td class="number wide">%d</td>'
     '<td class="reason">%s</td></tr>'
 )
+
+
+def short(name: str) -> str:
+    """Return a name that stands in a table, in a heading or beside a drawing: a long one has ``…`` for its middle."""
+    return shortened(visible(name), 2 * LONGEST_LABEL)
 
 
 def change(ratio: float | None) -> str:

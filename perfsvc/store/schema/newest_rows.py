@@ -60,13 +60,15 @@ def newest_rows(
         for number, name in enumerate(json.loads(metrics.tobytes())):
             rows = at[(code == number) & ~bad[at] & (ids[at] == known)]
             wanted[rows] |= counted(name, cell[rows])
-        if not wanted.all():  # a replica without this value belongs to its run all the same
-            wanted = np.isin(cell, cell[wanted])
-        if own.any():  # a former name is that of a new variant only beside another name of its lineage
-            wanted |= np.isin(lineage, lineage[wanted & (own > 0)])
+        if not wanted.any():
+            continue
+        if not wanted.all():
+            wanted = np.isin(cell, cell[wanted])  # a replica without this value belongs to its run all the same
+            if own.any():  # a former name is that of a new variant only beside another name of its lineage
+                wanted |= np.isin(lineage, lineage[wanted & (own > 0)])
         if wanted.all():
             kept.append(part)
-        elif wanted.any():
+        else:
             of_wanted = wanted[at]
             named: list[Any] = [column[of_wanted] for column in (known, code, values)]
             kept.append([*(column[wanted] for column in part[:_RUN_COLUMNS]), *named, metrics])
