@@ -331,7 +331,15 @@ class SitePages:
             values["rows"] = [row for shown in self._benchmarks for row in benchmarks.rows_of_list(shown)]
         return self._page(*LISTS[path], **values)
 
+    @cached_property
+    def _navigation(self) -> Callable[[str, str], Markup]:
+        """Returns the links to the lists, from the address of the site's root and the title of the page if a list."""
+        template = _environment().get_template("navigation.html.j2")
+        site = {"views": self._views, "site": self.site}
+        return cache(lambda root, title: Markup(template.render(title=title, root=root, **site)))  # noqa: S704 - ours
+
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
         template = _environment().get_template(f"{name}.html.j2")
         site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
-        return visible(template.render(title=title, root=root, **site, **values))
+        navigation = self._navigation(root, "" if root else title)
+        return visible(template.render(title=title, root=root, navigation=navigation, **site, **values))

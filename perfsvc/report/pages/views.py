@@ -36,6 +36,7 @@ from perfsvc.report.pages.site import (
     FindingView,
     LevelRange,
     RunPoint,
+    RunPoints,
     SeriesView,
     Site,
     benchmark_page,
@@ -363,7 +364,7 @@ class Views:
             "level": level,
             "low": low,
             "high": high,
-            "texts": {at: text for at in events if (text := _event(points[at]))},
+            "texts": {at: text for at in events if (text := _event(points, at))},
             "failed": [at for at, (status, _) in sorted(points.bad.items()) if status in BAD],
             "levels": [
                 [index[level.first], index[level.last], height]
@@ -458,16 +459,17 @@ def has_failed(view: SeriesView) -> bool:
     return any(status in BAD for status, _ in view.points.bad.values())
 
 
-def _event(point: RunPoint) -> str:
-    """Return the text of an event in the chart; an empty text if the run is no event.
+def _event(points: RunPoints, at: int) -> str:
+    """Return the text of an event in the chart, by its index; an empty text if the run is no event.
 
     An event is an excluded run, a run whose status is not ok, or a run with a verdict that the chart marks.
     """
-    if point.excluded:
-        return f"excluded: {point.excluded}"
-    if point.status is not Status.OK:
-        return f"{point.status.value}: {point.reason}" if point.reason else point.status.value
-    return point.verdict.value if point.verdict else ""
+    if points.excluded.get(at):
+        return f"excluded: {points.excluded[at]}"
+    if at in points.bad:
+        status, reason = points.bad[at]
+        return f"{status.value}: {reason}" if reason else status.value
+    return points.verdicts[at].value if at in points.verdicts else ""
 
 
 def _scale(view: SeriesView) -> tuple[float, str]:
