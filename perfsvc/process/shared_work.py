@@ -37,7 +37,8 @@ class SharedWork:
         processes: how many processes do the work; None for as many as there are processors, and at most
             ``MOST_PROCESSES``. If this process has several Python threads, it does the work alone: one of them may hold
             a lock, which nothing would release in a child.
-        portion: how many parts a process takes at once; None for as many as suit parts that take milliseconds.
+        portion: how many parts a process takes at once, at least; None for as many as suit parts that take
+            milliseconds.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class SharedWork:
         self._parts = parts
         self._do = do
         processes = processes or min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
-        self._portion = portion or max(LEAST_PORTION, -(-parts // MOST_PORTIONS))
+        self._portion = max(portion or LEAST_PORTION, -(-parts // MOST_PORTIONS))
         portions = -(-parts // self._portion)
         self._processes = min(processes, portions) if threading.active_count() == 1 else 1
         self._queue = -1

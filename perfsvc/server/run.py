@@ -1,6 +1,5 @@
 """Run the server until a signal ends it."""
 
-import gc
 import signal
 import socket
 import sys
@@ -14,6 +13,7 @@ import uvicorn
 
 from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError, UsageError
+from perfsvc.process.collecting import collecting_rarely
 from perfsvc.server.app import make_app
 from perfsvc.server.serving import Serving
 from perfsvc.server.site import assets
@@ -71,21 +71,6 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
         report(urlunsplit(("http", address, "/", "", "")))
         with _ended_by_signals(server):
             server.run(sockets=[listening])
-
-
-@contextmanager
-def collecting_rarely() -> Iterator[None]:
-    """Let Python's garbage collector run less often than by default.
-
-    A page of ten thousand series makes hundreds of thousands of objects, hardly any of them in a cycle. With the usual
-    limits, the collector looks at all of them again and again, which takes 40 % of the time of such a page.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager

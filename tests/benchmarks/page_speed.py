@@ -25,12 +25,12 @@ from workbench import Claim, finish, table
 
 from perfsvc.build import default_folder
 from perfsvc.config import Settings
+from perfsvc.process.collecting import collecting_rarely
 from perfsvc.process.shared_work import MOST_PROCESSES
 from perfsvc.report.export.objects import plain
 from perfsvc.report.pages.site import comparison_page, series_page
 from perfsvc.server import api
 from perfsvc.server.endpoints import ApiCall, PagedParameters
-from perfsvc.server.run import collecting_rarely
 from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.live import LivePages

@@ -135,8 +135,12 @@ def _panel(
     return PointPanel(choice, tuple(bars), all_series, tuple(gone), tuple(_best_times(pooled, runs, retired)))
 
 
-def _pooled(every_series: Iterable[_Judged]) -> dict[int, float | None]:
+def _pooled(every_series: Sequence[_Judged]) -> dict[int, float | None]:
     """Return the time of a variant in each run, the median over the GPUs; None if no GPU has a correct result."""
+    if len(every_series) == 1:
+        ((view, judged_runs),) = every_series
+        numbers, values, bad = view.points.runs.tolist(), view.points.level.tolist(), view.points.bad
+        return {numbers[at]: None if at in bad or isnan(values[at]) else values[at] for at in judged_runs}
     levels: dict[int, list[float]] = {}
     for view, judged_runs in every_series:
         numbers, values, bad = view.points.runs.tolist(), view.points.level.tolist(), view.points.bad

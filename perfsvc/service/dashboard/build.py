@@ -13,6 +13,7 @@ from perfsvc import judge
 from perfsvc.errors import MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import Finding, FindingEvent
+from perfsvc.process.collecting import collecting_rarely
 from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
@@ -43,6 +44,7 @@ LAST = 400
 PLOTLY = "assets/plotly.min.js"
 
 
+@collecting_rarely()
 def build(
     store: Store,
     folder: Path,
@@ -86,7 +88,7 @@ def build(
         for some in whole_cases([view.series for view in site.series])
     ]
     parts = [*others, *of_series]  # the longest come first, so that no process waits long for another at the end
-    # What a part reads from the database is read by the process that makes the part, through its own connections.
+    # Each process reads what its parts need, through connections of its own.
     processes = processes if store.database.release() else 1
     with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
         pages = dict(page for packed in shared.results() for page in _unpacked(packed))

@@ -23,8 +23,9 @@ def squares(part):
 
 @pytest.mark.parametrize("parts", [0, 1, 7, 8, 9, 1000, 20_000])
 @pytest.mark.parametrize("processes", [1, 2, 4])
-def test_each_result_has_the_place_of_its_part(parts, processes):
-    with SharedWork(parts, squares, processes) as shared:
+@pytest.mark.parametrize("portion", [None, 1])
+def test_each_result_has_the_place_of_its_part(parts, processes, portion):
+    with SharedWork(parts, squares, processes, portion=portion) as shared:
         assert shared.results() == [squares(part) for part in range(parts)]
 
 
