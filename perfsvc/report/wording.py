@@ -81,12 +81,12 @@ TWICE = 1.995
 """The smallest ratio that rounds to twice as much; from here on a bound is a multiple, not a percentage."""
 
 METRIC_UNITS: Mapping[str, Callable[[float], str]] = {
+    "_j": lambda value: f"{value:.4g} J",
     "_bytes_per_s": units.rate,
     "_flops_per_s": units.flop_rate,
     "_s": units.seconds,
     "_hz": units.frequency,
     "_bytes": lambda value: units.size(round(value)),
-    "_j": lambda value: f"{value:.4g} J",
 }
 """How a metric is written, by the end of its name."""
 
