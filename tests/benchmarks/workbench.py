@@ -178,6 +178,26 @@ def alone_on(device: DeviceInfo) -> Iterator[None]:
         lock.release()
 
 
+# --- databases --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def postgresql(folder: Path) -> Iterator[str]:
+    """Yield the URL of an empty database of a PostgreSQL server that runs until the end of the block."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.conftest import Databases, programs, throwaway
+
+    found = programs()
+    if found is None:
+        raise SystemExit("there is no PostgreSQL: apt-get install postgresql")
+    folder.chmod(0o755)  # PostgreSQL runs as another user if this script runs as root
+    home = folder / "postgresql"
+    home.mkdir()
+    with contextlib.contextmanager(throwaway)(found, home) as server:
+        databases = Databases(server)
+        yield databases.url(databases.create())
+
+
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 
