@@ -161,7 +161,10 @@ def relay(server: str, control: Connection) -> None:
 
         def cut() -> None:
             nonlocal closed_until
-            closed_until = time.monotonic() + control.recv()
+            try:
+                closed_until = time.monotonic() + control.recv()
+            except EOFError:  # the script has ended
+                sys.exit()
             for writer in list(writers):
                 writer.transport.abort()
 
@@ -219,6 +222,11 @@ class Quarter:
         if not any(trouble.kind for trouble in troubles):
             self._usual_s = time.monotonic() - began
         return [trouble.kind for trouble in troubles if trouble.kind]
+
+    def end(self) -> None:
+        """End the connections."""
+        for host in self.hosts:
+            host.relay.end()
 
     def _supervise(self, host: Host, day: int, trouble: Trouble) -> int:
         """Run a host's night, and type it again until it has ended well, as a person would; return 0 if it did."""
@@ -403,6 +411,7 @@ def main() -> int:
             ]
             messages += parts
             print(f"day {day}: {', '.join(troubles) or 'no fault'}", *parts, sep="\n  ", flush=True)
+        quarter.end()
         claims = check(quarter, world, url, options.days, messages)
     print(table(["fault", "nights"], [[kind, str(count)] for kind, count in sorted(faults.items())]))
     return finish(claims, options.json, faults=faults, messages=messages)
