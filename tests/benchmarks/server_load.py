@@ -61,7 +61,8 @@ def main() -> int:
                 fill(store, options.cases, options.nights)
         location = str(planted)
         if options.postgresql:
-            location = opened.enter_context(postgresql(folder))
+            server = opened.enter_context(postgresql(folder))
+            location = server.url(server.create())
             sync(str(planted), location, Silent())
         with Store.open(location) as store:
             paths = weighted_paths(store)

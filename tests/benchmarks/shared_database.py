@@ -391,7 +391,8 @@ def main() -> int:
         folder = options.folder or temporary
         folder.mkdir(parents=True, exist_ok=True)
         os.environ["PERFSVC_CACHE"] = f"{temporary}/cache"
-        url = stack.enter_context(postgresql(temporary))
+        server = stack.enter_context(postgresql(temporary))
+        url = server.url(server.create())
         Store.open(url).close()
         world = World(folder.resolve(), options.seed, {name: model for name, (model, _) in HOSTS.items()})
         end_shared(SUITE)  # processes that are forked from this one must not share its server

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from perfsvc.process.shared_memory import take_inputs
 from perfsvc.service.run.recipes import arrays
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
+
+if TYPE_CHECKING:
+    from tests.conftest import Databases
 
 SUITE = Path(__file__).resolve().parents[2] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
@@ -182,8 +185,8 @@ def alone_on(device: DeviceInfo) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """Yield the URL of an empty database of a PostgreSQL server that runs until the end of the block."""
+def postgresql(folder: Path) -> Iterator["Databases"]:
+    """Yield the databases of a PostgreSQL server that runs until the end of the block."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     from tests.conftest import Databases, programs, throwaway
 
@@ -194,8 +197,7 @@ def postgresql(folder: Path) -> Iterator[str]:
     home = folder / "postgresql"
     home.mkdir()
     with contextlib.contextmanager(throwaway)(found, home) as server:
-        databases = Databases(server)
-        yield databases.url(databases.create())
+        yield Databases(server)
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
