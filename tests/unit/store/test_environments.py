@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfsvc.model import FullEnvironment
+from perfsvc.store.schema import environments
 from perfsvc.store.schema.column_types import report_damaged
 
 FULL = FullEnvironment({"host.kernel": "6.1", "variable.CUDA_X": ""}, {"GPU-1": {"gpu.ecc": "on"}})
@@ -41,6 +42,7 @@ def test_the_environment_of_a_deleted_run_is_deleted_with_its_last_run(story, st
 @pytest.mark.parametrize("content", ["", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"])
 def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, content, caplog):
     report_damaged.cache_clear()
+    environments._full.cache_clear()
     run = story.run()
     store.devices.put_full_environment(run, FULL)
     story.execute("UPDATE full_environments SET parts = :parts", parts=content)
