@@ -66,7 +66,7 @@ FAULTS = {"": 60, "kill": 13, "cut": 13, "step": 7, "wrong clock": 7}
 """How often in a hundred nights a fault happens; the first is none."""
 PAUSE_S = 0.2
 """Seconds between two attempts to reach the database, instead of perfsvc's own 5 and 30."""
-LONGEST_CUT_S = 6.0
+LONGEST_CUT_S = 3.0
 STEPS_S = (-7200, -3600, -90, 90, 3600, 7200)
 """How far a clock is wrong or jumps: a wrong time zone, summer time, a late synchronisation."""
 TRIES = 5
