@@ -15,6 +15,8 @@ _UNSEEN = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
 )
 """Controls but for tabs and line ends, what changes the direction of text or is invisible, and lone surrogates."""
+_PLAIN = b"\t\n" + bytes(range(0x20, 0x7F))
+"""The characters of ASCII that are seen, tabs and line ends."""
 _FIRST_PICTURE, _DELETE = 0x2400, 0x7F
 _CONTROLS = 0x20
 _COLOUR = r"\x1b\[[0-9;]*m"
@@ -41,11 +43,13 @@ MOST_LINES = 30
 
 def visible(text: str) -> str:
     """Return a text in which each control, invisible or invalid character is a visible one: ``␛`` for escape."""
-    # Almost every line has only printable characters, and asking for them is many times faster than the expression.
-    lines = text.split("\n")
-    if all(map(str.isprintable, lines)):
+    # Almost every text has only printable characters, and asking for them is many times faster than the expression.
+    if text.isprintable():
         return text
-    return "\n".join([line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in lines])
+    others = text.encode(errors="surrogatepass").translate(None, _PLAIN)  # a page has few, and the rest goes fastest so
+    if others.decode(errors="surrogatepass").isprintable():
+        return text
+    return "\n".join(line if line.isprintable() else _UNSEEN.sub(_picture, line) for line in text.split("\n"))
 
 
 def _picture(match: re.Match[str]) -> str:

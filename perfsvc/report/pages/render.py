@@ -95,6 +95,15 @@ def _shortened(value: Any) -> Any:
     return cut(value, most=LONGEST_PARAGRAPH) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
+def _script_data(value: Any) -> Markup:
+    """Return a value as JSON for a ``script`` element, as Jinja's ``tojson`` does in ten times as long."""
+    written = json_of_numbers(value)
+    for sign in "<>&'":
+        if sign in written:  # looking is much faster than replacing nothing
+            written = written.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(written)  # noqa: S704 - escaped above
+
+
 def template(name: str) -> Any:
     """Return a template of ``dashboards/``, for a page that is a single file."""
     environment = Environment(
@@ -163,8 +172,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_function"] = json_of_numbers
-    environment.policies["json.dumps_kwargs"] = {}
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
@@ -186,6 +193,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "cut": cut,
+        "script_data": _script_data,
         "moment": wording.moment,
         "change": views.change,
         "wall_time": wording.wall_time,

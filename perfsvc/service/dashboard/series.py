@@ -18,7 +18,7 @@ from perfsvc.store import RunRow, SeriesHistory, Store, VerdictEvent
 SAMPLED = 14
 """How many of the newest runs have their samples, and a comparison with their baseline, on the pages."""
 
-TOGETHER = 32
+TOGETHER = 64
 """At least so many series are drawn together: finding the levels of one alone takes ten times as long."""
 
 
