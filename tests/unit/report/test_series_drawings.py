@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2.utils import htmlsafe_json_dumps
 
 from perfsvc.report.pages.numbers import drawn_samples, rounded
+from perfsvc.report.pages.render import _script_data
 from perfsvc.report.pages.spark import EDGE, HEIGHT, LEAST_RANGE, MOST_VALUES, WIDTH, spark
+from perfsvc.text import json_of_numbers
 
 NUMBERS = st.one_of(st.floats(allow_nan=True, allow_infinity=True), st.integers(-(10**9), 10**9).map(float))
 FACTORS = st.sampled_from([1.0, 1e3, 1e6, 1e9, 1e-9, 1e-12, 100.0])
@@ -66,11 +69,26 @@ def drawn_lines(values):
             lines.append([])
         else:
             y = HEIGHT / 2 - (value - center) / half * (HEIGHT / 2 - EDGE)
-            lines[-1].append(f"{EDGE + index * step:.1f},{y:.1f}")
-    return [" ".join(line) for line in lines if line]
+            lines[-1].append((f"{EDGE + index * step:.1f}", y))
+    return [line for line in lines if line]
 
 
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=2 * MOST_VALUES))
 def test_a_sparkline_has_a_point_for_each_known_value_and_a_gap_for_the_others(values):
     found = re.findall(r'points="([^"]*)"', spark(values))
-    assert found == (drawn_lines(values) if any(value is not None for value in values[-MOST_VALUES:]) else [])
+    expected = drawn_lines(values) if any(value is not None for value in values[-MOST_VALUES:]) else []
+    for line, points in zip(found, expected, strict=True):
+        for point, (across, down) in zip(line.split(), points, strict=True):
+            assert point.split(",")[0] == across
+            assert abs(float(point.split(",")[1]) - down) < 0.0501  # rounded to tenths
+
+
+@pytest.mark.parametrize("values", [[1e308, 1.7e308], [-1.7e308, 1.7e308], [0.0, 0.0], [5e-324, 0.0]])
+def test_a_sparkline_of_values_at_the_limits_can_be_drawn(values):
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert spark(values).count("<polyline") == 1
+
+
+@pytest.mark.parametrize("value", [{"a": "</script><!-- & 'x' \""}, {"µs": [1.5, None]}, ["plain"]])
+def test_data_of_scripts_are_escaped_as_jinja_does(value):
+    assert _script_data(value) == htmlsafe_json_dumps(value, dumps=json_of_numbers)

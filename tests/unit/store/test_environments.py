@@ -68,6 +68,21 @@ def test_the_environment_before_a_run_has_its_parts(story, store):
     assert store.devices.environment_before(second, "GPU-1", {story.tiled}) == (first, story.environment)
 
 
+def test_each_device_has_its_newest_environment_in_each_run(story, store):
+    first = story.run()
+    older = story.environment
+    second = story.begin()
+    story.put(second, story.tiled)
+    newer = replace(story, environment=replace(older, driver="999.9"))
+    newer.put(second, story.naive)
+    newer.put(second, story.naive, device="GPU-2")
+    assert store.devices.environments_in([first, second, 99]) == {
+        (first, "GPU-1"): older,
+        (second, "GPU-1"): newer.environment,
+        (second, "GPU-2"): newer.environment,
+    }
+
+
 def test_a_part_may_hold_any_text_of_any_length(story, store):
     parts = tuple((f"variable.{number:03}", ODD) for number in range(200))
     story = replace(story, environment=replace(story.environment, parts=parts))

@@ -91,3 +91,11 @@ def test_the_measurements_of_runs_are_counted_in_indices_alone(story):
     steps = [step for step in steps_of(story.store, story.store.runs.list) if "measurements" in step]
     assert len(steps) == 2
     assert all("USING COVERING INDEX" in step for step in steps)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_events_are_found_by_their_own_index(story):
+    runs = [story.run(story.tiled, story.naive) for _ in range(3)]
+    steps = [step for step in steps_of(story.store, lambda: story.store.verdicts.events(runs)) if "verdicts" in step]
+    assert len(steps) == 1
+    assert "USING INDEX ix_verdicts_events" in steps[0]
