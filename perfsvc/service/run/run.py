@@ -100,7 +100,9 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(worker_servers())
         with _before_measuring():
-            lends = stack.enter_context(lent(request.on, request.devices, progress.report)) if request.on else None
+            lends = None
+            if request.on:
+                lends = stack.enter_context(lent(request.on, request.devices, progress.report, request.slurm))
             resolved = resolve(request, progress, lends.devices if lends else ())
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored
