@@ -1,4 +1,4 @@
-"""A cluster whose agents are in this process: all of a cluster but Ray."""
+"""A cluster whose agents are in this process: all of a cluster but Ray or Slurm."""
 
 import time
 
@@ -31,7 +31,7 @@ class AgentHere:
     def stop(self):
         self._agent.stop()
 
-    def end(self, *, kill=False):
+    def end(self):
         self._agent.end(20.0)
 
 
@@ -39,8 +39,9 @@ class ClusterHere:
     """A cluster of fake GPUs."""
 
     patience_s = 60.0
+    priority_cure = ""
 
-    def __init__(self, name):
+    def __init__(self, name, slurm=None):
         self.name = name
         self._gpus = []
 
@@ -53,4 +54,4 @@ class ClusterHere:
 
     def close(self):
         for gpu in self._gpus:
-            gpu.end(kill=True)
+            gpu.end()

@@ -5,6 +5,7 @@ that Slurm does not know. The command and the jobs talk through a folder that bo
 """
 
 import contextlib
+import io
 import math
 import os
 import shutil
@@ -42,12 +43,16 @@ COMMAND_S = 30.0
 """Seconds that a command of Slurm may take."""
 TOUCH_S = 30.0
 """Seconds between two signs of life of the command."""
+FAILED = "FAILED"
+"""The state of a job whose command failed."""
+GONE = "GONE"
+"""The state of a job that Slurm no longer lists."""
 ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
     "COMPLETED",
     "DEADLINE",
-    "FAILED",
+    FAILED,
     "NODE_FAIL",
     "OUT_OF_MEMORY",
     "PREEMPTED",
@@ -55,9 +60,8 @@ ENDED = {
     "TIMEOUT",
 }
 """The states of jobs that have ended."""
-GONE = "GONE"
-"""The state of a job that Slurm no longer lists."""
 CURES = {
+    "NODE_FAIL": "sinfo -R shows why the node failed",
     "TIMEOUT": "give the jobs more time: the key time of [slurm]",
     "OUT_OF_MEMORY": 'request more memory: options = { mem = "32G" } in [slurm]',
 }
@@ -103,7 +107,8 @@ class JobQueue:
             listed = _listed()
             self._ask_s = time.monotonic() + (ASK_AGAIN_S if listed is None else ASK_S)
             if listed is not None:
-                self._states = dict.fromkeys(self._states, JobState(GONE)) | listed
+                gone = {job: state if state.has_ended else JobState(GONE) for job, state in self._states.items()}
+                self._states = gone | listed
         return self._states.get(job, UNKNOWN)
 
     def add(self, job: str) -> None:
@@ -158,15 +163,15 @@ class SlurmGpu:
     @property
     def place(self) -> str:
         """The job with its node, or with the reason why it waits."""
-        seen = self._queue.state(self.id)
+        seen = self.state
         if seen.node:
             return f"job {self.id} on {seen.node}"
         return f"job {self.id} ({seen.state}{f': {seen.reason}' if seen.reason not in {'', 'None'} else ''})"
 
     @property
-    def has_ended(self) -> bool:
-        """Whether Slurm knows that the job has ended."""
-        return self._queue.state(self.id).has_ended
+    def state(self) -> JobState:
+        """The state of the job."""
+        return self._queue.state(self.id)
 
     def facts(self) -> bytes | None:
         """Return the facts of the agent; None while the job waits."""
@@ -200,7 +205,7 @@ class SlurmGpu:
     def has_news(self) -> bool:
         """Return whether there are replies to read, or the job has ended."""
         with contextlib.suppress(OSError):  # reading them reports it
-            return self._replies.has_more() or self.has_ended
+            return self._replies.has_more() or self.state.has_ended
         return True
 
     def drop(self, positions: Collection[int]) -> None:
@@ -222,7 +227,7 @@ class SlurmGpu:
 
     def _receive(self) -> None:
         """Read what has arrived; raise ``LostError`` if the job has ended and nothing is left to read."""
-        ended = self.has_ended  # before reading: what the job sent at its end is read too
+        ended = self.state.has_ended  # before reading: what the job sent at its end is read too
         with _lost_if_unreadable():
             texts = self._replies.read()
             for text in texts:
@@ -235,14 +240,17 @@ class SlurmGpu:
             raise self._loss()
 
     def _loss(self) -> LostError:
-        state = self._queue.state(self.id).state
+        state = self.state.state
+        if state == GONE:
+            return LostError("Slurm no longer lists its job")
+        what = f"its job ended with the state {state}"
+        if state != FAILED:
+            return LostError(what, cure=CURES.get(state, ""))
         log = ""
         with contextlib.suppress(OSError):
             log = self.log.read_text(encoding="utf-8", errors="replace")
-        said = f" ({last})" if (last := last_line(log)) else ""
-        what = "Slurm no longer lists its job" if state == GONE else f"its job ended with the state {state}"
-        cure = CURES.get(state) or start_cure(log, "the Python of this command", f"see {self.log}")
-        return LostError(what + said, cure=cure)
+        what += f": {last_line(log)}" if log.strip() else ""
+        return LostError(what, cure=start_cure(log, "the Python of this command", f"see {self.log}"))
 
 
 class SlurmCluster:
@@ -298,7 +306,8 @@ class SlurmCluster:
         create(replies)
         self._executor.update_parameters(**parameters(self._settings, gpus))
         try:
-            job = self._executor.submit(serve, str(self._folder), name, spec)
+            with contextlib.redirect_stderr(io.StringIO()):  # submitit prints the error too
+                job = self._executor.submit(serve, str(self._folder), name, spec)
         except FailedJobError as error:
             lines = (line.strip().removeprefix("sbatch: error: ") for line in str(error).splitlines())
             raise InfrastructureError(
@@ -319,11 +328,10 @@ class SlurmCluster:
     def close(self) -> None:
         """Cancel all jobs, and remove the shared folder; the logs stay if a job has failed."""
         self._is_closed.set()
-        remaining = [gpu for gpu in self._gpus if not gpu.is_cancelled]
-        failed = [gpu for gpu in remaining if gpu.has_ended]
-        if running := [gpu.id for gpu in remaining if gpu not in failed]:
+        if running := [gpu.id for gpu in self._gpus if not (gpu.is_cancelled or gpu.state.has_ended)]:
             _slurm("scancel", *running)
-        for path in self._folder.iterdir() if failed else [self._folder]:
+        has_failed = any(gpu.state.state == FAILED for gpu in self._gpus if not gpu.is_cancelled)
+        for path in self._folder.iterdir() if has_failed else [self._folder]:
             if path.name != LOGS:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
