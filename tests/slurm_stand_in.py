@@ -44,6 +44,15 @@ class SlurmStandIn:
         """Return the states of all jobs by their numbers."""
         return {job.name: _state(job) for job in sorted(self.folder.glob("[0-9]*"))}
 
+    def processes(self) -> list[str]:
+        """Return the processes of all jobs, also those in process groups of their own."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # the process has ended, or is another user's
+                if f"{JOBS}={self.folder}".encode() in path.read_bytes() and b"SLURM_JOB_ID=" in path.read_bytes():
+                    found.append(path.parent.name)
+        return found
+
 
 @contextlib.contextmanager
 def slurm_stand_in(folder: Path) -> Iterator[SlurmStandIn]:

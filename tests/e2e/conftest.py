@@ -126,11 +126,11 @@ class Workplace:
             out, err = process.communicate(timeout=100)
         return Ended(process.returncode, out, err).require(code)
 
-    def wait_for(self, run: subprocess.Popen, measurements: int) -> None:
-        """Wait until a started run has stored so many measurements."""
+    def wait_for(self, run: subprocess.Popen | None, measurements: int) -> None:
+        """Wait until a run has stored so many measurements: a started one, or None for one of another thread."""
         stored = 0
         while stored < measurements:
-            assert run.poll() is None, run.communicate()
+            assert run is None or run.poll() is None, run.communicate()
             time.sleep(0.1)
             with contextlib.suppress(sqlite3.OperationalError):  # the tables may not be there yet
                 stored = self.rows("SELECT count(*) FROM measurements")[0][0]
