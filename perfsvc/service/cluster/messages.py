@@ -188,7 +188,7 @@ def _recipe(task: SharedTask, limit_s: float) -> Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class AgentOrder:
     """What the command wants from an agent, as a message in a file; one of the fields before ``benches`` is set.
 
     Attributes:
@@ -263,7 +263,7 @@ class AgentNews:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AgentReply:
     """What an agent sends, as a message in a file; one of the fields before ``files`` is set.
 
     Attributes:

@@ -8,7 +8,7 @@ from types import FrameType
 
 from perfsvc.model import codec
 from perfsvc.service.cluster.agent import Agent
-from perfsvc.service.cluster.messages import Order, Reply
+from perfsvc.service.cluster.messages import AgentOrder, AgentReply
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox
 
 ORDERS, REPLIES = ".orders", ".replies"
@@ -40,15 +40,15 @@ def serve(folder: str, name: str, spec: str) -> None:
     )
     agent = Agent()
     try:
-        replies.send([codec.encode(Reply(facts=agent.facts(spec)))])
+        replies.send([codec.encode(AgentReply(facts=agent.facts(spec)))])
         for _ in _while_the_command_lives(here / f"{name}{ORDERS}"):
             for text in orders.read():
-                _obey(agent, codec.decode(Order, text), replies, blobs)
+                _obey(agent, codec.decode(AgentOrder, text), replies, blobs)
             if packets := agent.take(LOOK_S):
                 time.sleep(SETTLE_S)
                 for _, files in packets:
                     blobs.write(files)
-                replies.send(codec.encode(Reply(news=news, files=tuple(files))) for news, files in packets)
+                replies.send(codec.encode(AgentReply(news=news, files=tuple(files))) for news, files in packets)
     finally:
         agent.end(0.0)
 
@@ -70,9 +70,9 @@ def _while_the_command_lives(orders: Path) -> Iterator[None]:
         yield
 
 
-def _obey(agent: Agent, order: Order, replies: Outbox, blobs: BlobFolder) -> None:
+def _obey(agent: Agent, order: AgentOrder, replies: Outbox, blobs: BlobFolder) -> None:
     if order.parts_of:
-        replies.send([codec.encode(Reply(parts=agent.parts(order.parts_of, order.benches)))])
+        replies.send([codec.encode(AgentReply(parts=agent.parts(order.parts_of, order.benches)))])
     elif order.share:
         agent.begin(order.share, blobs.read(agent.missing(order.blobs)))
     elif order.drop:

@@ -23,7 +23,7 @@ from perfsvc.config.settings import SlurmGpuSettings, SlurmSettings
 from perfsvc.errors import InfrastructureError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import codec
-from perfsvc.service.cluster.messages import Blobs, Order, Packet, Reply
+from perfsvc.service.cluster.messages import AgentOrder, AgentReply, Blobs, Packet
 from perfsvc.service.cluster.protocol import LentGpu, LostError, last_line, start_cure
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
 from perfsvc.service.cluster.slurm_agent import BLOBS, ORDERS, REPLIES, serve
@@ -181,7 +181,7 @@ class SlurmGpu:
 
     def parts(self, device: bytes, benches: Mapping[str, str]) -> bytes:
         """Ask for the parts of the environment, and wait for them."""
-        self._send(Order(parts_of=device, benches=benches))
+        self._send(AgentOrder(parts_of=device, benches=benches))
         ends = time.monotonic() + ANSWER_S
         while self._parts is None:
             self._receive()
@@ -194,7 +194,7 @@ class SlurmGpu:
         """Write the binaries that are not in the folder yet, and begin a share."""
         with _lost_if_unwritable():
             self._blobs.write(blobs)
-        self._send(Order(share=share, blobs=tuple(blobs)))
+        self._send(AgentOrder(share=share, blobs=tuple(blobs)))
 
     def take(self) -> list[Packet]:
         """Return the news that have arrived."""
@@ -210,18 +210,18 @@ class SlurmGpu:
 
     def drop(self, positions: Collection[int]) -> None:
         """Measure no further pair of these tasks."""
-        self._send(Order(drop=tuple(positions)))
+        self._send(AgentOrder(drop=tuple(positions)))
 
     def stop(self) -> None:
         """Begin no further case."""
-        self._send(Order(stop=True))
+        self._send(AgentOrder(stop=True))
 
     def end(self) -> None:
         """Cancel the job."""
         self.is_cancelled = True
         _slurm("scancel", self.id)
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: AgentOrder) -> None:
         with _lost_if_unwritable():
             self._orders.send([codec.encode(order)])
 
@@ -231,7 +231,7 @@ class SlurmGpu:
         with _lost_if_unreadable():
             texts = self._replies.read()
             for text in texts:
-                reply = codec.decode(Reply, text)
+                reply = codec.decode(AgentReply, text)
                 self._facts = reply.facts or self._facts
                 self._parts = reply.parts or self._parts
                 if reply.news:
@@ -347,7 +347,7 @@ def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any
     """Return submitit's parameters for the job of a GPU.
 
     The job is never requeued: what it has not measured has moved to another GPU by then. It starts without ``srun``,
-    which since Slurm 22.05 would give the agent one processor of those that the job requests.
+    which since Slurm 22.05 would give the agent one processor, whatever ``cpus-per-task`` the job requests.
     """
     return {
         "job_name": "perfsvc",

@@ -14,7 +14,7 @@ from perfsvc.errors import InfrastructureError, MissingPackageError
 from perfsvc.model import codec
 from perfsvc.service.cluster import slurm_agent, slurm_cluster
 from perfsvc.service.cluster.lending import lent
-from perfsvc.service.cluster.messages import Order, Reply
+from perfsvc.service.cluster.messages import AgentOrder, AgentReply
 from perfsvc.service.cluster.protocol import LostError
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
 from perfsvc.service.cluster.slurm_cluster import JobQueue, SlurmCluster, SlurmGpu, parameters
@@ -161,7 +161,9 @@ def test_an_agent_that_failed_is_lost_with_its_error(gpu, queue, log, what, cure
 
 def test_what_a_job_sent_before_its_end_is_read_first(gpu, queue, tmp_path):
     queue.printed = "7|NODE_FAIL|None|a"
-    Outbox(tmp_path / "replies").send([codec.encode(Reply(facts=b"facts")), codec.encode(Reply(news=b"news"))])
+    Outbox(tmp_path / "replies").send(
+        [codec.encode(AgentReply(facts=b"facts")), codec.encode(AgentReply(news=b"news"))]
+    )
     assert gpu.facts() == b"facts"
     assert gpu.take() == [(b"news", {})]
     with pytest.raises(LostError, match="NODE_FAIL"):
@@ -170,7 +172,7 @@ def test_what_a_job_sent_before_its_end_is_read_first(gpu, queue, tmp_path):
 
 def test_a_damaged_file_is_a_lost_gpu(gpu, queue, tmp_path):
     queue.printed = "7|RUNNING|None|a"
-    Outbox(tmp_path / "replies").send([codec.encode(Reply(news=b"news", files=("0" * 64,)))])
+    Outbox(tmp_path / "replies").send([codec.encode(AgentReply(news=b"news", files=("0" * 64,)))])
     with pytest.raises(LostError, match="what it sent cannot be read"):
         gpu.take()
 
@@ -179,8 +181,8 @@ def test_orders_arrive_with_their_binaries(gpu, tmp_path):
     gpu.begin(b"share", {"0" * 64: b"code"})
     gpu.drop([3])
     gpu.stop()
-    orders = [codec.decode(Order, text) for text in Inbox(tmp_path / "orders").read()]
-    assert orders == [Order(share=b"share", blobs=("0" * 64,)), Order(drop=(3,)), Order(stop=True)]
+    orders = [codec.decode(AgentOrder, text) for text in Inbox(tmp_path / "orders").read()]
+    assert orders == [AgentOrder(share=b"share", blobs=("0" * 64,)), AgentOrder(drop=(3,)), AgentOrder(stop=True)]
     assert (tmp_path / ("0" * 64)).read_bytes() == b"code"
 
 
@@ -242,6 +244,7 @@ def test_a_shared_folder_that_cannot_be_made_is_named(tmp_path):
 def test_an_agent_that_cannot_start_keeps_its_log(tmp_path, monkeypatch):
     pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(slurm_cluster, "ASK_S", 0.2)
     (tmp_path / "numpy.py").write_text("raise OSError('the disk of this node is full')")
     messages, settings = [], SlurmSettings(folder=tmp_path / "shared")
     with (
