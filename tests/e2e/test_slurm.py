@@ -75,12 +75,15 @@ def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(perfsvc, on_slurm):
     assert len(perfsvc.rows("SELECT DISTINCT case_id FROM measurements")) >= 2
 
 
-def test_a_job_that_does_not_start_in_time_and_a_refused_one_end_the_run(perfsvc, on_slurm):
+def test_a_job_that_does_not_start_in_time_a_mistyped_case_and_a_refused_job_end_the_run(perfsvc, on_slurm):
     command, slurm = on_slurm
     slurm.hold()
     late = perfsvc(*command(wait="1s"), code=5)
     assert "job 1 (PENDING: Priority) did not lend a GPU within 1s: measuring without it" in late.err
     assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
+    mistyped = perfsvc(*command(), "--select", "nothing", code=2)
+    assert "nothing" in mistyped.err
+    assert len(slurm.states()) == 2
     refused = perfsvc(*command(partition="cpu"), code=5)
     assert "Slurm refuses a job with gpu:h100:1: invalid partition specified: cpu" in refused.err
     assert list((perfsvc.folder / "shared").iterdir()) == []

@@ -246,9 +246,11 @@ class SlurmGpu:
         what = f"its job ended with the state {state}"
         if state != FAILED:
             return LostError(what, cure=CURES.get(state, ""))
-        log = ""
-        with contextlib.suppress(OSError):
+        try:
             log = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # Slurm could not make the log
+            folder = self.log.parents[2]
+            return LostError(what, cure=f"name a folder that all nodes see, unlike {folder}: the key folder of [slurm]")
         what += f": {last_line(log)}" if log.strip() else ""
         return LostError(what, cure=start_cure(log, "the Python of this command", f"see {self.log}"))
 

@@ -101,7 +101,8 @@ def gpu(queue, tmp_path):
     """Job 7, and the file of its replies."""
     for name in ("orders", "replies"):
         create(tmp_path / name)
-    job = SimpleNamespace(job_id=7, paths=SimpleNamespace(stderr=tmp_path / "log"))
+    (tmp_path / "run-1" / "logs").mkdir(parents=True)
+    job = SimpleNamespace(job_id=7, paths=SimpleNamespace(stderr=tmp_path / "run-1" / "logs" / "log"))
     return SlurmGpu(job, queue, tmp_path / "orders", tmp_path / "replies", BlobFolder(tmp_path))
 
 
@@ -133,7 +134,7 @@ def test_jobs_that_slurm_does_not_answer_for_are_not_lost(gpu, queue):
         ("7|TIMEOUT|TimeLimit|a", "its job ended with the state TIMEOUT", "the key time of"),
         ("7|OUT_OF_MEMORY|None|a", "its job ended with the state OUT_OF_MEMORY", "mem ="),
         ("7|PREEMPTED|None|a", "its job ended with the state PREEMPTED", "^$"),
-        ("7|FAILED|None|a", "its job ended with the state FAILED", "see .*log"),
+        ("7|FAILED|None|a", "its job ended with the state FAILED", "name a folder that all nodes see, unlike /"),
         ("8|RUNNING|None|a", "Slurm no longer lists its job", "^$"),
     ],
 )
@@ -147,6 +148,7 @@ def test_a_job_that_has_ended_is_lost_with_the_reason(gpu, queue, printed, what,
 @pytest.mark.parametrize(
     ("log", "what", "cure"),
     [
+        ("", "the state FAILED\n", "see .*log"),
         ("Traceback\n  x\nOSError: full\n\n", "the state FAILED: OSError: full", "see .*log"),
         ("ModuleNotFoundError: No module named 'perfsvc'", "No module named", "the same version of perfsvc on every"),
     ],
