@@ -4,6 +4,8 @@ import contextlib
 import os
 import re
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +22,7 @@ from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, cre
 from perfsvc.service.cluster.slurm_cluster import JobQueue, SlurmCluster, SlurmGpu, parameters
 from tests.slurm_stand_in import slurm_stand_in
 
+HOW_TO = Path(__file__).parents[4] / "docs" / "how-to" / "measure-on-a-cluster.md"
 SETTINGS = {
     "partition": "gpu",
     "time": "90m",
@@ -58,6 +61,13 @@ def test_the_script_requests_what_the_settings_name():
 def test_a_model_may_have_a_constraint_and_a_partition_of_its_own():
     lines = script(1)
     assert {"#SBATCH --partition=old", "#SBATCH --gres=gpu:1", "#SBATCH --constraint='a100&nvlink'"} <= set(lines)
+
+
+def test_the_settings_that_the_docs_show_can_be_used():
+    shown = re.findall(r"^```toml\n(.*?)^```$", HOW_TO.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    settings = [Settings(**tomllib.loads(text)) for text in shown]
+    assert [gpus.count for gpus in settings[0].slurm.gpus] == [2, 1]
+    assert settings[1].run.on == "slurm"
 
 
 @pytest.mark.parametrize(
