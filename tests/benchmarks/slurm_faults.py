@@ -92,7 +92,7 @@ def main() -> int:
             bad += sum(times - 1 for times, _ in stored.values()) + (CASES - len(stored) if name != "Ctrl-C" else 0)
             left += len(cluster.running()) + len(list((cluster.folder / "shared").iterdir()))
             states = ", ".join(f"{count} {state}" for state, count in sorted(jobs.items()))
-            rows.append([name, code, cases["ok"], cases["failed"], states])
+            rows.append([name, str(code), str(cases["ok"]), str(cases["failed"]), states])
             print(rows[-1], flush=True)
         print(f"\n{table(('fault', 'exit code', 'ok', 'failed', 'jobs'), rows)}\n")
     claims = [

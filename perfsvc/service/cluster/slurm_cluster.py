@@ -300,17 +300,19 @@ class SlurmCluster:
         return tuple(self._gpus)
 
     def _submit(self, gpus: SlurmGpuSettings, spec: str) -> SlurmGpu:
-        from submitit.core.utils import FailedJobError
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         name = str(len(self._gpus))
         orders, replies = self._folder / f"{name}{ORDERS}", self._folder / f"{name}{REPLIES}"
-        create(orders)
-        create(replies)
         self._executor.update_parameters(**parameters(self._settings, gpus))
         try:
+            create(orders)
+            create(replies)
             with contextlib.redirect_stderr(io.StringIO()):  # submitit prints the error too
                 job = self._executor.submit(serve, str(self._folder), name, spec)
-        except FailedJobError as error:
+        except OSError as error:
+            raise _unusable(self._folder, error) from error
+        except (FailedJobError, FailedSubmissionError) as error:
             lines = (line.strip().removeprefix("sbatch: error: ") for line in str(error).splitlines())
             raise InfrastructureError(
                 f"Slurm refuses a job with {gpus.gres}: {'; '.join(filter(None, lines))}",
@@ -333,9 +335,12 @@ class SlurmCluster:
         if running := [gpu.id for gpu in self._gpus if not (gpu.is_cancelled or gpu.state.has_ended)]:
             _slurm("scancel", *running)
         has_failed = any(gpu.state.state == FAILED for gpu in self._gpus if not gpu.is_cancelled)
-        for path in self._folder.iterdir() if has_failed else [self._folder]:
-            if path.name != LOGS:
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the folder is gone, or cannot be reached
+            for path in self._folder.iterdir() if has_failed else [self._folder]:
+                if path.is_file():
+                    path.unlink()
+                elif path.name != LOGS:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _touch(self) -> None:
         """Give the agents a sign of life again and again: an agent ends if the command is gone."""
@@ -374,11 +379,15 @@ def _run_folder(parent: Path) -> Path:
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent.resolve()))
         (folder / BLOBS).mkdir(0o700)
     except OSError as error:
-        raise InfrastructureError(
-            f"the folder {parent} for the jobs of Slurm cannot be used: {error.strerror or error}",
-            cure="name a folder that all nodes see, and that you can write to: the key folder of [slurm]",
-        ) from error
+        raise _unusable(parent, error) from error
     return folder
+
+
+def _unusable(folder: Path, error: OSError) -> InfrastructureError:
+    return InfrastructureError(
+        f"the folder {folder} for the jobs of Slurm cannot be used: {error.strerror or error}",
+        cure="name a folder that all nodes see, and that you can write to: the key folder of [slurm]",
+    )
 
 
 @contextlib.contextmanager

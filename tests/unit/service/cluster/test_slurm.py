@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -251,6 +252,17 @@ def test_a_shared_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match="file for the jobs of Slurm cannot be"):
         SlurmCluster(SlurmSettings(folder=tmp_path / "file"))
+
+
+def test_a_shared_folder_that_disappears_is_named_and_closing_never_fails(tmp_path):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    with slurm_stand_in(tmp_path) as slurm:
+        cluster = SlurmCluster(SlurmSettings(folder=tmp_path / "shared"))
+        shutil.rmtree(tmp_path / "shared")
+        with pytest.raises(InfrastructureError, match="for the jobs of Slurm cannot be used: No such file"):
+            cluster.lend(("auto",))
+        cluster.close()
+        assert slurm.states() == {}
 
 
 def test_an_agent_that_cannot_start_keeps_its_log(tmp_path, monkeypatch):
