@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -206,6 +207,11 @@ def test_a_full_disk_loses_the_gpu(gpu, tmp_path):
 
 
 # --- the agent -------------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_does_not_load_the_store():
+    loaded = "import sys, perfsvc.service.cluster.slurm_agent; sys.exit('sqlalchemy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", loaded], check=True)
 
 
 def test_an_agent_ends_when_the_command_is_gone(tmp_path, monkeypatch):
