@@ -1,6 +1,7 @@
 """A cluster whose agents are in this process: all of a cluster but Ray or Slurm."""
 
 import time
+from unittest import mock
 
 from perfsvc.service.cluster.agent import Agent
 
@@ -44,6 +45,10 @@ class ClusterHere:
     def __init__(self, name, slurm=None):
         self.name = name
         self._gpus = []
+        # The agents of this process share the processes that make inputs. A lost agent must not stop those of the
+        # others, as it cannot when it has a process of its own.
+        self._unstopped = mock.patch("perfsvc.suite.isolated.stop")
+        self._unstopped.start()
 
     def lend(self, specs):
         self._gpus = [AgentHere(spec) for spec in specs]
@@ -55,3 +60,4 @@ class ClusterHere:
     def close(self):
         for gpu in self._gpus:
             gpu.end()
+        self._unstopped.stop()
