@@ -243,7 +243,7 @@ class Quarter:
             if self._has_ended(host, day):
                 return 0
             resume = status != 0 and os.waitstatus_to_exitcode(status) != NOTHING_TO_RESUME
-            time.sleep(LONGEST_CUT_S if trouble.kind == "cut" else 0)
+            time.sleep(trouble.seconds if trouble.kind == "cut" else 0)
             trouble = NONE
         return 1
 
@@ -291,8 +291,11 @@ class Quarter:
         return 0
 
     def _has_ended(self, host: Host, day: int) -> bool:
-        """Return whether the night of a host has ended, also after the connection of this very night was lost."""
-        query = "SELECT 1 FROM nights n JOIN runs r ON r.id = n.run_id WHERE r.label = :label AND n.state = 'finished'"
+        """Return whether the night of a host has ended with a whole run; else a person types it again."""
+        query = (
+            "SELECT 1 FROM nights n JOIN runs r ON r.id = n.run_id "
+            "WHERE r.label = :label AND r.state = 'finished' AND n.state = 'finished'"
+        )
         with self._engine.connect() as connection:
             return bool(connection.execute(text(query), {"label": label(host.name, day)}).first())
 
@@ -347,6 +350,7 @@ def check(quarter: Quarter, world: World, url: str, days: int, parts: Sequence[s
     )
     print(f"{len(measured)} measurements in {sum(finished.values())} runs; findings: {list(map(tuple, found))}")
     print("\n".join(parts))
+    print(f"nights without exactly one finished run: {[each for each in labels if finished[each] != 1]}")
     return [
         Claim("nights without exactly one finished run", sum(finished[each] != 1 for each in labels), 0),
         Claim("runs that belong to no night", len(finished.keys() - set(labels)), 0),
