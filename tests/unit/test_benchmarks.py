@@ -374,7 +374,7 @@ def test_pairs_profiled_on_an_h100_are_explained_by_their_difference_both_ways(s
 def test_what_a_killed_command_leaves_is_found(script, tmp_path, monkeypatch):
     killed_commands = script("killed_commands")
     monkeypatch.setattr(killed_commands, "ENDING_S", 0.0)
-    place = killed_commands.Place(tmp_path / "place")
+    place = killed_commands.Place(tmp_path / "place", None)
     place.temporary.mkdir(parents=True)
     (place.folder / "repository").mkdir()
     place.git("init", "-q")
@@ -403,7 +403,7 @@ def test_each_fault_of_a_kill_fails_its_claim(script):
     faults = (
         "exit code 3",
         "2 measurements are lost",
-        "perfsvc.db: torn",
+        "main: torn",
         "process 7",
         "2 worktrees",
         "file a",
