@@ -288,13 +288,13 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
     )
 
 
-def names_of(ids: Select[Any]) -> Select[Any]:
-    """Return a query of the columns that ``present_cases`` needs, for the cases whose ids another query selects."""
+def names_of(chosen: ColumnElement[bool]) -> Select[Any]:
+    """Return a query of the columns that ``present_cases`` needs, for the cases that fulfil a condition."""
     columns: tuple[Any, ...] = (Cases.id.label("case_id"), Cases.lineage_id, *CASE_COLUMNS)
     return (
         select(*columns, _PRESENT.variant.label("present_variant"))
         .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
-        .where(Cases.id.in_(ids))
+        .where(chosen)
     )
 
 
