@@ -7,13 +7,14 @@ All functions are safe between processes.
 
 import contextlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -58,6 +59,9 @@ CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 
 NAMES_AT_ONCE = 500
 """How many cases a statement looks up by their names, each of which takes four parameters."""
+
+_NAMED = attrgetter("case_id", "lineage_id", "benchmark", "variant", "point", "version", "present_variant")
+"""What ``present_cases`` reads of a row."""
 
 _PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
 """Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
@@ -306,16 +310,12 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
     name. Each case then keeps its name of that run.
     """
-    names: dict[int, set[int]] = defaultdict(set)
-    for row in rows:
-        names[row.lineage_id].add(row.case_id)
-    cases: dict[int, Case] = {}
-    for row in rows:
-        if row.case_id not in cases:
-            shared = len(names[row.lineage_id]) > 1
-            variant = row.variant if shared else row.present_variant or row.variant
-            cases[row.case_id] = case_of(row.benchmark, variant, row.point, row.version)
-    return cases
+    of_cases = {row[0]: row for row in map(_NAMED, rows)}
+    names = Counter(lineage for _, lineage, *_ in of_cases.values())
+    return {
+        number: case_of(benchmark, variant if names[lineage] > 1 else present or variant, point, version)
+        for number, lineage, benchmark, variant, point, version, present in of_cases.values()
+    }
 
 
 def own_name(run: Any) -> ColumnElement[int]:

@@ -124,11 +124,12 @@ def compare(
     ]
     if judgements and not selected:
         raise UsageError("neither run has a case that is selected", cure="see what a run has: perfsvc report")
+    skipped = [row.series for row in selected if row.verdict is Verdict.MISSING and row.series in over_budget]
     return RunComparison(
         baseline,
         _compared_run(new, candidate, why_new),
-        tuple(judgement for judgement in selected if judgement.series not in over_budget),
-        tuple(judgement.series for judgement in selected if judgement.series in over_budget),
+        tuple(row for row in selected if row.verdict is not Verdict.MISSING or row.series not in over_budget),
+        tuple(skipped),
     )
 
 

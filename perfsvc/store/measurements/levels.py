@@ -1,7 +1,7 @@
 """The levels of a run's series, read as columns: a run has ten thousands of measurements."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +52,8 @@ def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelCol
     )
     parts = [_StoredLevels(*columns) for columns in columns_by_run(database, runs, reading)]
     with database.reading() as connection:
-        return {part.run: part.levels(connection) for part in parts}
+        known: dict[bytes, Sequence[Series]] = {}
+        return {part.run: part.levels(connection, known) for part in parts}
 
 
 def levels_in(
@@ -67,7 +68,7 @@ def levels_in(
         metrics: the metrics to read; None for all that verdicts judge.
     """
     stored = _read(connection, run, where, metrics)
-    return LevelColumns.of({}) if stored is None else stored.levels(connection)
+    return LevelColumns.of({}) if stored is None else stored.levels(connection, {})
 
 
 def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
@@ -120,29 +121,27 @@ class _StoredLevels:
         """The run."""
         return int(json.loads(self.text.tobytes())["run"])
 
-    def levels(self, connection: Connection) -> LevelColumns:
-        """Return the levels that are judged, under the present names of their cases, and report damaged samples."""
+    def levels(self, connection: Connection, known: dict[bytes, Sequence[Series]]) -> LevelColumns:
+        """Return the levels that are judged, under the present names of their cases, and report damaged samples.
+
+        Args:
+            connection: a transaction.
+            known: the series of other runs read in this transaction: two nights of a suite have the same series.
+        """
         text = json.loads(self.text.tobytes())
         excluded = {case for _, case in reasons_of_exclusion(connection, [text["run"]])}
         is_judged = ~np.isin(self.cases, [case for case in excluded if case is not None]) & (None not in excluded)
         ids = np.unique(self.cases[is_judged]).tolist()
-        cases = present_cases(connection.execute(names_of(among(connection, Cases.id, ids))).all())
-        devices = {
-            number: (uuid, model)
-            for number, uuid, model in connection.execute(select(Devices.id, Devices.uuid, Devices.model))
-        }
-        for case in self.damaged.tolist():
-            if case in cases:
-                report_damaged(f"a blob of samples of {cases[case]}")
-        keys = zip(self.cases.tolist(), self.devices.tolist(), self.states.tolist(), strict=True)
-        # A case without a name is excluded, or was deleted since another transaction read its measurements.
-        groups = [(cases.get(case, _UNNAMED), *devices[device], _STATES[state]) for case, device, state in keys]
-        series = []
-        for group, metric in zip(self.groups.tolist(), self.metrics.tolist(), strict=True):
-            case, uuid, model, state = groups[group]
-            series.append(Series(case, uuid, model, text["metrics"][metric], state))
+        keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
+        key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
+        if key not in known or self.damaged.size:
+            cases = present_cases(connection.execute(names_of(among(connection, Cases.id, ids))).all())
+            known[key] = self._series(connection, cases, text["metrics"])
+            for case in self.damaged.tolist():
+                if case in cases:
+                    report_damaged(f"a blob of samples of {cases[case]}")
         every = LevelColumns(
-            series,
+            known[key],
             np.full(self.groups.size, text["run"]),
             {at: (Status(status), reason) for at, (status, reason) in enumerate(text["bad"])},
             self.sizes.astype(np.int64),
@@ -150,7 +149,19 @@ class _StoredLevels:
             np.concatenate([self.times, self.others], dtype=np.float64),
             {},
         )
-        return every.where(np.isin(self.cases, list(cases))[self.groups])
+        return every.where(np.array([series.case is not _UNNAMED for series in every.series], np.bool_))
+
+    def _series(self, connection: Connection, cases: Mapping[int, Case], metrics: Sequence[str]) -> Sequence[Series]:
+        """Return the series of each level; ``cases`` lacks what is excluded, or was deleted by another transaction."""
+        rows = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
+        devices = {number: (uuid, model) for number, uuid, model in rows}
+        keys = zip(self.cases.tolist(), self.devices.tolist(), self.states.tolist(), strict=True)
+        groups = [(cases.get(case, _UNNAMED), *devices[device], _STATES[state]) for case, device, state in keys]
+        series = []
+        for group, metric in zip(self.groups.tolist(), self.metrics.tolist(), strict=True):
+            case, uuid, model, state = groups[group]
+            series.append(Series(case, uuid, model, metrics[metric], state))
+        return series
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

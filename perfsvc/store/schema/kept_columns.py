@@ -124,7 +124,7 @@ def by_run(columns: Columns, runs: NDArray[np.int64]) -> dict[int, Columns]:
     return {run: [column[at] for column in divided] for at, run in enumerate(numbers.tolist())}
 
 
-def _keys(connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None) -> dict[int, str]:
+def _keys(connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None = None) -> dict[int, str]:
     """Return the state of each run that has ended and is large enough for a file: another text after each change."""
     more = literal_column("0") if state is None else state
     counts = (
