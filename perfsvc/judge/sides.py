@@ -21,7 +21,7 @@ share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that
 Samples = NDArray[np.floating[Any]]
 """The values of one replica, shape (values,)."""
 
-VALUES_AT_ONCE = 1 << 16
+VALUES_AT_ONCE = 1 << 17
 """How many values are computed together: they stay in the processor's cache."""
 
 
@@ -117,23 +117,27 @@ class SideColumns:
         for size in np.unique(sizes[sizes > 0]).tolist():
             places = np.flatnonzero(sizes == size)
             replicas = first_replica[places][:, None] + np.arange(size)
+            has_values = lengths[replicas].all(axis=1)
+            places, replicas = places[has_values], replicas[has_values]
             of_size = lengths[replicas]
             longest = of_size.max(axis=1)
             # Sides with equally long replicas are read together, the longest first: their rows need little padding.
             remaining = np.argsort(-longest, kind="stable")
             while remaining.size:
-                width = size * max(int(longest[remaining[0]]), 1)
+                width = size * int(longest[remaining[0]])
                 part, remaining = np.split(remaining, [max(VALUES_AT_ONCE // width, 1)])
                 rows = _rows(values, first_value[replicas[part]], of_size[part])
-                is_sound = of_size[part].all(axis=1) & (np.isfinite(rows).sum(axis=(1, 2)) == of_size[part].sum(axis=1))
-                at, own = places[part][is_sound], of_size[part][is_sound]
-                ordered = np.sort(rows if is_sound.all() else rows[is_sound], axis=2)  # NaN is sorted last
+                ordered, own, at = np.sort(rows, axis=2), of_size[part], places[part]  # NaN is sorted last
+                ends = np.stack([ordered[:, :, 0], _at(ordered, own - 1)])
+                is_sound = np.isfinite(ends).all(axis=(0, 2))
+                if not is_sound.all():
+                    ordered, own, at, ends = ordered[is_sound], own[is_sound], at[is_sound], ends[:, is_sound]
                 of_replicas = _medians(ordered, own)
                 medians[at, :size] = of_replicas
                 columns[:2, at] = _spreads(ordered, own, of_replicas)
                 columns[2, at] = levels_of(of_replicas)[0]
-                columns[3, at] = ordered[:, :, 0].min(axis=1)
-                columns[4, at] = _at(ordered, own - 1).max(axis=1)
+                columns[3, at] = ends[0].min(axis=1)
+                columns[4, at] = ends[1].max(axis=1)
         return cls(sizes, medians, *columns)
 
     @property

@@ -292,25 +292,31 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
     )
 
 
-def names_of(chosen: ColumnElement[bool]) -> Select[Any]:
-    """Return a query of the columns that ``present_cases`` needs, for the cases that fulfil a condition."""
-    columns: tuple[Any, ...] = (Cases.id.label("case_id"), Cases.lineage_id, *CASE_COLUMNS)
-    return (
-        select(*columns, _PRESENT.variant.label("present_variant"))
-        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
-        .where(chosen)
-    )
-
-
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     """Return the cases in rows of one run by id, under their present names.
 
-    ``of_cases`` or ``names_of`` selects the rows.
+    ``of_cases`` selects the rows.
 
     A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
     name. Each case then keeps its name of that run.
     """
-    of_cases = {row[0]: row for row in map(_NAMED, rows)}
+    return _under_present_names({row[0]: row for row in map(_NAMED, rows)})
+
+
+def present_cases_of(connection: Connection, ids: Collection[int]) -> dict[int, Case]:
+    """Return what ``present_cases`` returns of a run that measured cases with these ids."""
+    query = (
+        select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.variant)
+        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
+        .where(among(connection, Cases.id, ids))
+    )
+    with connection.execute(query) as result:
+        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+        return _under_present_names({row[0]: row for row in result.cursor.fetchall()})
+
+
+def _under_present_names(of_cases: Mapping[int, tuple[Any, ...]]) -> dict[int, Case]:
+    """Return the cases of a run, from what ``_NAMED`` names of each, by id."""
     names = Counter(lineage for _, lineage, *_ in of_cases.values())
     return {
         number: case_of(benchmark, variant if names[lineage] > 1 else present or variant, point, version)

@@ -14,11 +14,11 @@ from sqlalchemy import case as sql_case
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, Status
 from perfsvc.model.levels import LevelColumns
-from perfsvc.store.cases import names_of, present_cases, reasons_of_exclusion
+from perfsvc.store.cases import present_cases_of, reasons_of_exclusion
 from perfsvc.store.histories import changes
 from perfsvc.store.measurements import DAMAGED
 from perfsvc.store.schema.column_types import report_damaged, unpack_array, unpack_together
-from perfsvc.store.schema.engine import Database, among
+from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, columns_by_run
 from perfsvc.store.schema.shared_reading import Columns
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
@@ -135,7 +135,7 @@ class _StoredLevels:
         keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
         key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
         if key not in known or self.damaged.size:
-            cases = present_cases(connection.execute(names_of(among(connection, Cases.id, ids))).all())
+            cases = present_cases_of(connection, ids)
             known[key] = self._series(connection, cases, text["metrics"])
             for case in self.damaged.tolist():
                 if case in cases:

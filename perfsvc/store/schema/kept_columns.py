@@ -6,6 +6,7 @@ show each change (docs/decisions.md). Files cost only speed: a file that is miss
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import struct
@@ -161,19 +162,21 @@ class _Names:
 
     def __init__(self, connection: Connection, ids: Mapping[int, type[Base]]) -> None:
         self.columns = tuple(ids)
-        self._digests: list[dict[int, str]] = []
+        self._digests: list[dict[int, Any]] = []
         for table in ids.values():
-            digests: dict[int, str] = {}
-            before = ""
             key = table.__table__.columns["id"]
-            for number, *name in connection.execute(select(key, *_NAMED[table]).order_by(key)):
-                before = digest(f"{before}{number}{name!r}".encode())
-                digests[number] = before
+            names = hashlib.sha256()
+            digests: dict[int, Any] = {}
+            with connection.execute(select(key, *_NAMED[table]).order_by(key)) as result:
+                for row in result.cursor.fetchall():  # SQLAlchemy's rows would take longer
+                    names.update(repr(row).encode())
+                    digests[row[0]] = names.copy()
             self._digests.append(digests)
 
     def of(self, newest: Sequence[int]) -> str:
         """Return the digests of ids, one for each column that holds ids; of an unknown id it is a question mark."""
-        return " ".join(digests.get(number, "?") for digests, number in zip(self._digests, newest, strict=True))
+        found = (digests.get(number) for digests, number in zip(self._digests, newest, strict=True))
+        return " ".join("?" if names is None else names.hexdigest() for names in found)
 
 
 @dataclass(frozen=True, slots=True)
