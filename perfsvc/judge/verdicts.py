@@ -395,30 +395,22 @@ class _BothSides:
         replicas have the same values on both sides are in neither list: errors of results hardly ever change.
         """
         old, new = self.old, self.new
-        at, sound = np.arange(self.own.size), np.ones(self.own.size, np.bool_)
-        sound[list(new.faults)] = False
-        sound &= self.own >= 0
-        faulty = np.zeros(len(old.levels), np.bool_)
-        faulty[list(old.faults)] = True
-        has_further = np.zeros(len(old.levels), np.bool_)
-        has_further[list(old.levels.further)] = True
-        at = np.flatnonzero(sound)
-        at = at[~faulty[self.own[at]]]
+        is_usable = _all_but(new.faults, len(new.levels)) & (self.own >= 0)
+        is_usable[is_usable] = _all_but(old.faults, len(old.levels))[self.own[is_usable]]
+        at = np.flatnonzero(is_usable)
         before = self.own[at]
-        is_pair = ~has_further[before] & (np.minimum(old.sides.lowest[before], new.sides.lowest[at]) > 0)
-        dropped = np.empty(0, np.int64)
+        is_pair = np.minimum(old.sides.lowest[before], new.sides.lowest[at]) > 0
+        is_pair &= _all_but(old.levels.further, len(old.levels))[before]
+        is_dropped = np.zeros(at.size, np.bool_)
         if not every:
             width = min(old.sides.medians.shape[1], new.sides.medians.shape[1])
-            same = (old.levels.sizes[before] == new.levels.sizes[at]) & (
-                old.sides.medians[before, :width] == new.sides.medians[at, :width]
-            ).all(axis=1)
-            same &= np.array([new.levels.series[each].metric in AUXILIARY for each in at.tolist()], np.bool_)
-            is_pair &= ~same
-            dropped = at[same]
-        pairs = at[is_pair]
-        remaining = np.ones(self.own.size, np.bool_)
-        remaining[pairs] = remaining[dropped] = False
-        return pairs, np.flatnonzero(remaining).tolist()
+            same = old.sides.medians[before, :width] == new.sides.medians[at, :width]
+            is_dropped |= (old.levels.sizes[before] == new.levels.sizes[at]) & same.all(axis=1)
+            is_dropped &= np.array([new.levels.series[place].metric in AUXILIARY for place in at.tolist()], np.bool_)
+        pairs = at[is_pair & ~is_dropped]
+        is_other = np.ones(len(new.levels), np.bool_)
+        is_other[pairs] = is_other[at[is_dropped]] = False
+        return pairs, np.flatnonzero(is_other).tolist()
 
     def range_of(self, sources: Sequence[int], at: int) -> tuple[float, float]:
         """Return the lowest and the highest value that a comparison reads; ``_judge`` has the same arguments."""
@@ -465,6 +457,13 @@ class _BothSides:
             fields["candidate_s"] = self.new.center(after) if after not in self.new.faults else None
             fields["candidate_replicas"] = int(self.new.levels.sizes[after])
         return Judgement(series, verdict, reason, **fields | others)
+
+
+def _all_but(places: Iterable[int], count: int) -> NDArray[np.bool_]:
+    """Return True for each of ``count`` levels but those at some places."""
+    others = np.ones(count, np.bool_)
+    others[list(places)] = False
+    return others
 
 
 def _sort_key(judgement: Judgement) -> tuple[int, float, str, str, str, str]:

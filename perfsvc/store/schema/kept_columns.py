@@ -1,8 +1,9 @@
 """The columns of ended runs, kept in files, so that a later process reads only the runs that are new or have changed.
 
 A file holds what one run measured. The file is used only if the run is as it was when the file was written: nothing in
-perfsvc changes a stored measurement, so the number of a run's measurements, the newest of them and the end of the run
-show each change (docs/decisions.md). Files cost only speed: a file that is missing or damaged is written anew.
+perfsvc changes a stored measurement but the removal of old samples, so the number of a run's measurements, the newest
+of them, the end of the run and the number of its samples show each change (docs/decisions.md). Files cost only speed: a
+file that is missing or damaged is written anew.
 """
 
 import contextlib
