@@ -37,17 +37,26 @@ def upgrade(database: str, output_format: str) -> None:
 
 @command.command("check")
 @options.database
+@click.option("--remove", is_flag=True, help="First remove the damaged rows that would stop a command.")
 @options.formats
-def check(database: str, output_format: str) -> None:
+def check(database: str, *, remove: bool, output_format: str) -> None:
     """Check whether this perfsvc can use the database as it is, and read each row of it."""
+    from perfsvc import units
     from perfsvc.store import Store
+    from perfsvc.store.keeping.damage import remove_unreadable
 
+    removed: dict[str, int] = {}
+    if remove:
+        with Store.open(database, create=False) as store:
+            removed = remove_unreadable(store.database)
     state = Store.check(database)
     if output_format == "json":
         facts = {"url": state.url, "revision": state.revision, "head": state.head, "problems": state.problems}
-        output.show_json(facts)
+        output.show_json(facts | {"removed": removed})
     else:
         click.echo(f"{state.url}: schema {state.revision or 'none'}, this perfsvc writes {state.head}")
+        for table, rows in removed.items():
+            click.echo(f"  removed {units.count(rows, 'damaged row')} of {table}")
         for problem in state.problems:
             click.echo(f"  {problem}")
     if not state.ok:

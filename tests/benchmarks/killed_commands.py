@@ -1,41 +1,48 @@
 """Kill commands at random moments, run the next command, and look for what was lost or left behind.
 
     python tests/benchmarks/killed_commands.py [--kills 300] [--jobs 1] [--seed 7] [--only bisect] [--keep folder]
+                                               [--postgresql]
 
 The commands are run, nightly, nightly --resume, import, sync, db prune, db upgrade, dashboard build and bisect, on the
 fake device over a small suite in git. Each is killed with SIGKILL, and then typed again (a night is resumed). The
 claims: the second command ends as an undisturbed one; each measurement that was stored before is still stored; the
 database is sound; an import is stored once, and a copy holds each measurement once; and no process, worktree, temporary
-file or lock is left.
+file or lock is left. With --postgresql, the script starts a server of its own, and all databases are on it.
 """
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
 import random
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workbench import Claim, finish, table
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.pool import NullPool
+from workbench import Claim, finish, postgresql, table
+
+from perfsvc.store.schema.engine import resolve
+
+if TYPE_CHECKING:
+    from tests.conftest import Databases
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "formats" / "google-benchmark.json"
 SCALE = Path(__file__).resolve().parents[1] / "e2e" / "suites" / "scale"
 SETTINGS = """\
 suite = "repository/kernels"
-database = "perfsvc.db"
+database = "{database}"
 
 [run]
 devices = ["fake:script.json"]
@@ -46,15 +53,15 @@ CASE = "scale/beta[n=100]"
 COMMITS, GOOD = 6, 3
 """The commits of the suite, and how many of them have fast binaries."""
 AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "commit.gpgsign=false")
-BEGAN = "update nights set started_at = '2026-01-0' || id || ' 02:00:00.000000'"
+BEGAN = "update nights set started_at = '2026-01-0{0} 02:00:00.000000' where id = {0}"
 COMMANDS = {
     "run": ("run",),
     "nightly": ("nightly",),
     "resume": ("nightly", "--resume"),
     "import": ("import", "google-benchmark", "results.json"),
-    "sync": ("sync", "perfsvc.db", "copy.db"),
+    "sync": ("sync", "{main}", "{copy}"),
     "prune": ("db", "prune", "--samples", "1s", "--binaries", "1s", "--nights", "1s", "--force"),
-    "upgrade": ("db", "upgrade", "--db", "new.db"),
+    "upgrade": ("db", "upgrade", "--db", "{new}"),
     "build": ("dashboard", "build"),
     "bisect": ("bisect", CASE, "--good", "v0", "--bad", "v5"),
 }
@@ -64,8 +71,9 @@ IMPORTED = "select count(*) from runs where suite not like '%kernels'"
 SAME = (
     "select uid, replica, cache, status, median_s from measurements join runs on runs.id = run_id order by 1, 2, 3, 5"
 )
-NEW = {"upgrade": "new.db", "sync": "copy.db"}
+NEW = {"upgrade": "new", "sync": "copy"}
 """The databases that commands make."""
+DATABASES = ("main", *NEW.values())
 LEFTOVERS = (".perfsvc-new-*", "perfsvc-tmp-*")
 TOKEN = "KILLED_COMMANDS_PLACE"  # noqa: S105 - marks the processes of a place, no secret
 ENDING_S = 20.0
@@ -82,11 +90,18 @@ class Kill:
 
 
 class Place:
-    """A folder with a suite in git, a database and everything else that commands use."""
+    """A folder with a suite in git, and databases: files in the folder, or databases of a PostgreSQL server.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: the folder.
+        server: the server that has the databases; None for files.
+    """
+
+    def __init__(self, folder: Path, server: "Databases | None") -> None:
         self.folder = folder
         self.temporary = folder / "tmp"
+        self._server = server
+        self._names = {name: server.create() if server else f"{name}.db" for name in DATABASES}
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")},
             "PERFSVC_CACHE": str(folder / "cache"),
@@ -99,7 +114,33 @@ class Place:
     def copied(self, folder: Path) -> "Place":
         """Return a copy of this place."""
         shutil.copytree(self.folder, folder, symlinks=True)
-        return Place(folder)
+        place = Place(folder, self._server)
+        if self._server:
+            self._server.drop(place._names["main"])
+            place._names["main"] = self._server.create(self._names["main"])
+        place.write_settings()
+        return place
+
+    def remove(self) -> None:
+        """Remove the folder and the databases."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._server:
+            for name in self._names.values():
+                self._server.drop(name)
+
+    def location(self, database: str) -> str:
+        """Return the name of a file in the folder, or the URL of a database."""
+        name = self._names[database]
+        return self._server.url(name) if self._server else name
+
+    def write_settings(self) -> None:
+        """Write the settings of this place."""
+        (self.folder / "perfsvc.toml").write_text(SETTINGS.format(database=self.location("main")))
+
+    def words(self, command: str) -> list[str]:
+        """Return the words of a command."""
+        locations = {name: self.location(name) for name in DATABASES}
+        return [word.format(**locations) for word in COMMANDS[command]]
 
     def start(self, arguments: Sequence[str]) -> subprocess.Popen[str]:
         """Start a command."""
@@ -121,20 +162,30 @@ class Place:
 
     def stop_in_run(self) -> None:
         """Start a night, and kill it while it measures."""
-        with self.start(COMMANDS["nightly"]) as process:
+        with self.start(self.words("nightly")) as process:
             while process.poll() is None and not self.rows(MEASURING):
                 time.sleep(0.02)
             process.kill()
 
-    def rows(self, query: str, database: str = "perfsvc.db") -> list[tuple[Any, ...]]:
+    def rows(self, query: str, database: str = "main") -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-        with closing(sqlite3.connect(self.folder / database)) as connection:
-            return connection.execute(query).fetchall()
+        with self._connected(database) as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
 
-    def change(self, statement: str) -> None:
+    def change(self, *statements: str) -> None:
         """Change rows of the database."""
-        with closing(sqlite3.connect(self.folder / "perfsvc.db")) as connection, connection:
-            connection.execute(statement)
+        with self._connected("main") as connection:
+            for statement in statements:
+                connection.execute(text(statement))
+
+    @contextlib.contextmanager
+    def _connected(self, database: str) -> Iterator[Connection]:
+        where = (
+            resolve(self.location(database)) if self._server else f"sqlite:///{self.folder / self.location(database)}"
+        )
+        engine = create_engine(where, poolclass=NullPool)
+        with engine.begin() as connection:
+            yield connection
 
     def git(self, *arguments: str) -> str:
         """Return what git prints in the repository of the suite."""
@@ -175,13 +226,13 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def prepare(folder: Path) -> Place:
+def prepare(folder: Path, server: "Databases | None") -> Place:
     """Return a place with a suite of six commits, of which the last three are slow, and nights of the first three."""
-    place = Place(folder)
+    place = Place(folder, server)
     place.temporary.mkdir(parents=True)
     suite = folder / "repository" / "kernels"
     shutil.copytree(SCALE, suite, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "perfsvc.toml").write_text(SETTINGS)
+    place.write_settings()
     shutil.copy(RESULTS, folder / "results.json")
     (folder / "script.json").write_text(json.dumps({"cases": {"*": USUAL}}))
     place.git("init", "-q", "-b", "main")
@@ -199,7 +250,7 @@ def prepare(folder: Path) -> Place:
     fast = place.rows("select distinct sha256 from binary_files where role = 'module'")
     cases = {"*": USUAL, "scale/beta": SLOW, **{digest: USUAL for (digest,) in fast}}
     (folder / "script.json").write_text(json.dumps({"cases": cases}))
-    place.change(BEGAN)
+    place.change(*(BEGAN.format(number + 1) for number in range(GOOD)))
     return place
 
 
@@ -212,8 +263,10 @@ def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
     """Kill a command, type it again, and return what is wrong then."""
     if name == "resume":
         place.stop_in_run()
-    place.kill(COMMANDS[name], at_s)
+    place.kill(place.words(name), at_s)
     before = stored(place)
+    if name == "import" and place.rows(IMPORTED) == [(1,)]:
+        expected = 0  # all was stored before the kill, so there is nothing left to complain about
     code, printed = place.end(next_command(place, name))
     if name in {"nightly", "resume"}:
         ((code,),) = place.rows(CODE)
@@ -224,10 +277,10 @@ def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
         wrong.append(f"{len(lost)} measurements are lost")
     if name == "import" and (runs := place.rows(IMPORTED)) != [(1,)]:
         wrong.append(f"{runs[0][0]} imported runs")
-    if name == "sync" and place.rows(SAME) != place.rows(SAME, "copy.db"):
-        wrong.append("copy.db has other measurements than perfsvc.db")
-    for database in filter(None, ("perfsvc.db", NEW.get(name))):
-        code, printed = place.end(["db", "check", "--db", database])
+    if name == "sync" and place.rows(SAME) != place.rows(SAME, "copy"):
+        wrong.append("copy: the copy has other measurements")
+    for database in filter(None, ("main", NEW.get(name))):
+        code, printed = place.end(["db", "check", "--db", place.location(database)])
         wrong += [f"{database}: {printed}"] if code else []
     return Kill(name, at_s, tuple(wrong))
 
@@ -235,11 +288,11 @@ def killed(place: Place, name: str, at_s: float, expected: int) -> Kill:
 def next_command(place: Place, name: str) -> Sequence[str]:
     """Return the command after a killed one: the same, or the one that goes on with the night."""
     if name not in {"nightly", "resume"}:
-        return COMMANDS[name]
+        return place.words(name)
     codes = place.rows(CODE)
     if not codes:  # killed before the night began
-        return COMMANDS["nightly"]
-    return COMMANDS["resume"] if codes == [(None,)] else ("runs",)
+        return place.words("nightly")
+    return place.words("resume") if codes == [(None,)] else ("runs",)
 
 
 def undisturbed(place: Place, name: str) -> tuple[int, float]:
@@ -247,7 +300,7 @@ def undisturbed(place: Place, name: str) -> tuple[int, float]:
     if name == "resume":
         place.stop_in_run()
     began = time.monotonic()
-    code, _ = place.end(COMMANDS[name])
+    code, _ = place.end(place.words(name))
     return code, time.monotonic() - began
 
 
@@ -258,7 +311,7 @@ def claims(kills: Sequence[Kill]) -> list[Claim]:
         for what, sign in (
             ("commands that ended in another way", "exit code"),
             ("kills that lost a measurement", r"\d+ measurements"),
-            ("kills that damaged a database, or made its copy differ", r"\w+\.db"),
+            ("kills that damaged a database, or made its copy differ", "|".join(DATABASES)),
             ("kills that left a process", "process"),
             ("kills that left a worktree", r"\d+ worktrees"),
             ("kills that left a temporary file", "(temporary )?file "),
@@ -275,36 +328,39 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="how many are killed at once")
     parser.add_argument("--seed", type=int, default=7, help="of the random moments")
     parser.add_argument("--only", choices=sorted(COMMANDS), action="append", help="kill only this command")
-    parser.add_argument("--keep", type=Path, help="move the files of kills with something wrong to this folder")
+    parser.add_argument("--keep", type=Path, help="copy the files of kills with something wrong to this folder")
+    parser.add_argument("--postgresql", action="store_true", help="keep the databases on a server of PostgreSQL")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
     chance, names = random.Random(options.seed), options.only or list(COMMANDS)
-    with tempfile.TemporaryDirectory(prefix="perfsvc-kills-") as name, ThreadPoolExecutor(options.jobs) as jobs:
-        folder = Path(name)
-        before = prepare(folder / "before")
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="perfsvc-kills-")))
+        jobs = stack.enter_context(ThreadPoolExecutor(options.jobs))
+        server = stack.enter_context(postgresql(folder)) if options.postgresql else None
+        before = prepare(folder / "before", server)
         usual = {name: undisturbed(before.copied(folder / name), name) for name in names}
 
-        def kill(number: int, name: str, share: float) -> Kill:
+        def kill_and_check(number: int, name: str, share: float) -> Kill:
             place = before.copied(folder / str(number))
             expected, wall_s = usual[name]
             result = killed(place, name, share * wall_s, expected)
             if result.wrong and options.keep:
-                shutil.move(place.folder, options.keep / f"{number}-{name}")
-            shutil.rmtree(place.folder, ignore_errors=True)
+                shutil.copytree(place.folder, options.keep / f"{number}-{name}", symlinks=True)
+            place.remove()
             print(f"kill {number + 1} of {options.kills}: {name}, {list(result.wrong)}", file=sys.stderr, flush=True)
             return result
 
         numbers = range(options.kills)
         chosen = [names[number % len(names)] for number in numbers]
-        kills = list(jobs.map(kill, numbers, chosen, [chance.random() for _ in numbers]))
+        kills = list(jobs.map(kill_and_check, numbers, chosen, [chance.random() for _ in numbers]))
     counted, wrong = Counter(kill.command for kill in kills), defaultdict(list)
     for kill in kills:
         wrong[kill.command] += kill.wrong
     rows = [[name, f"{usual[name][1]:.1f} s", str(counted[name]), str(len(wrong[name]))] for name in names]
     print(table(["command", "undisturbed", "kills", "wrong"], rows))
-    for kill in kills:
-        for text in kill.wrong:
-            print(f"{kill.command} killed after {kill.at_s:.2f} s: {text}")
+    for ended in kills:
+        for what in ended.wrong:
+            print(f"{ended.command} killed after {ended.at_s:.2f} s: {what}")
     return finish(claims(kills), options.json, kills=[asdict(kill) for kill in kills])
 
 

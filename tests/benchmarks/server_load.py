@@ -33,7 +33,7 @@ from urllib.parse import urlsplit
 import httpx
 import numpy as np
 from simulated.many import fill
-from workbench import Claim, finish, table
+from workbench import Claim, finish, postgresql, table
 
 from perfsvc.model import Case, DeviceInfo, Environment, Estimate, Measurement, Provenance, RunState, Status, Work
 from perfsvc.report.pages.site import benchmark_page, series_page
@@ -42,7 +42,6 @@ from perfsvc.service.findings.update import update_findings
 from perfsvc.service.sync import sync
 from perfsvc.store import MeasurementEntry, Store
 
-ROOT = Path(__file__).resolve().parents[2]
 MOST_SERIES = 30
 """How many different series the clients look at; the first ones most often."""
 MEASURED_A_SECOND, CASES_OF_A_NIGHT = 20.0, 100
@@ -62,7 +61,8 @@ def main() -> int:
                 fill(store, options.cases, options.nights)
         location = str(planted)
         if options.postgresql:
-            location = opened.enter_context(postgresql(folder))
+            server = opened.enter_context(postgresql(folder))
+            location = server.url(server.create())
             sync(str(planted), location, Silent())
         with Store.open(location) as store:
             paths = weighted_paths(store)
@@ -127,23 +127,6 @@ class Silent:
 
     def report(self, line: str) -> None:
         """Ignore a message."""
-
-
-@contextlib.contextmanager
-def postgresql(folder: Path) -> Iterator[str]:
-    """Yield the URL of an empty database of a PostgreSQL server that runs until the end of the block."""
-    sys.path.insert(0, str(ROOT))
-    from tests.conftest import Databases, programs, throwaway
-
-    found = programs()
-    if found is None:
-        raise SystemExit("there is no PostgreSQL: apt-get install postgresql")
-    folder.chmod(0o755)  # PostgreSQL runs as another user if this script runs as root
-    home = folder / "postgresql"
-    home.mkdir()
-    with contextlib.contextmanager(throwaway)(found, home) as server:
-        databases = Databases(server)
-        yield databases.url(databases.create())
 
 
 @contextlib.contextmanager

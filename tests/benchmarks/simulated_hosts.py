@@ -47,7 +47,8 @@ from perfsvc.suite import Selection
 DAYS = 180
 LEAST = 36
 """The fewest days in which each planted event still has the days around it that it needs."""
-HOSTS = ("alpha", "beta")
+HOSTS = {"alpha": "Fake GPU", "beta": "Fake GPU"}
+"""The model of each host's GPU."""
 FIRST_DAY = datetime(2026, 1, 5, 2, tzinfo=UTC)
 
 KERNELS = '''"""Kernels of simulated nights: the fake device decides how long they take."""
@@ -185,7 +186,8 @@ class Received:
 class World:
     """The repository, the database, and a folder with settings and a script of the fake GPU for each host."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, hosts: Mapping[str, str] = HOSTS) -> None:
+        self._hosts = hosts
         self.folder, self.suite, self.database = folder, folder / "repository" / "kernels", folder / "perfsvc.db"
         self._seed = seed
         self._seconds: dict[str, float] = {}  # of each binary and each bench.py of Python variants, by digest
@@ -200,10 +202,19 @@ class World:
         self._git("init", "--quiet", "--initial-branch", "main")
         specs = suite.discover(self.suite).resolve(Selection(), "smoke")[0]
         self._specs = {f"{spec.case.benchmark}/{spec.case.variant}": spec for spec in specs}
-        self._now = {case: 1e-4 * (1 + number / 10) for number, case in enumerate(sorted(self._specs), start=1)}
+        self._now = {case: self.usual_s(case) for case in self.cases}
         self._commit("Begin")
-        for host in HOSTS:
+        for host in hosts:
             (folder / host).mkdir(exist_ok=True)
+
+    @property
+    def cases(self) -> list[str]:
+        """The benchmark and the variant of each case."""
+        return sorted(self._specs)
+
+    def usual_s(self, case: str) -> float:
+        """Return how long a case took at first, on a host without a slowdown."""
+        return 1e-4 * (1.1 + self.cases.index(case) / 10)
 
     def request(self, host: str) -> NightRequest:
         """Return the request of a night of a host, with its settings file as a user would write it."""
@@ -242,7 +253,7 @@ class World:
     def play(self, host: str, day: int, stage: str, slowdown: float) -> None:
         """Write the script of a host's GPU for a night; noise differs in each stage."""
         script = {
-            "model": "Fake GPU",
+            "model": self._hosts[host],
             "uuid": f"FAKE-{host}",
             "seed": int(digest(f"{self._seed}/{host}/{day}/{stage}".encode())[:8], 16),
             "cases": {
@@ -382,14 +393,14 @@ def live(world: World, plan: Plan, address: str, posts: Sequence[Mapping[str, st
 
 
 @contextlib.contextmanager
-def at_home(host: str, now: datetime) -> Iterator[None]:
-    """Let this process believe that it runs on a host at a time."""
+def at_home(host: str, now: datetime) -> Iterator[time_machine.Traveller]:
+    """Let this process believe that it runs on a host at a time; yield what changes the time."""
     with (
-        time_machine.travel(now, tick=True),
+        time_machine.travel(now, tick=True) as clock,
         patch.object(platform, "node", return_value=host),
         patch.object(socket, "gethostname", return_value=host),
     ):
-        yield
+        yield clock
 
 
 def parts_of(body: str, day: int) -> Iterator[Received]:

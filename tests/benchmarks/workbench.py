@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from perfsvc.process.shared_memory import take_inputs
 from perfsvc.service.run.recipes import arrays
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
+
+if TYPE_CHECKING:
+    from tests.conftest import Databases
 
 SUITE = Path(__file__).resolve().parents[2] / "kernels"
 NVBENCH_SUITE = Path(__file__).parent / "nvbench" / "suite"
@@ -176,6 +179,25 @@ def alone_on(device: DeviceInfo) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+# --- databases --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def postgresql(folder: Path) -> Iterator["Databases"]:
+    """Yield the databases of a PostgreSQL server that runs until the end of the block."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.conftest import Databases, programs, throwaway
+
+    found = programs()
+    if found is None:
+        raise SystemExit("there is no PostgreSQL: apt-get install postgresql")
+    folder.chmod(0o755)  # PostgreSQL runs as another user if this script runs as root
+    home = folder / "postgresql"
+    home.mkdir()
+    with contextlib.contextmanager(throwaway)(found, home) as server:
+        yield Databases(server)
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

@@ -170,7 +170,22 @@ def test_code_that_an_attacker_put_into_the_database_does_not_run_and_the_night_
     assert attacker.canary.exists()
 
 
-@pytest.mark.parametrize("table", [table.name for table in Base.metadata.sorted_tables])
+CODE = {"artifacts", "binaries", "binary_files", "cases", "nights", "python_codes"}
+"""The tables of code and of what is run: they are attacked on both kinds of database, all others on SQLite."""
+
+
+def attacks():
+    """Yield the kind of database and the table of each attack."""
+    for table in Base.metadata.sorted_tables:
+        for kind in ("sqlite", "postgresql") if table.name in CODE else ("sqlite",):
+            yield pytest.param(kind, table.name, id=f"{kind}-{table.name}")
+
+
+def test_the_tables_of_code_exist():
+    assert Base.metadata.tables.keys() >= CODE
+
+
+@pytest.mark.parametrize(("kind", "table"), [*attacks()])
 def test_no_row_that_an_attacker_overwrites_runs_his_code(after_two_nights, tmp_path, table):
     perfsvc = after_two_nights
     attacker = Attacker(perfsvc.environment["PERFSVC_DB"], tmp_path / "canary")

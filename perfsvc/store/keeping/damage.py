@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import JSON, Connection, DateTime, Numeric, String, select
+from sqlalchemy import JSON, Connection, DateTime, Numeric, String, cast, delete, or_, select
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
@@ -17,7 +17,7 @@ from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
 from perfsvc.store.schema.column_types import Word, unpack_array
-from perfsvc.store.schema.engine import SQLITE
+from perfsvc.store.schema.engine import SQLITE, Database
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
 from perfsvc.store.schema.tables import (
     Artifacts,
@@ -124,6 +124,22 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
         found += _wrong_types(connection, mapper.class_)
         found += _wrong_content(connection, mapper.class_)
     return found
+
+
+def remove_unreadable(database: Database) -> dict[str, int]:
+    """Remove the rows that would stop a command, because nothing can stand for a damaged word in them.
+
+    What belongs to these rows goes too. Return the number of removed rows by table, without tables that had none.
+    """
+    removed = {}
+    with database.writing() as connection:
+        for mapper in sorted(Base.registry.mappers, key=lambda mapper: str(mapper.local_table)):
+            table = mapper.class_.__table__
+            needed = [column for column in table.columns if isinstance(column.type, Word) and column.type.needed]
+            unreadable = [cast(column, String).not_in(column.type.words) for column in needed]
+            if unreadable:
+                removed[table.name] = connection.execute(delete(table).where(or_(*unreadable))).rowcount
+    return {table: rows for table, rows in removed.items() if rows}
 
 
 def _wrong_types(connection: Connection, table: Table) -> Iterator[DamagedRow]:

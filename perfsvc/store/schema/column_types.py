@@ -110,17 +110,19 @@ class Word(TypeDecorator[StrEnum]):
 
     Args:
         kind: the enumeration.
-        instead: the value that stands for a damaged word and raises no false alarm; None if no value does. Then reading
-            the row raises ``LookupError``.
+        instead: the value that stands for a damaged word and raises no false alarm; None in columns that may be empty.
+        needed: whether nothing can stand for a damaged word. Then reading the row raises ``LookupError``, until
+            ``perfsvc db check --remove`` has removed the row.
     """
 
     impl = String(16)
     cache_ok = True
 
-    def __init__(self, kind: type[StrEnum], instead: StrEnum | None = None) -> None:
+    def __init__(self, kind: type[StrEnum], instead: StrEnum | None = None, *, needed: bool = False) -> None:
         super().__init__(16)
         self.kind = kind
         self.instead = instead
+        self.needed = needed
         self._known: dict[str | None, StrEnum | None] = {None: None, **{member.value: member for member in kind}}
 
     @property
@@ -137,7 +139,7 @@ class Word(TypeDecorator[StrEnum]):
         try:
             return self._known[value]
         except KeyError:
-            if self.instead is None or _COPYING.get():
+            if self.needed or _COPYING.get():
                 raise LookupError(f"{value!r} is not among the {DEFINED} of {self.kind.__name__}") from None
             report_damaged(f"the {self.kind.__name__} {str(value)[:40]!r}")
             return self.instead

@@ -298,7 +298,8 @@ def translated(url: URL) -> Iterator[None]:
     except LookupError as error:
         if DEFINED not in str(error):
             raise
-        raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure="perfsvc db check names the row") from error
+        cure = "perfsvc db check names the row, and perfsvc db check --remove removes it"
+        raise DamagedError(f"{shown(url)}: {_in_one_line(error)}", cure=cure) from error
     except OverflowError as error:
         if "SQLite INTEGER" not in str(error):
             raise

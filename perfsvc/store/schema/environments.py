@@ -12,7 +12,8 @@ from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.model import Environment, FullEnvironment, digest
 from perfsvc.model.codec import decode
-from perfsvc.store.schema.engine import among, damaged, insert_new
+from perfsvc.store.schema.column_types import report_damaged
+from perfsvc.store.schema.engine import among, insert_new
 from perfsvc.store.schema.tables import Environments, FullEnvironments, Runs
 
 ENVIRONMENT: Final = (
@@ -44,7 +45,7 @@ def environment_id(connection: Connection, environment: Environment) -> int:
 
 
 def environment_of(row: Any) -> Environment:
-    """Return the environment in a row with the columns ``ENVIRONMENT``; raises ``DatabaseError`` if it is damaged."""
+    """Return the environment in a row with the columns ``ENVIRONMENT``; damaged parts are reported and left out."""
     return Environment(row.driver, row.toolkit, row.power_limit_w, row.places, _pairs(row.parts))
 
 
@@ -52,8 +53,9 @@ def environment_of(row: Any) -> Environment:
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     try:
         return tuple(sorted(decode(dict[str, str], text).items()))
-    except ValueError as error:
-        raise damaged("an environment") from error
+    except ValueError:
+        report_damaged(f"the environment {text[:40]!r}")
+        return ()
 
 
 # --- full environments -----------------------------------------------------------------------------------------------
@@ -90,5 +92,6 @@ def remove_unused_full(connection: Connection) -> None:
 def _full(text: str) -> FullEnvironment:
     try:
         return decode(FullEnvironment, text)
-    except ValueError as error:
-        raise damaged("the full environment of a run") from error
+    except ValueError:
+        report_damaged(f"the full environment {text[:40]!r}")
+        return FullEnvironment()

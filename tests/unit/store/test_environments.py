@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from perfsvc.errors import DatabaseError
 from perfsvc.model import FullEnvironment
+from perfsvc.store.schema import environments
+from perfsvc.store.schema.column_types import report_damaged
 
 FULL = FullEnvironment({"host.kernel": "6.1", "variable.CUDA_X": ""}, {"GPU-1": {"gpu.ecc": "on"}})
 ODD = "nul\0 ' \" \u202e 🙂 \n" + "x" * 5000
@@ -39,13 +40,14 @@ def test_the_environment_of_a_deleted_run_is_deleted_with_its_last_run(story, st
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"common": 1}', '{"common": {"a": 1}, "devices": {}}', "{"])
-def test_a_damaged_environment_is_an_error_with_a_cure(story, store, content):
+def test_a_damaged_environment_is_read_as_an_empty_one_and_reported(story, store, content, caplog):
+    report_damaged.cache_clear()
+    environments._full.cache_clear()
     run = story.run()
     store.devices.put_full_environment(run, FULL)
     story.execute("UPDATE full_environments SET parts = :parts", parts=content)
-    with pytest.raises(DatabaseError, match="the full environment of a run is damaged") as error:
-        store.devices.full_environments([run])
-    assert "restore a backup" in error.value.cure
+    assert store.devices.full_environments([run]) == {run: FullEnvironment()}
+    assert f"the full environment {content!r} is damaged" in caplog.text
 
 
 def test_other_parts_are_another_segment(story, store):

@@ -3,15 +3,17 @@
 import sqlite3
 import zlib
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfsvc.errors import DatabaseError, UsageError
-from perfsvc.model import Status
+from perfsvc.model import Environment, Status
 from perfsvc.store import RunState, Store
 from perfsvc.store.cases import case_of
 from perfsvc.store.keeping.backup import back_up, vacuum
+from perfsvc.store.keeping.damage import remove_unreadable
 from perfsvc.store.schema.column_types import UNKNOWN_TIME, report_damaged
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
@@ -180,10 +182,39 @@ def test_a_damaged_date_costs_only_itself(full, caplog):
     assert "the date 'yesterday' is damaged" in caplog.text
 
 
-def test_a_damaged_cache_state_is_an_error_with_a_cure(full):
+def test_a_damaged_environment_costs_only_its_parts(kind, place, new_story, caplog):
+    content = f"{{broken on {kind}"  # what was read before is not read again
+    with Store.open(place) as store:
+        story = replace(new_story(store), environment=Environment("580.95", parts=(("gpu.ecc", "on"),)))
+        run = story.run()
+        story.execute("UPDATE environments SET parts = :parts", parts=content)
+        (history,) = store.series.histories([run]).values()
+        assert store.devices.environments()[history[0].segment] == Environment("580.95")
+    assert f"the environment {content!r} is damaged" in caplog.text
+
+
+def test_a_damaged_cache_state_is_an_error_until_its_row_is_removed(place, new_story):
+    with Store.open(place) as store:
+        story = new_story(store)
+        run = story.run(story.tiled, story.naive)
+        story.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
+        with pytest.raises(DatabaseError, match="gone") as error:
+            store.measurements.columns()
+        assert "perfsvc db check --remove" in error.value.cure
+        assert remove_unreadable(store.database) == {"measurements": 1}
+        assert [measured.case for measured in store.measurements.of_run(run)] == [story.naive]
+        assert remove_unreadable(store.database) == {}
+    assert Store.check(place).ok
+
+
+@pytest.mark.parametrize("column", ["measurements.cache", "verdicts.cache", "pins.cache", "expectations.kind"])
+def test_what_belongs_to_a_removed_row_is_removed_too(full, column):
+    table, name = column.split(".")
+    with closing(sqlite3.connect(full)) as connection, connection:
+        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - our own names
+        connection.execute(f"UPDATE {table} SET {name} = 'gone' WHERE rowid = (SELECT min(rowid) FROM {table})")  # noqa: S608
+    with Store.open(full) as store:
+        assert remove_unreadable(store.database) == {table: 1}
     with closing(sqlite3.connect(full)) as connection:
-        connection.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
-        connection.commit()
-    with Store.open(full) as store, pytest.raises(DatabaseError, match="gone") as error:
-        store.measurements.columns()
-    assert "db check" in error.value.cure
+        assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows - 1,)  # noqa: S608
+    assert Store.check(full).ok
