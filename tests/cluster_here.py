@@ -1,6 +1,7 @@
-"""A cluster whose agents are in this process: all of a cluster but Ray."""
+"""A cluster whose agents are in this process: all of a cluster but Ray or Slurm."""
 
 import time
+from unittest import mock
 
 from perfsvc.service.cluster.agent import Agent
 
@@ -31,7 +32,7 @@ class AgentHere:
     def stop(self):
         self._agent.stop()
 
-    def end(self, *, kill=False):
+    def end(self):
         self._agent.end(20.0)
 
 
@@ -39,10 +40,15 @@ class ClusterHere:
     """A cluster of fake GPUs."""
 
     patience_s = 60.0
+    priority_cure = ""
 
-    def __init__(self, name):
+    def __init__(self, name, slurm=None):
         self.name = name
         self._gpus = []
+        # The agents of this process share the processes that make inputs. A lost agent must not stop those of the
+        # others, as it cannot when it has a process of its own.
+        self._unstopped = mock.patch("perfsvc.suite.isolated.stop")
+        self._unstopped.start()
 
     def lend(self, specs):
         self._gpus = [AgentHere(spec) for spec in specs]
@@ -53,4 +59,5 @@ class ClusterHere:
 
     def close(self):
         for gpu in self._gpus:
-            gpu.end(kill=True)
+            gpu.end()
+        self._unstopped.stop()

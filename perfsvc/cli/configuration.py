@@ -15,6 +15,7 @@ from perfsvc.text import url_without_password
 
 if TYPE_CHECKING:
     from perfsvc.config import Loaded
+    from perfsvc.config.settings import SlurmSettings
     from perfsvc.judge import Thresholds
 
 EVERYWHERE = {"database": "database", "suite": "suite"}
@@ -160,6 +161,12 @@ def segment_parts() -> tuple[str, ...]:
     """Return the globs of the parts of the environment whose change starts a new segment of all series."""
     configuration = current()
     return () if configuration.is_empty else configuration.loaded.settings.segments.parts
+
+
+def slurm() -> "SlurmSettings | None":
+    """Return how to request GPUs of a Slurm cluster; None for the default settings."""
+    configuration = current()
+    return None if configuration.is_empty else configuration.loaded.settings.slurm
 
 
 def profile_budget() -> float:

@@ -53,7 +53,7 @@ class RunOptions(TypedDict):
     default="",
     metavar="CLUSTER",
     show_default="this host",
-    help="Measure on the GPUs of a cluster: the address of a Ray cluster, ray://head:10001.",
+    help="Measure on the GPUs of a cluster: the address of a Ray cluster, ray://head:10001, or slurm.",
 )
 @options.suite
 @options.select
@@ -206,5 +206,6 @@ def _request(chosen: RunOptions) -> "RunRequest":
         against=configuration.against(),
         segment_parts=configuration.segment_parts(),
         on=chosen["on"],
+        slurm=configuration.slurm(),
         command_line=configuration.typed(),
     )

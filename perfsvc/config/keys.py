@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from perfsvc.config.settings import NumberUnit, RouteSettings, Settings, ThresholdSettings
+from perfsvc.config.settings import RouteSettings, Settings, SlurmGpuSettings, ThresholdSettings
+from perfsvc.config.value_types import NumberUnit
 from perfsvc.units import duration_text
 
 _UNSET: tuple[Any, ...] = (None, (), {}, "", PydanticUndefined)
@@ -105,7 +106,11 @@ KEYS: Mapping[str, SettingKey] = MappingProxyType({key.dotted: key for key in _k
 ARRAYS: Mapping[str, Mapping[str, SettingKey]] = MappingProxyType(
     {
         dotted: MappingProxyType({key.name: key for key in _keys(model, dotted)})
-        for dotted, model in (("thresholds", ThresholdSettings), ("notify.route", RouteSettings))
+        for dotted, model in (
+            ("slurm.gpus", SlurmGpuSettings),
+            ("thresholds", ThresholdSettings),
+            ("notify.route", RouteSettings),
+        )
     }
 )
 """The keys of a table of each array of tables, by the array's dotted name."""

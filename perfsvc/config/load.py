@@ -21,7 +21,8 @@ from perfsvc.config import file as files
 from perfsvc.config.file import ConfigFile, KeyPath
 from perfsvc.config.keys import ARRAYS, KEYS, TABLES, toml
 from perfsvc.config.problems import config_error
-from perfsvc.config.settings import BETWEEN, PREFIX, Settings, has_password
+from perfsvc.config.settings import BETWEEN, PREFIX, Settings
+from perfsvc.config.value_types import has_password
 from perfsvc.errors import ConfigError
 from perfsvc.installation import data_folder
 
@@ -150,7 +151,13 @@ def _with_absolute_paths(file: ConfigFile) -> dict[str, Any]:
     values, home = dict(file.values), _home(file)
     if home == Path():
         return values
-    for table, key in (("", "suite"), ("", "database"), ("nightly", "folder"), ("dashboard", "folder")):
+    for table, key in (
+        ("", "suite"),
+        ("", "database"),
+        ("slurm", "folder"),
+        ("nightly", "folder"),
+        ("dashboard", "folder"),
+    ):
         inside = values.get(table, {}) if table else values
         if not isinstance(inside, Mapping):
             continue

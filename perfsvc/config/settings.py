@@ -1,201 +1,44 @@
-"""Every setting, with its type, its default and its meaning; ``docs/reference/configuration.md`` lists them.
-
-A ``ValueError`` of a type says what is wrong with a value and how to write it; the caller puts the key before it.
-"""
+"""Every setting, with its type, its default and its meaning; ``docs/reference/configuration.md`` lists them."""
 
 import ipaddress
-import math
-import re
-from collections.abc import Callable
-from enum import StrEnum
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from perfsvc import units
-from perfsvc.config.addresses import header, network, page, variable
-from perfsvc.model import PARTS
-from perfsvc.text import url_without_password, without_password
+from perfsvc.config.addresses import header, variable
+from perfsvc.config.value_types import (
+    About,
+    Architectures,
+    Count,
+    Devices,
+    Folder,
+    Glob,
+    Globs,
+    Names,
+    Networks,
+    Page,
+    Parts,
+    Places,
+    Precision,
+    Run,
+    Seconds,
+    SecondsOrNever,
+    SecondsOrZero,
+    Severities,
+    SlurmOptions,
+    SlurmValue,
+    Threshold,
+    Variable,
+    as_tuple,
+    cluster,
+)
+from perfsvc.text import url_without_password
 
 PREFIX = "PERFSVC_"
 BETWEEN = "__"
 BASELINE = "@baseline"
-
-NEVER = "never"
-
-LARGEST_CHANGE = 10
-"""The largest threshold, a tenfold time: a larger one is a typing error."""
-
-
-class NumberUnit(StrEnum):
-    """What a number counts, so that it is written as people write it."""
-
-    DURATION = "duration"
-    SHARE = "share"
-
-
-# --- types -----------------------------------------------------------------------------------------------------------
-
-
-def has_password(url: str) -> bool:
-    """Return whether a URL carries a password, also in the forms that databases accept beyond RFC 3986."""
-    return url_without_password(url) != url
-
-
-def _number(value: object, *, unit: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no {unit}")  # noqa: TRY004 - pydantic catches ValueError only
-    return float(value)
-
-
-def _seconds(value: object, *, zero: bool) -> float:
-    """Return the seconds of a duration such as ``1h30m`` or 90; raise ``ValueError`` for any other value.
-
-    Args:
-        value: the setting as the user wrote it.
-        zero: whether 0 is allowed.
-    """
-    if isinstance(value, str) and not re.fullmatch(r"[+-]?\d+(?:\.\d+)?", value.strip(), re.ASCII):
-        return units.parse_duration(value, zero=zero)
-    seconds = _number(float(value) if isinstance(value, str) else value, unit="duration; write 90s, 20m or 1h30m")
-    if not 0 <= seconds < math.inf or (seconds == 0 and not zero):
-        raise ValueError(f"{value} is no possible duration; write 90s, 20m or 1h30m")
-    return seconds
-
-
-def _share(below: float, example: str) -> Callable[[object], float]:
-    """Return a function that reads a share (``1%`` or 0.01) as a fraction below a limit; ``example`` is for errors."""
-
-    def read(value: object) -> float:
-        text = value if isinstance(value, str) else f"{_number(value, unit=f'share; write {example}'):.12g}"
-        return units.parse_share(text, below=below, example=example)
-
-    return read
-
-
-def _written_share(fraction: float) -> float | str:
-    """Return a share as JSON that ``_share`` reads again: from 1 on it has its unit."""
-    return fraction if fraction < 1 else f"{100 * fraction:.12g}%"
-
-
-def _seconds_or_never(value: object) -> object:
-    """Return a duration in seconds, or ``never``; raise ``ValueError`` for anything else."""
-    if value == NEVER:
-        return value
-    try:
-        return _seconds(value, zero=False)
-    except ValueError as error:
-        raise ValueError(f"{error}, or {NEVER}") from None
-
-
-def _words(value: object) -> object:
-    """Return an array as a tuple; a single word counts as an array of one."""
-    return (value,) if isinstance(value, str) else _tuple(value)
-
-
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _path(value: object) -> object:
-    return units.parse_path(value) if isinstance(value, str) else value
-
-
-def _glob(text: str) -> str:
-    """Return a glob of cases unchanged; raise ``ValueError`` if it is malformed."""
-    from perfsvc.errors import UsageError
-    from perfsvc.suite.selection import parse
-
-    try:
-        parse(text)
-    except UsageError as error:
-        raise ValueError(f"{error.what}; {error.cure}") from None
-    return text
-
-
-def _device(text: str) -> str:
-    """Return the specification of a device unchanged; raise ``ValueError`` if it is malformed."""
-    kind, colon, names = text.partition(":")
-    if text in {"auto", "cpu", "cuda"} or (kind in {"cuda", "fake"} and colon and names):
-        return text
-    shown = without_password(text)
-    raise ValueError(f"{shown!r} is no device; write auto, cpu, cuda, cuda:0, cuda:0,2, cuda:GPU-… or cuda:MIG-…")
-
-
-def _cluster(text: str) -> str:
-    """Return the address of a cluster unchanged; raise ``ValueError`` if it names none."""
-    if not text or re.fullmatch(r"ray://[^\s/@:]+:\d+", text, re.ASCII):
-        return text
-    raise ValueError(f"{without_password(text)!r} is no cluster; write ray://head:10001")
-
-
-def _architecture(text: str) -> str:
-    if not re.fullmatch(r"sm_\d+[af]?", text, re.ASCII):
-        raise ValueError(f"{text!r} is no architecture; write sm_90")
-    return text
-
-
-def _part(glob: str) -> str:
-    """Return a glob of parts of the environment unchanged; raise ``ValueError`` if it can match none."""
-    group, dot, _ = glob.partition(".")
-    names = [name for name in PARTS if name.startswith(f"{group}.")]
-    open_ended = f"{group}.*" in PARTS
-    if (dot and open_ended) or any(fnmatchcase(name, glob) for name in PARTS if not name.endswith("*")):
-        return glob
-    known = ", ".join(names) or "gpu.ecc, host.kernel, package.NAME or variable.NAME (perfsvc runs environment latest)"
-    raise ValueError(f"{glob!r} matches no part of the environment; write {known}")
-
-
-def _run(value: object) -> object:
-    """Return the name of a run as text, also for a number; raise ``ValueError`` for ``latest``."""
-    if isinstance(value, str) and value.startswith("latest"):
-        raise ValueError(
-            f"{value!r} moves every night, so a regression would become the next baseline; write @baseline"
-        )
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-Networks = Annotated[tuple[Annotated[str, AfterValidator(network)], ...], BeforeValidator(_words)]
-Count = Annotated[int, Field(ge=1)]
-Folder = Annotated[Path, BeforeValidator(_path)]
-Places = Annotated[int, Field(ge=1, le=100)]
-Seconds = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=False)), NumberUnit.DURATION]
-SecondsOrZero = Annotated[float, BeforeValidator(lambda value: _seconds(value, zero=True)), NumberUnit.DURATION]
-SecondsOrNever = Annotated[float | Literal["never"], PlainValidator(_seconds_or_never), NumberUnit.DURATION]
-Precision = Annotated[float, BeforeValidator(_share(1, "0.2%")), NumberUnit.SHARE]
-Threshold = Annotated[
-    float,
-    BeforeValidator(_share(LARGEST_CHANGE, "1%")),
-    PlainSerializer(_written_share, when_used="json"),
-    NumberUnit.SHARE,
-]
-Glob = Annotated[str, AfterValidator(_glob)]
-Globs = Annotated[tuple[Glob, ...], BeforeValidator(_tuple)]
-Devices = Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], BeforeValidator(_tuple), Field(min_length=1)]
-Architectures = Annotated[tuple[Annotated[str, AfterValidator(_architecture)], ...], BeforeValidator(_tuple)]
-Run = Annotated[str, BeforeValidator(_run), Field(min_length=1)]
-Parts = Annotated[tuple[Annotated[str, AfterValidator(_part)], ...], BeforeValidator(_words)]
-Page = Annotated[str, AfterValidator(page)]
-Variable = Annotated[str, AfterValidator(variable)]
-About = Literal["new", "resolved", "failed"]
-Severity = Literal["regression", "improvement", "failed", "missing", "resolved"]
-Severities = Annotated[tuple[Severity, ...], BeforeValidator(_words), Field(min_length=1)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_words), Field(min_length=1)]
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
 
 
 class SettingsTable(BaseModel):
@@ -209,8 +52,9 @@ class RunSettings(SettingsTable):
 
     devices: Devices = ("auto",)
     """Where to measure: auto (every GPU, else the CPU), cpu, cuda (every GPU), cuda:0,2, or cuda:GPU-… (a UUID)."""
-    on: Annotated[str, AfterValidator(_cluster)] = Field(default="", examples=["ray://head:10001"])
-    """The Ray cluster on whose GPUs `perfsvc run` measures; by default this host. A night measures on its own host."""
+    on: Annotated[str, AfterValidator(cluster)] = Field(default="", examples=["ray://head:10001"])
+    """The cluster on whose GPUs `perfsvc run` measures: the address of a Ray cluster, or slurm; by default this host. A
+    night measures on its own host."""
     select: Globs = Field(default=(), examples=[["transpose", "*/tiled*"]])
     """Patterns of the cases to measure; by default all."""
     exclude: Globs = Field(default=(), examples=[["*[n=16384]"]])
@@ -237,6 +81,37 @@ class RunSettings(SettingsTable):
     """The most time that a run may take on each device; by default without limit."""
     limit: Seconds = 60.0
     """The most time that a process may spend on one case. After this time perfsvc kills the process."""
+
+
+class SlurmGpuSettings(SettingsTable):
+    """GPUs of one model of a Slurm cluster."""
+
+    count: Count = 1
+    """How many of these GPUs to measure on; a job for each."""
+    gres: Annotated[SlurmValue, Field(min_length=1)] = "gpu:1"
+    """What a job requests with --gres: one GPU. Many clusters name the model here, such as gpu:h100:1."""
+    constraint: SlurmValue = Field(default="", examples=["h100"])
+    """The features that the node must have. Other clusters name the model here."""
+    partition: SlurmValue = Field(default="", examples=["gpu"])
+    """The partition of these jobs; by default that of [slurm]."""
+
+
+class SlurmSettings(SettingsTable):
+    """How `perfsvc run --on slurm` requests GPUs."""
+
+    partition: SlurmValue = Field(default="", examples=["gpu"])
+    """The partition of the jobs; by default that of the cluster."""
+    time: Seconds = 4 * 3600.0
+    """How long a job may last, in whole minutes. Slurm ends the job after this time."""
+    wait: Seconds | None = Field(default=None, examples=["30m"])
+    """How long to wait for jobs that have not started; then the run measures without them. By default without limit."""
+    folder: Folder | None = Field(default=None, examples=["/shared/jane/perfsvc"])
+    """A folder that all nodes see under this path; by default the one of the build cache, which is in your home
+    folder."""
+    options: SlurmOptions = Field(default={}, examples=[{"account": "kernels", "cpus-per-task": 8, "mem": "32G"}])
+    """Further options of sbatch, by their long names."""
+    gpus: Annotated[tuple[SlurmGpuSettings, ...], BeforeValidator(as_tuple)] = ()
+    """GPUs of one model; one table for each model. Without a table the run measures on one GPU of any model."""
 
 
 class ThresholdSettings(SettingsTable):
@@ -356,7 +231,7 @@ class NotifySettings(SettingsTable):
 
     targets: dict[str, Variable] = Field(default={}, examples=[{"team": "TEAM_URL"}])
     """The names of targets, each with the environment variable that holds its address. Never write the address here."""
-    about: Annotated[tuple[About, ...], BeforeValidator(_tuple)] = ("new", "resolved", "failed")
+    about: Annotated[tuple[About, ...], BeforeValidator(as_tuple)] = ("new", "resolved", "failed")
     """What to report. new: new findings. resolved: findings that are over. failed: cases and stages that failed."""
     page: Page = Field(default="", examples=["https://perf.example.org/"])
     """The address of the web pages, for the links in a message."""
@@ -364,7 +239,7 @@ class NotifySettings(SettingsTable):
     """After how long a message reminds people of an open finding that no person has answered; or never."""
     digest: Literal["weekly", "never"] = "never"
     """weekly: a target that has received no message for a week receives a summary of the week."""
-    route: Annotated[tuple[RouteSettings, ...], BeforeValidator(_tuple)] = ()
+    route: Annotated[tuple[RouteSettings, ...], BeforeValidator(as_tuple)] = ()
     """A route: which news its targets receive; one table for each route. A target receives the news that matches one of
     its routes. A target without a route receives all news. If every target has a route, news of a regression, a failure
     or something missing that matches no route goes to all targets."""
@@ -467,8 +342,9 @@ class Settings(BaseSettings):
     database: Annotated[str, Field(min_length=1, repr=False)] = "perfsvc.db"
     """A SQLite file, or the URL of a PostgreSQL server. Put a URL with a password into PERFSVC_DB, never here."""
     run: RunSettings = RunSettings()
+    slurm: SlurmSettings = SlurmSettings()
     thresholds: Annotated[
-        tuple[ThresholdSettings, ...], BeforeValidator(_tuple), AfterValidator(_without_duplicates)
+        tuple[ThresholdSettings, ...], BeforeValidator(as_tuple), AfterValidator(_without_duplicates)
     ] = ()
     """A rule: the smallest change that matters, for some cases and metrics; one table for each rule. If several rules
     match, the last one decides. Without a rule the threshold is 1% on a GPU and 50% on the CPU device."""

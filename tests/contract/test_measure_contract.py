@@ -1,4 +1,4 @@
-"""What everything that measures a plan must do (``pool.Measure``): this host, agents in general, and a Ray cluster."""
+"""What everything that measures a plan must do (``pool.Measure``): this host, agents in general, Ray and Slurm."""
 
 import contextlib
 import json
@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from perfsvc import suite
+from perfsvc.config.settings import SlurmGpuSettings, SlurmSettings
 from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError
 from perfsvc.measure.host import pool
@@ -25,6 +26,7 @@ from perfsvc.service.cluster.lending import lent
 from perfsvc.service.run.recipes import arrays
 from tests.benchmarks.ray_nodes import ray_nodes
 from tests.cluster_here import ClusterHere
+from tests.slurm_stand_in import slurm_stand_in
 
 SUITES = Path(__file__).parents[1] / "e2e" / "suites"
 CASES = [f"scale/{name}[n={n}]" for name in ("alpha", "beta", "gamma") for n in (1000,)]
@@ -100,13 +102,22 @@ def ray(folder):
         yield lends.measure, lends.devices
 
 
+@contextlib.contextmanager
+def slurm(folder):
+    pytest.importorskip("submitit", reason="submitit is not installed: pip install perfsvc[slurm]")
+    settings = SlurmSettings(folder=folder / "shared", gpus=(SlurmGpuSettings(count=2),))
+    with slurm_stand_in(folder), lent("slurm", scripts(folder), print, settings) as lends:
+        yield lends.measure, lends.devices
+
+
 RAY = pytest.param(
     ray,
     marks=[pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.filterwarnings("ignore::ResourceWarning")],
 )
+SLURM = pytest.param(slurm, marks=pytest.mark.slow)
 
 
-@pytest.fixture(scope="module", params=[here, agents, RAY])
+@pytest.fixture(scope="module", params=[here, agents, RAY, SLURM])
 def measuring(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("measuring")
     with (

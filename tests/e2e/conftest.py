@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,15 @@ class Workplace:
         with self.start(*arguments) as process:
             out, err = process.communicate(timeout=100)
         return Ended(process.returncode, out, err).require(code)
+
+    def wait_for(self, run: subprocess.Popen | None, measurements: int) -> None:
+        """Wait until a run has stored so many measurements: a started one, or None for one of another thread."""
+        stored = 0
+        while stored < measurements:
+            assert run is None or run.poll() is None, run.communicate()
+            time.sleep(0.1)
+            with contextlib.suppress(sqlite3.OperationalError):  # the tables may not be there yet
+                stored = self.rows("SELECT count(*) FROM measurements")[0][0]
 
     def play(self, cases: dict, **script) -> None:
         """Writes the fake device's script."""

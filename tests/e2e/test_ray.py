@@ -1,8 +1,6 @@
 """A run on a Ray cluster of two nodes with two fake GPUs each."""
 
-import contextlib
 import signal
-import sqlite3
 import time
 from pathlib import Path
 
@@ -32,22 +30,12 @@ def _content(path):
         return b""
 
 
-def wait_for(perfsvc, run, measurements):
-    """Wait until a run has stored so many measurements; the tables may not be there yet."""
-    stored = 0
-    while stored < measurements:
-        assert run.poll() is None, run.communicate()
-        time.sleep(0.1)
-        with contextlib.suppress(sqlite3.OperationalError):
-            stored = len(perfsvc.rows(MEASURED))
-
-
 def test_each_case_is_stored_once_though_a_node_dies_and_nothing_runs_on_after_ctrl_c(perfsvc):
     options = ("--suite", perfsvc.suites / "sleeps", "--points", "full", "--replicas", "1", "--spread", "each-model")
     with ray_nodes(perfsvc.folder, (2, 2)) as nodes:
         command = ("run", "--on", nodes.address, *nodes.devices, *options)
         with perfsvc.start(*command) as run:
-            wait_for(perfsvc, run, 4)
+            perfsvc.wait_for(run, 4)
             nodes.kill(1)
             out, err = run.communicate(timeout=120)
         assert run.returncode == 0, (out, err)
@@ -56,7 +44,7 @@ def test_each_case_is_stored_once_though_a_node_dies_and_nothing_runs_on_after_c
         assert len(measured) == CASES
         assert len(set(measured)) == CASES
         with perfsvc.start("run", "--on", nodes.address, *nodes.devices[:2], *options) as run:
-            wait_for(perfsvc, run, CASES + 2)
+            perfsvc.wait_for(run, CASES + 2)
             assert agents(perfsvc.folder)
             run.send_signal(signal.SIGINT)
             run.communicate(timeout=60)

@@ -83,6 +83,7 @@ WRITERS = {
     "files.py": "the one writer of files",
     "cli/ending.py": "opens the null device",
     "service/run/spool.py": "the empty file of a SQLite database, which only its owner may read",
+    "service/cluster/shared_folder.py": "appends to a file that another host reads",
     "build/cpu/host.py": "in a temporary folder",
     "build/cpu/library.py": "in a temporary folder",
     "build/nvcc.py": "in a temporary folder",

@@ -51,7 +51,7 @@ def script(monkeypatch):
             "profile_session",
         ),
         *("competing_load", "searches", "simulated_nights", "killed_commands", "eviction", "places", "same_code"),
-        *("hostile_results", "import_speed", "comparison_page", "page_speed", "server_load"),
+        *("hostile_results", "import_speed", "comparison_page", "page_speed", "server_load", "slurm_faults"),
     ],
 )
 def test_help_shows_how_a_script_is_used(script, name, monkeypatch, capsys):

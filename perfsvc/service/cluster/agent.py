@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import queue
 import socket
 import threading
@@ -57,7 +58,7 @@ class Agent:
 
     def facts(self, spec: str) -> bytes:
         """Return the ``Facts`` about this host and the one device that ``spec`` names here."""
-        known = Facts(socket.gethostname(), __version__, niceness=self._niceness)
+        known = Facts(socket.gethostname(), __version__, platform.python_version(), niceness=self._niceness)
         try:
             devices = find([spec])
         except PerfsvcError as error:

@@ -1,10 +1,12 @@
 """The GPUs that a cluster lends to a run, from the request until they are given back."""
 
 import contextlib
+import platform
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfsvc import __version__, units
 from perfsvc.errors import InfrastructureError, NoDeviceError, UsageError
@@ -18,8 +20,15 @@ from perfsvc.service.cluster.messages import Facts, Parts
 from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
 from perfsvc.service.run.full_environment import RemoteParts
 
+if TYPE_CHECKING:
+    from perfsvc.config.settings import SlurmSettings
+
 RAY = "ray://"
 """How the address of a Ray cluster begins."""
+SLURM = "slurm"
+"""The Slurm cluster that this host submits jobs to."""
+FIRST_WAIT_S, NEXT_WAIT_S = 10.0, 300.0
+"""Seconds after which the command first reports what it waits for, and seconds between two such reports."""
 LOOK_S = 0.2
 """Seconds between two looks at GPUs that the cluster has not lent yet."""
 
@@ -72,13 +81,16 @@ class LentGpus:
 
 
 @contextlib.contextmanager
-def lent(on: str, specs: Sequence[str], report: Callable[[str], object]) -> Iterator[LentGpus]:
+def lent(
+    on: str, specs: Sequence[str], report: Callable[[str], object], slurm: "SlurmSettings | None" = None
+) -> Iterator[LentGpus]:
     """Request the GPUs of a cluster, lend them during the block, and give them back.
 
     Args:
-        on: the cluster, ``ray://HOST:PORT``.
+        on: the cluster: ``ray://HOST:PORT`` or ``slurm``.
         specs: the values of ``--device``: ``auto`` or ``cuda`` for every GPU, or ``cuda:`` with UUIDs.
         report: receives messages for the user.
+        slurm: how to request GPUs of a Slurm cluster; None for the default settings.
 
     Raises:
         UsageError: ``on`` names no cluster, or a specification names something other than GPUs by UUID.
@@ -87,19 +99,26 @@ def lent(on: str, specs: Sequence[str], report: Callable[[str], object]) -> Iter
         NoDeviceError: the cluster lends none of the GPUs in time.
     """
     wanted = _wanted(specs)
-    cluster = _connect(on)
+    cluster = _connect(on, slurm)
     try:
         yield _lend(cluster, specs, wanted, report)
     finally:
         cluster.close()
 
 
-def _connect(on: str) -> Cluster:
+def _connect(on: str, slurm: "SlurmSettings | None") -> Cluster:
     if on.startswith(RAY):
         from perfsvc.service.cluster.ray_cluster import RayCluster
 
         return RayCluster(on)
-    raise UsageError(f"no cluster can be named {on!r}", cure=f"write the address of a Ray cluster: {RAY}head:10001")
+    if on == SLURM:
+        from perfsvc.config.settings import SlurmSettings
+        from perfsvc.service.cluster.slurm_cluster import SlurmCluster
+
+        return SlurmCluster(slurm or SlurmSettings())
+    raise UsageError(
+        f"no cluster can be named {on!r}", cure=f"write the address of a Ray cluster ({RAY}head:10001), or {SLURM}"
+    )
 
 
 def _wanted(specs: Sequence[str]) -> tuple[str, ...]:
@@ -123,17 +142,9 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
     """Wait for the GPUs, and return those that can measure; give the others back."""
     requested = cluster.lend(specs)
     known = _facts_of(cluster, requested, report)
-    if other := next((facts for facts in known.values() if facts.version != __version__), None):
-        raise InfrastructureError(
-            f"host {other.host} of {cluster.name} has perfsvc {other.version}, and this command is perfsvc "
-            f"{__version__}",
-            cure="install the same version on every host of the cluster",
-        )
+    _require_our_versions(cluster, known.values())
     for host in sorted({facts.host for facts in known.values() if facts.niceness > 0}):
-        report(
-            f"measuring has a low priority on host {host}, which can slow programs: start Ray there with "
-            "RAY_worker_niceness=0"
-        )
+        report(f"measuring has a low priority on host {host}, which can slow programs: {cluster.priority_cure}")
     usable: dict[str, tuple[str, DeviceInfo, LentGpu]] = {}
     for gpu in requested:
         facts = known.get(gpu)
@@ -146,7 +157,7 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
         elif not wanted or any(facts.device.uuid.startswith(name) for name in wanted):
             usable[facts.device.uuid] = facts.host, facts.device, gpu
             continue
-        gpu.end(kill=True)
+        gpu.end()
     if missing := [name for name in wanted if not any(uuid.startswith(name) for uuid in usable)]:
         report(f"{cluster.name} does not lend {', '.join(missing)}")
     if not usable:
@@ -163,9 +174,28 @@ def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], repor
     )
 
 
+def _require_our_versions(cluster: Cluster, known: Iterable[Facts]) -> None:
+    """Raise ``InfrastructureError`` if a host has another version of perfsvc or Python than this command."""
+    ours = ".".join(platform.python_version_tuple()[:2])
+    for facts in known:
+        if facts.version != __version__:
+            raise InfrastructureError(
+                f"host {facts.host} of {cluster.name} has perfsvc {facts.version}, and this command is perfsvc "
+                f"{__version__}",
+                cure="install the same version on every host of the cluster",
+            )
+        if not facts.python.startswith(f"{ours}."):
+            raise InfrastructureError(
+                f"host {facts.host} of {cluster.name} has Python {facts.python}, and this command uses Python {ours}",
+                cure="use the same version of Python on every host of the cluster",
+            )
+
+
 def _facts_of(cluster: Cluster, requested: Sequence[LentGpu], report: Callable[[str], object]) -> dict[LentGpu, Facts]:
     """Return the facts of each GPU that the cluster lends in time; report the others, and give them back."""
-    ends = time.monotonic() + cluster.patience_s
+    began = time.monotonic()
+    reports_s = began + FIRST_WAIT_S
+    ends = began + cluster.patience_s
     known: dict[LentGpu, Facts] = {}
     waiting = list(requested)
     while waiting and time.monotonic() < ends:
@@ -179,9 +209,13 @@ def _facts_of(cluster: Cluster, requested: Sequence[LentGpu], report: Callable[[
             if facts is not None:
                 known[gpu] = codec.decode(Facts, facts)
                 waiting.remove(gpu)
+        if waiting and time.monotonic() >= reports_s:
+            places = ", ".join(gpu.place for gpu in waiting)
+            report(f"waiting for {len(waiting)} of {len(requested)} GPUs of {cluster.name}: {places}")
+            reports_s += NEXT_WAIT_S
         if waiting:
             time.sleep(LOOK_S)
     for gpu in waiting:
         report(f"{gpu.place} did not lend a GPU within {units.duration_text(cluster.patience_s)}: measuring without it")
-        gpu.end(kill=True)
+        gpu.end()
     return known

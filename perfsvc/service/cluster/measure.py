@@ -228,7 +228,7 @@ def measure(
     finally:
         for queue in queues:
             if queue.is_busy:
-                queue.gpu.end(kill=True)
+                queue.gpu.end()
 
 
 def _work(

@@ -187,6 +187,27 @@ def _recipe(task: SharedTask, limit_s: float) -> Recipe:
             return replayed(task.array_name, stored)
 
 
+@dataclass(frozen=True, slots=True)
+class AgentOrder:
+    """What the command wants from an agent, as a message in a file; one of the fields before ``benches`` is set.
+
+    Attributes:
+        parts_of: the ``DeviceInfo`` for ``Agent.parts``.
+        share: the ``PlanShare`` for ``Agent.begin``.
+        drop: the positions for ``Agent.drop``.
+        stop: whether to call ``Agent.stop``.
+        benches: the benchmark files for ``Agent.parts``.
+        blobs: the digests of the binaries of the share.
+    """
+
+    parts_of: bytes = b""
+    share: bytes = b""
+    drop: tuple[int, ...] = ()
+    stop: bool = False
+    benches: Mapping[str, str] = field(default_factory=dict)
+    blobs: tuple[str, ...] = ()
+
+
 # --- what an agent sends ----------------------------------------------------------------------------------------------
 
 
@@ -197,6 +218,7 @@ class Facts:
     Attributes:
         host: the name of the host.
         version: the version of perfsvc there.
+        python: the version of Python there.
         device: the GPU; None if it cannot be used.
         problem: why the GPU cannot be used.
         niceness: the niceness of the agent; above 0, the system prefers other processes.
@@ -204,6 +226,7 @@ class Facts:
 
     host: str
     version: str
+    python: str
     device: DeviceInfo | None = None
     problem: str = ""
     niceness: int = 0
@@ -237,6 +260,23 @@ class AgentNews:
     over_budget: OverBudget | None = None
     text: str = ""
     ended: Ended | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """What an agent sends, as a message in a file; one of the fields before ``files`` is set.
+
+    Attributes:
+        facts: the ``Facts``, which come first.
+        parts: the ``Parts``, after an order.
+        news: an ``AgentNews``.
+        files: the digests of the files of the measurement.
+    """
+
+    facts: bytes = b""
+    parts: bytes = b""
+    news: bytes = b""
+    files: tuple[str, ...] = ()
 
 
 def packet(news: AgentNews, files: Mapping[str, bytes]) -> Packet:

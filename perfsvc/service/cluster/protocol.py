@@ -12,13 +12,11 @@ class LostError(NoDeviceError):
 
 
 class LentGpu(Protocol):
-    """A GPU that the cluster lends to this run, and its agent. Each method raises ``LostError`` if the agent is lost.
+    """A GPU that the cluster lends to this run, and its agent. The methods raise ``LostError`` if the agent is lost."""
 
-    Attributes:
-        place: where the GPU is, for messages: a node or a job.
-    """
-
-    place: str
+    @property
+    def place(self) -> str:
+        """Where the GPU is, for messages: a node or a job. A job that has not started also names what it waits for."""
 
     def facts(self) -> bytes | None:
         """Return the ``Facts`` of the agent; None while the cluster has not lent the GPU yet."""
@@ -38,8 +36,8 @@ class LentGpu(Protocol):
     def stop(self) -> None:
         """Begin no further case."""
 
-    def end(self, *, kill: bool = False) -> None:
-        """Give the GPU back; never raises. With ``kill``, the agent may still be measuring, and is killed."""
+    def end(self) -> None:
+        """Kill the agent and give the GPU back; never raises."""
 
 
 class Cluster(Protocol):
@@ -47,11 +45,13 @@ class Cluster(Protocol):
 
     Attributes:
         name: the address of the cluster, for messages.
-        patience_s: seconds to wait for the GPUs that are requested.
+        patience_s: seconds to wait for the GPUs that are requested; may be infinite.
+        priority_cure: what the user can do about agents with a low priority.
     """
 
     name: str
     patience_s: float
+    priority_cure: str
 
     def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
         """Request GPUs, at most one for each GPU of the cluster, and return them; they may not be lent yet.
@@ -61,6 +61,7 @@ class Cluster(Protocol):
 
         Raises:
             NoDeviceError: the cluster has no GPU.
+            InfrastructureError: the cluster refuses the request.
         """
 
     def wait(self, gpus: Sequence[LentGpu], limit_s: float) -> None:
@@ -68,3 +69,22 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Give back everything that is still lent, and disconnect; never raises."""
+
+
+def last_line(text: str) -> str:
+    """Return the last line of a log or an error that is not empty; the lines before are often a traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def start_cure(log: str, python: str, otherwise: str) -> str:
+    """Return what to do about an agent that could not start.
+
+    Args:
+        log: what it printed.
+        python: the Python that the cluster started, for the message.
+        otherwise: what to do if perfsvc itself was not the reason.
+    """
+    if "No module named 'perfsvc" in log or "has no attribute" in log or "Can't get attribute" in log:
+        return f"install the same version of perfsvc on every host of the cluster, in {python}"
+    return otherwise

@@ -15,14 +15,12 @@ from perfsvc.errors import InfrastructureError, MissingPackageError, NoDeviceErr
 from perfsvc.installation import install_command
 from perfsvc.service.cluster.agent import Agent
 from perfsvc.service.cluster.messages import Blobs, Packet
-from perfsvc.service.cluster.protocol import LentGpu, LostError
+from perfsvc.service.cluster.protocol import LentGpu, LostError, last_line, start_cure
 
 PATIENCE_S = 120.0
 """Seconds that Ray may take to lend a GPU: an idle GPU is lent within seconds, and a busy one may stay busy."""
 TAKE_S = 5.0
 """Seconds that an agent waits for news before it answers that there are none."""
-END_S = 5.0
-"""Seconds that an idle agent may take to end before it is killed."""
 ANSWER_S = 120.0
 """Seconds that an agent may take for an answer that needs no measurement."""
 ATTEMPTS = 3
@@ -100,12 +98,9 @@ class RayGpu:
         """Begin no further case."""
         self._actor.stop.remote()
 
-    def end(self, *, kill: bool = False) -> None:
-        """End the actor, which gives the GPU back to Ray."""
+    def end(self) -> None:
+        """Kill the actor, which gives the GPU back to Ray."""
         with contextlib.suppress(Exception):  # the actor or the whole cluster may be gone
-            if not kill:
-                self._ray.get(self._actor.end.remote(END_S), timeout=2 * END_S)
-        with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
 
     def _get(self, reference: Any) -> Any:
@@ -113,7 +108,12 @@ class RayGpu:
         try:
             return self._ray.get(reference, timeout=ANSWER_S)
         except Exception as error:
-            raise LostError(_last_line(error), cure=_cure(error)) from error
+            cure = start_cure(
+                str(error),
+                "the Python that runs Ray",
+                "see the logs of Ray on that node (/tmp/ray/session_latest/logs)",
+            )
+            raise LostError(_what(error), cure=cure) from error
 
 
 class RayCluster:
@@ -128,6 +128,7 @@ class RayCluster:
     """
 
     patience_s = PATIENCE_S
+    priority_cure = "start Ray there with RAY_worker_niceness=0"
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -149,7 +150,7 @@ class RayCluster:
                 if attempts_left and NOT_STARTED in str(error):
                     continue
                 raise InfrastructureError(
-                    f"the Ray cluster {name} cannot be reached: {_last_line(error)}",
+                    f"the Ray cluster {name} cannot be reached: {_what(error)}",
                     cure="see whether ray status answers on the head node, and whether this host reaches the port of "
                     "Ray clients there (10001); both sides need the same versions of Ray and Python",
                 ) from error
@@ -186,26 +187,18 @@ class RayCluster:
                 self._ray.wait(references, num_returns=1, timeout=limit_s)
             except Exception as error:
                 raise InfrastructureError(
-                    f"the connection to the Ray cluster {self.name} is lost: {_last_line(error)}",
+                    f"the connection to the Ray cluster {self.name} is lost: {_what(error)}",
                     cure="see whether ray status answers on the head node; what was measured is stored",
                 ) from error
 
     def close(self) -> None:
         """End all actors, and disconnect."""
         for gpu in self._gpus:
-            gpu.end(kill=True)
+            gpu.end()
         with contextlib.suppress(Exception):  # the cluster may be gone
             self._ray.shutdown()
 
 
-def _last_line(error: Exception) -> str:
-    """Return what an exception of Ray says in its last line that says something; the lines before are a traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
-
-
-def _cure(error: Exception) -> str:
-    """Return what to do about an agent that could not start."""
-    if "No module named 'perfsvc" in str(error) or "has no attribute" in str(error):
-        return "install the same version of perfsvc on every host of the cluster, in the Python that runs Ray"
-    return "see the logs of Ray on that node (/tmp/ray/session_latest/logs)"
+def _what(error: Exception) -> str:
+    """Return what an exception of Ray says: its last line, because the lines before are a traceback."""
+    return last_line(str(error)) or type(error).__name__

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from perfsvc.config import Settings
-from perfsvc.config.settings import NEVER, NotifySettings
+from perfsvc.config.settings import NotifySettings
+from perfsvc.config.value_types import NEVER
 from perfsvc.errors import NotSentError
 from perfsvc.model import MessageText
 from perfsvc.notify.notifier import AppriseNotifier, Notifier

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from perfsvc.config.settings import RouteSettings, Severity
+from perfsvc.config.settings import RouteSettings
+from perfsvc.config.value_types import Severity
 from perfsvc.model import Case, Direction, Finding, MovedSeries
 from perfsvc.service.notify.news import News
 from perfsvc.suite.selection import Glob, parse

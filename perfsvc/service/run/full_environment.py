@@ -15,14 +15,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perfsvc import __version__, installation
 from perfsvc.device.cpu import processor_model
 from perfsvc.device.telemetry import settings_of_gpu
 from perfsvc.model import DeviceInfo, Environment, FullEnvironment
-from perfsvc.service.run.prepare import Target
 from perfsvc.suite.python_source import imports
 from perfsvc.text import url_without_password
+
+if TYPE_CHECKING:  # agents on other hosts import this module: they need neither the store nor pandas
+    from perfsvc.service.run.prepare import Target
 
 VARIABLES = re.compile(r"(CUDA|NCCL|OMP|TORCH|TRITON)_\w+", re.ASCII)
 """The names of the environment variables that are recorded."""
@@ -44,7 +47,7 @@ _V1_UNLIMITED_BYTES = 1 << 60
 
 
 def full_environment(
-    targets: Iterable[Target], environments: Mapping[str, Environment], remote: Mapping[str, RemoteParts] = NO_PARTS
+    targets: "Iterable[Target]", environments: Mapping[str, Environment], remote: Mapping[str, RemoteParts] = NO_PARTS
 ) -> FullEnvironment:
     """Return the full environment of a run that starts now.
 
@@ -75,7 +78,7 @@ def full_environment(
     return FullEnvironment(common, devices)
 
 
-def benches_of(targets: Iterable[Target]) -> dict[str, Path]:
+def benches_of(targets: "Iterable[Target]") -> dict[str, Path]:
     """Return the texts of the benchmark files of a run, with their folders."""
     return {spec.bench_text: spec.bench.parent for target in targets for spec in target.specs}
 
@@ -104,7 +107,7 @@ def _bounded(value: str) -> str:
     return f"{value[:LONGEST_VALUE]}… ({len(value)} characters, SHA-256 {digest}…)"
 
 
-def _known_parts(target: Target, environment: Environment) -> dict[str, str]:
+def _known_parts(target: "Target", environment: Environment) -> dict[str, str]:
     return {
         "gpu.interconnect": target.device.interconnect,
         "gpu.power_limit": f"{environment.power_limit_w:g} W" if environment.power_limit_w else "",

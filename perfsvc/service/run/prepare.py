@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perfsvc import build, judge, suite
 from perfsvc.build import Binary, Cache, lines
@@ -22,6 +22,9 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.service.run import groups
 from perfsvc.suite import CaseSpec, Selection, Suite, unmet, wrong_gpus
+
+if TYPE_CHECKING:
+    from perfsvc.config.settings import SlurmSettings
 
 Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
 """The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
@@ -45,7 +48,8 @@ class RunRequest:
         profile: profile both binaries of each confirmed regression.
         profile_budget_s: seconds after which no further regression is profiled.
         threshold: the smallest relevant change as a fraction, or rules; None for the default of the kind of device.
-        on: the cluster that measures, ``ray://HOST:PORT``; empty for this host.
+        on: the cluster that measures, ``ray://HOST:PORT`` or ``slurm``; empty for this host.
+        slurm: how to request GPUs of a Slurm cluster; None for the default settings.
         against: the run that series without a pin are compared with, or ``@baseline``.
         segment_parts: globs of the parts of the full environment whose change starts a new segment, in addition to
             driver, toolkit, power limit and places.
@@ -75,6 +79,7 @@ class RunRequest:
     against: str = BASELINE
     segment_parts: tuple[str, ...] = ()
     on: str = ""
+    slurm: "SlurmSettings | None" = None
     command_line: str = ""
 
 

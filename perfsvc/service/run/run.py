@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
 
-from perfsvc import judge
+from perfsvc import judge, suite
 from perfsvc.errors import NOTHING_MEASURED, DamagedError, DatabaseError, SuiteError
 from perfsvc.measure.host.device_queue import Stopping, never
 from perfsvc.measure.host.servers import worker_servers
@@ -100,7 +100,10 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(worker_servers())
         with _before_measuring():
-            lends = stack.enter_context(lent(request.on, request.devices, progress.report)) if request.on else None
+            lends = None
+            if request.on:  # a mistyped selection must not wait until the cluster lends its GPUs
+                suite.discover(request.suite).select(request.selection, request.points or "full")
+                lends = stack.enter_context(lent(request.on, request.devices, progress.report, request.slurm))
             resolved = resolve(request, progress, lends.devices if lends else ())
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored

@@ -1,5 +1,6 @@
 """Which GPUs a cluster lends, and what a run reports if it lends none."""
 
+import platform
 import sys
 from dataclasses import replace
 
@@ -32,13 +33,14 @@ class Lent:
             raise self._facts
         return self._facts and codec.encode(self._facts)
 
-    def end(self, *, kill=False):
+    def end(self):
         self.ended = True
 
 
 class FakeCluster:
     name = "ray://head:1"
     patience_s = 0.5
+    priority_cure = "start Ray there with RAY_worker_niceness=0"
 
     def __init__(self, facts):
         self.lent = [Lent(each) for each in facts]
@@ -57,7 +59,7 @@ def lend(monkeypatch):
 
     def do(*facts, specs=("auto",)):
         cluster, messages = FakeCluster(facts), []
-        monkeypatch.setattr(lending, "_connect", lambda on: cluster)
+        monkeypatch.setattr(lending, "_connect", lambda on, slurm: cluster)
         with lending.lent(cluster.name, specs, messages.append) as lends:
             uuids = [device.uuid for device in lends.devices]
             assert not cluster.closed
@@ -67,7 +69,8 @@ def lend(monkeypatch):
     return do
 
 
-A, B = (Facts(host, __version__, gpu(number)) for number, host in enumerate("ab"))
+PYTHON = platform.python_version()
+A, B = (Facts(host, __version__, PYTHON, gpu(number)) for number, host in enumerate("ab"))
 
 
 def test_the_gpus_are_sorted_by_host(lend):
@@ -87,7 +90,7 @@ def test_a_gpu_that_is_not_lent_in_time_is_left_out(lend):
     ("facts", "message"),
     [
         (
-            Facts("b", __version__, problem="there is no driver"),
+            Facts("b", __version__, PYTHON, problem="there is no driver"),
             "a GPU of node b cannot be used: there is no driver; perfsvc doctor there says what is missing",
         ),
         (LostError("it died"), "a GPU of a node cannot be used: it died"),
@@ -122,6 +125,18 @@ def test_another_version_on_a_host_ends_the_run(lend):
     with pytest.raises(InfrastructureError, match=r"host b of ray://head:1 has perfsvc 0\.0\.1, and") as told:
         lend(A, replace(B, version="0.0.1"))
     assert told.value.cure == "install the same version on every host of the cluster"
+
+
+def test_another_python_on_a_host_ends_the_run(lend):
+    with pytest.raises(InfrastructureError, match=r"host b of ray://head:1 has Python 3\.1\.9, and this command"):
+        lend(A, replace(B, python="3.1.9"))
+
+
+def test_what_the_command_waits_for_is_reported(lend, monkeypatch):
+    monkeypatch.setattr(lending, "FIRST_WAIT_S", 0.0)
+    _, messages, _ = lend(A, None)
+    assert messages[0] == "waiting for 1 of 2 GPUs of ray://head:1: a node"
+    assert len(messages) == 2
 
 
 @pytest.mark.parametrize("spec", ["cpu", "cuda:0", "cuda:GPU-1+GPU-2"])

@@ -56,8 +56,8 @@ class Agent:
             raise first
         return [first]
 
-    def end(self, *, kill=False):
-        self.killed = kill
+    def end(self):
+        self.killed = True
 
 
 class Waits:

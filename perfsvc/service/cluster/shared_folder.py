@@ -1,0 +1,115 @@
+"""What the command and an agent exchange through a folder that both see: messages, and binaries and files by digest.
+
+Each side appends its messages to a file of its own, and the other side opens this file anew for each look. The file
+exists before the agent starts. That matters on NFS, which promises one thing: whoever opens a file sees what was
+flushed before. It lets a host remember the list of a folder, and that a file does not exist, for up to a minute.
+
+A reader may see a message before all of its bytes have arrived, so each message carries its length and digest. A
+message with another digest counts as not arrived yet.
+"""
+
+import hashlib
+import os
+import struct
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from perfsvc.files import Folder, write
+from perfsvc.model import digest
+from perfsvc.service.cluster.messages import Blobs
+
+_HEADER = struct.Struct("<Q32s")
+"""The length of a message in bytes, and its SHA-256 digest."""
+ARRIVAL_S = 120.0
+"""Seconds after which a message that has not arrived whole counts as damaged. NFS shows new bytes within a minute."""
+
+
+def create(path: Path) -> None:
+    """Create the empty file of one side's messages; raise ``OSError`` if that fails."""
+    write(path, b"", mode=0o600)
+
+
+class Outbox:
+    """Appends messages to a file that exists and that no other object writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._end = 0
+
+    def send(self, messages: Iterable[bytes]) -> None:
+        """Append messages; raise ``OSError`` if the file is gone or the disk is full."""
+        data = b"".join(_HEADER.pack(len(text), hashlib.sha256(text).digest()) + text for text in messages)
+        with self._path.open("r+b") as file:  # closing it makes the messages visible on other hosts, also on NFS
+            file.seek(self._end)
+            file.write(data)
+        self._end += len(data)
+
+
+class Inbox:
+    """Reads the messages of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._end = 0
+        self._incomplete_since: float | None = None
+
+    def has_more(self) -> bool:
+        """Return whether the file has become longer; raise ``OSError`` if it is gone."""
+        with self._path.open("rb") as file:
+            return file.seek(0, os.SEEK_END) > self._end
+
+    def read(self) -> list[bytes]:
+        """Return the messages that have arrived since the last call.
+
+        Raises:
+            OSError: the file is gone.
+            ValueError: a message is damaged.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._end)
+            data = file.read()
+        messages, at = [], 0
+        while len(data) - at >= _HEADER.size:
+            length, expected = _HEADER.unpack_from(data, at)
+            text = data[at + _HEADER.size : at + _HEADER.size + length]
+            if len(text) < length or hashlib.sha256(text).digest() != expected:
+                break
+            messages.append(text)
+            at += _HEADER.size + length
+        self._end += at
+        if at or at == len(data):
+            self._incomplete_since = None
+        elif self._incomplete_since is None:
+            self._incomplete_since = time.monotonic()
+        elif time.monotonic() - self._incomplete_since > ARRIVAL_S:
+            raise ValueError(f"{self._path} is damaged after {self._end} bytes")
+        return messages
+
+
+class BlobFolder:
+    """Binaries and files by their digests, each written once by this process. The folder exists."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written: set[str] = set()
+
+    def write(self, blobs: Blobs) -> None:
+        """Write the blobs that are not there yet; raise ``OSError`` if that fails."""
+        with Folder.open(self._path) as folder:
+            for name in blobs.keys() - self._written:
+                folder.write(name, blobs[name])
+                self._written.add(name)
+
+    def read(self, names: Collection[str]) -> dict[str, bytes]:
+        """Return blobs by their digests.
+
+        Raises:
+            OSError: a blob cannot be read.
+            ValueError: a blob is damaged.
+        """
+        blobs = {name: (self._path / name).read_bytes() for name in names}
+        for name, content in blobs.items():
+            if digest(content) != name:
+                raise ValueError(f"the file {self._path / name} is damaged")
+        return blobs

@@ -1,0 +1,89 @@
+"""A run on a stand-in for Slurm, which starts submitit's jobs on this machine, each with a fake GPU."""
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+
+pytest.importorskip("submitit", reason="submitit is not installed: pip install perfsvc[slurm]")
+
+from tests.slurm_stand_in import slurm_stand_in
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+CASES = 24
+SETTINGS = """
+[slurm]
+folder = "shared"
+partition = "{partition}"
+wait = "{wait}"
+
+[[slurm.gpus]]
+count = 2
+gres = "gpu:h100:1"
+"""
+
+
+@pytest.fixture
+def on_slurm(perfsvc):
+    """Return a function that writes the settings and returns the command, and the stand-in."""
+    devices = []
+    for number in range(2):
+        path = perfsvc.folder / f"gpu{number}.json"
+        path.write_text(json.dumps({"uuid": f"FAKE-{number}"}))
+        devices += ["--device", f"fake:{path}"]
+
+    def command(partition="gpu", wait="5m"):
+        (perfsvc.folder / "perfsvc.toml").write_text(SETTINGS.format(partition=partition, wait=wait))
+        suite = ("--suite", perfsvc.suites / "sleeps", "--points", "full", "--replicas", "1")
+        return ("run", "--on", "slurm", *devices, *suite, "--spread", "each-model")
+
+    with slurm_stand_in(perfsvc.folder) as slurm:
+        perfsvc.environment |= {name: os.environ[name] for name in ("PATH", "SLURM_STAND_IN")}
+        yield command, slurm
+
+
+def test_each_case_is_stored_once_though_a_node_dies(perfsvc, on_slurm):
+    command, slurm = on_slurm
+
+    def break_node_in_the_middle():
+        perfsvc.wait_for(None, 4)
+        slurm.break_node("1")
+
+    breaking = threading.Thread(target=break_node_in_the_middle)
+    breaking.start()
+    ended = perfsvc(*command(), code=0)
+    breaking.join()
+    assert "FAKE-0 is lost (job 1 on here was lost: its job ended with the state NODE_FAIL)" in ended.err
+    measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
+    assert len(measured) == len(set(measured)) == CASES
+    assert slurm.states() == {"1": "NODE_FAIL", "2": "CANCELLED"}
+    assert list((perfsvc.folder / "shared").iterdir()) == []
+
+
+def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(perfsvc, on_slurm):
+    command, slurm = on_slurm
+    with perfsvc.start(*command()) as run:
+        perfsvc.wait_for(run, 2)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
+    assert not slurm.processes()
+    assert perfsvc.rows("SELECT state FROM runs") == [("interrupted",)]
+    assert len(perfsvc.rows("SELECT DISTINCT case_id FROM measurements")) >= 2
+
+
+def test_a_job_that_does_not_start_in_time_a_mistyped_case_and_a_refused_job_end_the_run(perfsvc, on_slurm):
+    command, slurm = on_slurm
+    slurm.hold()
+    late = perfsvc(*command(wait="1s"), code=5)
+    assert "job 1 (PENDING: Priority) did not lend a GPU within 1s: measuring without it" in late.err
+    assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
+    mistyped = perfsvc(*command(), "--select", "nothing", code=2)
+    assert "nothing" in mistyped.err
+    assert len(slurm.states()) == 2
+    refused = perfsvc(*command(partition="cpu"), code=5)
+    assert "Slurm refuses a job with gpu:h100:1: invalid partition specified: cpu" in refused.err
+    assert list((perfsvc.folder / "shared").iterdir()) == []
