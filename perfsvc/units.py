@@ -160,5 +160,8 @@ def _scaled(value: float, digits: int, prefixes: dict[int, str], unit: str) -> s
     prefix = min(max(3 * (exponent // 3), min(prefixes)), max(prefixes))
     whole_digits = exponent - prefix + 1
     # Scale the rounded value as text: a division could change its digits.
+    if value > 0 and 0 < whole_digits < digits:
+        written = mantissa.replace(".", "")
+        return f"{written[:whole_digits]}.{written[whole_digits:]} {prefixes[prefix]}{unit}"
     scaled = float(f"{mantissa}e{exponent - prefix}")
     return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefixes[prefix]}{unit}"

@@ -18,7 +18,7 @@ from perfsvc.judge.changes.detect import detect_changes, detect_changes_together
 from perfsvc.judge.changes.detector import Alert
 from perfsvc.judge.changes.hindsight import HistoryLevel, split_all_into_levels, split_into_levels
 from perfsvc.judge.comparison import Comparison, compare, compare_at_look
-from perfsvc.judge.levels import estimate, level_of, levels_of, noise_of
+from perfsvc.judge.levels import estimate, level_of, levels_of, levels_of_estimates, noise_of
 from perfsvc.judge.mean_ratio import MeanRatio, mean_ratio
 from perfsvc.judge.pairs import compare_with_each
 from perfsvc.judge.siblings import (
@@ -82,6 +82,7 @@ __all__ = [
     "is_slower_than_siblings",
     "level_of",
     "levels_of",
+    "levels_of_estimates",
     "mean_ratio",
     "midpoint",
     "moved_together",

@@ -4,6 +4,7 @@ A level is one number with an interval. Noise has two parts: from sample to samp
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
@@ -70,11 +71,26 @@ def level_of(replicas: Sequence[Estimate]) -> Estimate:
     Raises:
         ValueError: no replica, or a median that is not above zero.
     """
-    medians = replica_medians([[replica.median_s] for replica in replicas])
-    if len(replicas) == 1:
-        return replicas[0]
-    (center,), (low,), (high,) = levels_of(medians[None, :])
-    return Estimate(float(center), float(low), float(high), sum(replica.samples for replica in replicas))
+    (level,) = levels_of_estimates([replicas])
+    return level
+
+
+def levels_of_estimates(runs: Sequence[Sequence[Estimate]]) -> list[Estimate]:
+    """Return ``level_of`` for each of many runs, computed together; raises what ``level_of`` raises."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for at, replicas in enumerate(runs):
+        by_size[len(replicas)].append(at)
+    levels: dict[int, Estimate] = {}
+    for places in by_size.values():
+        medians = np.array([[replica.median_s for replica in runs[at]] for at in places], np.float64)
+        if not medians.size or not (np.isfinite(medians) & (medians > 0)).all():
+            for of_run in medians:
+                replica_medians(of_run[:, None])  # raises an error about the first that is wrong
+        ends = (column.tolist() for column in levels_of(medians))
+        for at, center, low, high in zip(places, *ends, strict=True):
+            samples = sum(replica.samples for replica in runs[at])
+            levels[at] = Estimate(center, low, high, samples) if len(runs[at]) > 1 else runs[at][0]
+    return [levels[at] for at in range(len(runs))]
 
 
 def center_of(values: Floats) -> float:
@@ -111,7 +127,7 @@ def levels_of(values: Floats) -> tuple[Floats, Floats, Floats]:
     return center, low, high
 
 
-def replica_medians(replicas: Sequence[ArrayLike]) -> Floats:
+def replica_medians(replicas: Sequence[ArrayLike] | Floats) -> Floats:
     """Return the median of each replica's times, shape (replicas,).
 
     Raises:

@@ -49,41 +49,46 @@ def compare_with_each(
     after = np.repeat(ends, counts)
     before = np.delete(np.arange(counts.sum() + counts.size), ends)
     thresholds = [threshold for baselines, _, threshold in candidates for _ in baselines]
-    comparisons = iter(compare_pairs(sides, before, after, thresholds))
+    comparisons = iter(compare_pairs(sides, before, sides, after, thresholds))
     return [list(islice(comparisons, count)) for count in counts.tolist()]
 
 
-def compare_pairs(sides: SideColumns, before: Ints, after: Ints, thresholds: Sequence[float]) -> list[Comparison]:
+def compare_pairs(
+    baselines: SideColumns, before: Ints, candidates: SideColumns, after: Ints, thresholds: Sequence[float]
+) -> list[Comparison]:
     """Return what ``compare_sides`` returns for each baseline of one run and its candidate, computed together.
 
     Args:
-        sides: holds both sides of each comparison, with finite values from 0 up.
-        before: which of the sides is the baseline of each comparison, shape (comparisons,).
-        after: which is the candidate, shape (comparisons,).
+        baselines: holds the baseline of each comparison, with finite values from 0 up.
+        before: which of them is the baseline of each comparison, shape (comparisons,).
+        candidates: holds the candidates, likewise.
+        after: which of them is the candidate, shape (comparisons,).
         thresholds: the smallest relative change that matters in each comparison.
     """
-    limits, least = np.array(thresholds, np.float64), sides.least_medians
-    is_positive = np.minimum(least[before], least[after]) > 0
+    limits = np.array(thresholds, np.float64)
+    is_positive = np.minimum(baselines.least_medians[before], candidates.least_medians[after]) > 0
     comparisons: dict[int, Comparison] = {
-        at: compare_sides(sides.side(before[at]), sides.side(after[at]), threshold=thresholds[at])
+        at: compare_sides(baselines.side(before[at]), candidates.side(after[at]), threshold=thresholds[at])
         for at in np.flatnonzero(~is_positive).tolist()
     }
-    shapes = np.stack([sides.sizes[before], sides.sizes[after]], axis=1)
+    shapes = np.stack([baselines.sizes[before], candidates.sizes[after]], axis=1)
     for old_size, new_size in np.unique(shapes, axis=0).tolist():
         at = np.flatnonzero(is_positive & (shapes == (old_size, new_size)).all(axis=1))
         if at.size:
-            of_shape = _of_shape(sides, before[at], after[at], limits[at])
+            of_shape = _of_shape(baselines, before[at], candidates, after[at], limits[at])
             comparisons.update(zip(at.tolist(), of_shape, strict=True))
     return [comparisons[at] for at in range(before.size)]
 
 
-def _of_shape(sides: SideColumns, old: Ints, new: Ints, thresholds: Floats) -> list[Comparison]:
+def _of_shape(
+    baselines: SideColumns, old: Ints, candidates: SideColumns, new: Ints, thresholds: Floats
+) -> list[Comparison]:
     """Compare pairs whose baselines have equally many replicas, and whose candidates do; all medians are above 0."""
-    old_size, new_size = int(sides.sizes[old[0]]), int(sides.sizes[new[0]])
-    old_logs, new_logs = np.log(sides.medians_of(old, old_size)), np.log(sides.medians_of(new, new_size))
+    old_size, new_size = int(baselines.sizes[old[0]]), int(candidates.sizes[new[0]])
+    old_logs, new_logs = np.log(baselines.medians_of(old, old_size)), np.log(candidates.medians_of(new, new_size))
     unit = old_logs[:, :1]
     log_ratios = np.mean(new_logs - unit, axis=1) - np.mean(old_logs - unit, axis=1)
-    steps = np.minimum(sides.steps[old], sides.steps[new])
+    steps = np.minimum(baselines.steps[old], candidates.steps[new])
     old_freedom, new_freedom = old_size - 1, new_size - 1
     freedom = old_freedom + new_freedom
     if not freedom:
@@ -91,9 +96,9 @@ def _of_shape(sides: SideColumns, old: Ints, new: Ints, thresholds: Floats) -> l
     old_variances, new_variances = np.zeros(old.size), np.zeros(new.size)
     if old_freedom:
         variances = old_freedom * np.var(old_logs - unit, axis=1, ddof=1) / old_freedom  # as ``NightsLevel.of`` rounds
-        old_variances = np.maximum(variances, sides.least_variances(old, steps))
+        old_variances = np.maximum(variances, baselines.least_variances(old, steps))
     if new_freedom:
-        new_variances = np.maximum(np.var(new_logs, axis=1, ddof=1), sides.least_variances(new, steps))
+        new_variances = np.maximum(np.var(new_logs, axis=1, ddof=1), candidates.least_variances(new, steps))
     # The noise of both sides together, and half the width of the interval, as ``_Noise`` computes them.
     variances = (old_freedom * old_variances + new_freedom * new_variances) / freedom
     own = old_variances * (1 / old_size) + new_variances / new_size

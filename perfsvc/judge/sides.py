@@ -1,7 +1,6 @@
 """What a comparison needs to know of the replicas of a side, for one side or for many sides at once."""
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +21,8 @@ share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that
 Samples = NDArray[np.floating[Any]]
 """The values of one replica, shape (values,)."""
 
-SIDES_AT_ONCE = 256
-"""How many sides are computed together: their samples stay in the processor's cache."""
+VALUES_AT_ONCE = 1 << 17
+"""How many values are computed together: they stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +78,9 @@ class SideColumns:
         min_deviations: ``Side.min_deviation`` of each side.
         steps: ``Side.step`` of each side.
         centers: the level of each side (``center_of`` its medians).
-        lowest: the lowest value of each side. It is NaN if a value is not a finite number; then nothing but ``sizes``
-            is defined. If it is below 0, ``min_deviations`` and ``steps`` are undefined.
+        lowest: the lowest value of each side. It is NaN if the side has no replicas, a replica has no values, or a
+            value is not a finite number; then nothing but ``sizes`` is defined. If it is below 0, ``min_deviations``
+            and ``steps`` are undefined.
         highest: the highest value of each side.
     """
 
@@ -94,41 +94,50 @@ class SideColumns:
 
     @classmethod
     def of(cls, many: Sequence[Sequence[Sequence[float] | Samples]]) -> "SideColumns":
-        """Read sides.
+        """Read sides: for each side its replicas."""
+        replicas = [values for side in many for values in side]
+        return cls.of_columns(
+            np.array(list(map(len, many)), np.int64),
+            np.array(list(map(len, replicas)), np.int64),
+            np.concatenate(replicas, dtype=np.float64) if replicas else np.empty(0),
+        )
+
+    @classmethod
+    def of_columns(cls, sizes: NDArray[np.int64], lengths: NDArray[np.int64], values: Floats) -> "SideColumns":
+        """Read sides from columns.
 
         Args:
-            many: for each side its replicas, at least one; each has at least one value.
+            sizes: the number of replicas of each side, shape (sides,).
+            lengths: the number of values of each replica, side after side, shape (replicas,).
+            values: the values of each replica, one after the other, shape (values,).
         """
-        by_shape: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for at, replicas in enumerate(many):
-            by_shape[tuple(map(len, replicas))].append(at)
-        sizes = np.array([len(replicas) for replicas in many], np.int64)
-        medians = np.zeros((len(many), int(sizes.max(initial=0))))
-        columns = np.full((5, len(many)), np.nan)
-        parts = [
-            (shape, of_shape[begin : begin + SIDES_AT_ONCE])
-            for shape, of_shape in by_shape.items()
-            for begin in range(0, len(of_shape), SIDES_AT_ONCE)
-        ]
-        for shape, of_shape in parts:
-            if max(shape) == 1:  # mostly tuples, which take longer to become arrays than arrays to be joined
-                values = np.array([[replica[0] for replica in many[at]] for at in of_shape], np.float64)
-            else:
-                joined = np.concatenate([each for at in of_shape for each in many[at]], dtype=np.float64)
-                values = joined.reshape(len(of_shape), -1)
-            is_finite = np.isfinite(values).all(axis=1)
-            places = np.array(of_shape)[is_finite]
-            if not places.size:
-                continue
-            # The values of each replica in ascending order, as a matrix of (sides, values).
-            finite = values if is_finite.all() else values[is_finite]
-            ordered: list[Floats] = [np.sort(each, axis=1) for each in np.split(finite, np.cumsum(shape)[:-1], axis=1)]
-            of_replicas = np.stack([_medians(replica) for replica in ordered], axis=1)
-            medians[places, : len(shape)] = of_replicas
-            columns[:2, places] = _spreads(ordered, of_replicas)
-            columns[2, places] = levels_of(of_replicas)[0]
-            columns[3, places] = np.minimum.reduce([replica[:, 0] for replica in ordered])
-            columns[4, places] = np.maximum.reduce([replica[:, -1] for replica in ordered])
+        most = int(sizes.max(initial=0))
+        medians, columns = np.zeros((sizes.size, most)), np.full((5, sizes.size), np.nan)
+        first_replica, first_value = np.cumsum(sizes) - sizes, np.cumsum(lengths) - lengths
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            places = np.flatnonzero(sizes == size)
+            replicas = first_replica[places][:, None] + np.arange(size)
+            has_values = lengths[replicas].all(axis=1)
+            places, replicas = places[has_values], replicas[has_values]
+            of_size = lengths[replicas]
+            longest = of_size.max(axis=1)
+            # Sides with equally long replicas are read together, the longest first: their rows need little padding.
+            remaining = np.argsort(-longest, kind="stable")
+            while remaining.size:
+                width = size * int(longest[remaining[0]])
+                part, remaining = np.split(remaining, [max(VALUES_AT_ONCE // width, 1)])
+                rows = _rows(values, first_value[replicas[part]], of_size[part])
+                ordered, own, at = np.sort(rows, axis=2), of_size[part], places[part]  # NaN is sorted last
+                ends = np.stack([ordered[:, :, 0], _at(ordered, own - 1)])
+                is_sound = np.isfinite(ends).all(axis=(0, 2))
+                if not is_sound.all():
+                    ordered, own, at, ends = ordered[is_sound], own[is_sound], at[is_sound], ends[:, is_sound]
+                of_replicas = _medians(ordered, own)
+                medians[at, :size] = of_replicas
+                columns[:2, at] = _spreads(ordered, own, of_replicas)
+                columns[2, at] = levels_of(of_replicas)[0]
+                columns[3, at] = ends[0].min(axis=1)
+                columns[4, at] = ends[1].max(axis=1)
         return cls(sizes, medians, *columns)
 
     @property
@@ -148,31 +157,65 @@ class SideColumns:
 
     def least_variances(self, at: NDArray[np.int64], steps: Floats) -> Floats:
         """Return ``Side.least_variance`` of some sides with equally many replicas, each with the step of its clock."""
-        middles = _medians(np.sort(self.medians_of(at, int(self.sizes[at[0]])), axis=1))
+        middles = _medians(np.sort(self.medians_of(at, int(self.sizes[at[0]])), axis=1), self.sizes[at])
         with np.errstate(over="ignore"):  # a step that is huge beside its side's values
             relative_steps = np.where(np.isinf(steps), 0.0, steps / middles)
             largest: Floats = np.maximum(relative_steps, self.min_deviations[at])
             return largest * largest
 
 
-def _medians(ordered: Floats) -> Floats:
-    """Return the median of each row of values in ascending order, as ``median_of_sorted`` computes it."""
-    low, high = ordered[:, (ordered.shape[1] - 1) // 2], ordered[:, ordered.shape[1] // 2]
+def _rows(values: Floats, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+    """Return the values of replicas, shape (sides, replicas, most values); NaN beyond the values of a replica.
+
+    Args:
+        values: the values of all replicas.
+        begins: where the values of each replica begin, shape (sides, replicas).
+        lengths: how many there are, likewise.
+    """
+    within = np.arange(lengths.max()) < lengths[:, :, None]
+    begin, end = int(begins[0, 0]), int(begins[-1, -1] + lengths[-1, -1])
+    if within.all() and end - begin == within.size and (np.diff(begins.ravel()) > 0).all():  # without a gap
+        return values[begin:end].reshape(within.shape)
+    at = begins[:, :, None] + np.arange(within.shape[2])
+    return np.where(within, values[at.clip(max=values.size - 1)], np.nan)
+
+
+def _at(ordered: Floats, places: NDArray[np.int64]) -> Floats:
+    """Return the value at a place of each row; the rows are along the last axis."""
+    values: Floats = np.take_along_axis(ordered, places[..., None], axis=-1)[..., 0]
+    return values
+
+
+def _medians(ordered: Floats, counts: NDArray[np.int64]) -> Floats:
+    """Return the median of each row of values in ascending order, as ``median_of_sorted`` computes it.
+
+    Args:
+        ordered: the rows are along the last axis.
+        counts: the number of values of each row; what follows them is left out.
+    """
+    low, high = _at(ordered, (counts - 1) // 2), _at(ordered, counts // 2)
     with np.errstate(over="ignore"):
         middle = (low + high) / 2
     return np.where(np.isfinite(middle), middle, low / 2 + high / 2)
 
 
-def _spreads(replicas: Sequence[Floats], medians: Floats) -> tuple[Floats, Floats]:
-    """Return ``min_deviation`` and ``step`` of each side, from its sorted replicas and their medians."""
-    with_spread = [(ordered, medians[:, at]) for at, ordered in enumerate(replicas) if ordered.shape[1] > 1]
-    if not with_spread:
+def _spreads(ordered: Floats, lengths: NDArray[np.int64], medians: Floats) -> tuple[Floats, Floats]:
+    """Return ``min_deviation`` and ``step`` of each side.
+
+    Args:
+        ordered: the values of each replica in ascending order, shape (sides, replicas, most values), then NaN.
+        lengths: the number of values of each replica, shape (sides, replicas).
+        medians: the median of each replica, likewise.
+    """
+    has_spread = lengths > 1
+    if not has_spread.any():
         return np.zeros(len(medians)), np.full(len(medians), math.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        deviations = [np.abs(np.log(ordered) - np.log(center)[:, None]) for ordered, center in with_spread]
-    steps = []
-    for ordered, _ in with_spread:
-        differences = np.diff(ordered)
-        steps.append(np.where(differences > RESOLUTION * ordered[:, -1:], differences, math.inf).min(axis=1))
-    spread = SHARE_OF_WITHIN * NORMAL_MAD * _medians(np.sort(np.concatenate(deviations, axis=1)))
-    return spread, np.minimum.reduce(steps)
+        deviations = np.abs(np.log(ordered) - np.log(medians)[:, :, None])
+    deviations[~has_spread] = np.nan
+    counts = (lengths * has_spread).sum(axis=1)
+    middles = _medians(np.sort(deviations.reshape(len(medians), -1)), counts)
+    differences = np.diff(ordered)
+    is_step = differences > RESOLUTION * _at(ordered, lengths - 1)[:, :, None]
+    steps = np.where(is_step, differences, math.inf).min(axis=(1, 2), initial=math.inf)
+    return np.where(counts > 0, SHARE_OF_WITHIN * NORMAL_MAD * middles, 0.0), steps

@@ -1,12 +1,12 @@
 """Judge each series: the level of a candidate run against the level of its baseline, by the threshold of the series."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from perfsvc.judge.causes import MOVES
 from perfsvc.judge.comparison import NO_RATIO, Comparison, compare_sides, compare_with_devices
@@ -27,6 +27,9 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.model.levels import LevelColumns
+
+Ints = NDArray[np.int64]
 
 ORDER = (
     Verdict.REGRESSION,
@@ -73,37 +76,33 @@ def verdicts(
         threshold: the smallest relative change that matters, or a function that returns it for a candidate's series.
         every: include the auxiliary metrics that did not move.
     """
-    baseline, candidate = _without_unjudged(baseline), _without_unjudged(candidate)
-    same = set() if every else _unmoved(baseline, candidate)
-    levels = _Levels.of([level for of_side in (baseline, candidate) for level in of_side.values() if level not in same])
-    others = _other_devices(baseline, candidate, levels)
-    versions = cache(lambda: _newest_versions(baseline))
+    both = _BothSides.of(baseline, candidate)
+    old, new = both.old, both.new
+    others = _other_devices(both)
+    versions = cache(lambda: _newest_versions(old.levels.series))
     usable_of_case = cache(  # any usable level of the case
-        lambda: {_time_of(series): level for series, level in baseline.items() if not levels.fault(level)}
+        lambda: {_time_of(series): at for at, series in enumerate(old.levels.series) if at not in old.faults}
     )
     limit_of = threshold if callable(threshold) else lambda _: threshold
 
-    absent = _absent(baseline, candidate, levels, others)
-    judgements = [levels.missing(series, level, None) for series, level in absent.items()]
-    to_compare: list[_ToCompare] = []
-    for series, level in candidate.items():
-        if level in same:
-            continue
-        own = baseline.get(series)
-        sources = (series,) if own is not None else others.get(series, ())
-        befores = (own,) if own is not None else tuple([baseline[source] for source in sources])
-        before = befores[0] if befores else levels.fault_of_case(baseline, series)
-        if level.status is Status.SKIPPED:
-            if baseline_level := usable_of_case().get(_time_of(series)):
-                judgements.append(levels.missing(series, baseline_level, level))
-        elif fault := levels.fault(level):
-            judgements.append(levels.row(series, Verdict.BROKEN, fault, before, level))
-        elif all(map(levels.fault, befores)):
-            why = levels.fault(before) if before is not None else ""
-            judgements.append(levels.row(series, Verdict.NEW, _why_new(series, why, versions), before, level))
+    judgements = [both.missing(old.levels.series[at], at, None) for at in _absent(both, others)]
+    pairs, remaining = both.pairs(every=every)
+    judgements += _compared(both, pairs, limit_of, every=every)
+    for at in remaining:
+        series = new.levels.series[at]
+        own = int(both.own[at])
+        sources = (own,) if own >= 0 else others.get(at, ())
+        before = sources[0] if sources else both.fault_of_case(series)
+        if at in new.levels.bad and new.levels.bad[at][0] is Status.SKIPPED:
+            if (usable := usable_of_case().get(_time_of(series))) is not None:
+                judgements.append(both.missing(series, usable, at))
+        elif fault := new.faults.get(at):
+            judgements.append(both.row(series, Verdict.BROKEN, fault, before, at))
+        elif all(source in old.faults for source in sources):
+            why = old.faults[before] if before is not None else ""
+            judgements.append(both.row(series, Verdict.NEW, _why_new(series, why, versions), before, at))
         else:
-            to_compare.append(_ToCompare(series, sources[0], befores, level, limit_of(series)))
-    judgements += _compared(levels, to_compare, every=every)
+            judgements.append(_judge(both, series, sources, at, limit_of(series)))
     shown = [row for row in judgements if every or row.series.metric not in AUXILIARY or row.verdict in MOVES]
     return sorted(shown, key=_sort_key)
 
@@ -131,55 +130,24 @@ def exit_code(judgements: Iterable[Judgement | CheckVerdict], *, failed: bool, s
     return 3 if strict and Verdict.INCONCLUSIVE in seen else 0
 
 
-def _without_unjudged(levels: Mapping[Series, Level]) -> Mapping[Series, Level]:
-    if not any(series.metric in UNJUDGED for series in levels):
-        return levels
-    return {series: level for series, level in levels.items() if series.metric not in UNJUDGED}
+def _other_devices(both: "_BothSides") -> dict[int, tuple[int, ...]]:
+    """Return what the levels of the candidate are compared with whose series the baseline does not have.
 
-
-def _unmoved(baseline: Mapping[Series, Level], candidate: Mapping[Series, Level]) -> set[Level]:
-    """Return the levels of both sides of auxiliary metrics that have the same finite values on both sides.
-
-    Errors of results hardly ever change, and there are as many as times. They have one value a replica.
+    These are the usable levels of all other devices of the model, the latest run first. A level without any is absent.
+    Levels are given by their places.
     """
-    same: set[Level] = set()
-    for series, level in candidate.items():
-        if series.metric in AUXILIARY and (own := baseline.get(series)) is not None:
-            pairs = zip(own.replicas, level.replicas, strict=False)
-            if len(own.replicas) == len(level.replicas) and all(
-                len(old) == len(new) == 1 and old[0] == new[0] and isfinite(old[0]) for old, new in pairs
-            ):
-                same |= {own, level}
-    return same
-
-
-def _fault(level: Level) -> str:
-    """Return why a level has no values to compare; empty if it has."""
-    if level.status is not Status.OK:
-        return level.reason or f"{level.status} without a reason"
-    if not level.replicas or not all(map(len, level.replicas)):
-        return "a replica holds no values" if level.replicas else "no replica holds values"
-    return ""
-
-
-def _other_devices(
-    baseline: Mapping[Series, Level], candidate: Iterable[Series], levels: "_Levels"
-) -> dict[Series, tuple[Series, ...]]:
-    """Return what the series of the candidate that the baseline does not have are compared with.
-
-    These are the usable series of all other devices of the model, the latest run first. A series without any is absent.
-    """
-    unknown = set(candidate).difference(baseline)  # a set knows the hashes, which take long to compute
-    by_model: dict[tuple[Case, str, str, CacheState], list[Series]] = {}
-    for series, level in baseline.items() if unknown else ():
-        if not levels.fault(level):
-            by_model.setdefault(_of_model(series), []).append(series)
+    unknown = np.flatnonzero(both.own < 0).tolist()
     if not unknown:
         return {}
+    levels, faults = both.old.levels, both.old.faults
+    by_model: dict[tuple[Case, str, str, CacheState], list[int]] = {}
+    for at, series in enumerate(levels.series):
+        if at not in faults:
+            by_model.setdefault(_of_model(series), []).append(at)
     return {
-        series: tuple(sorted(others, key=lambda source: (baseline[source].run, source.device), reverse=True))
-        for series in candidate
-        if series in unknown and (others := by_model.get(_of_model(series)))
+        at: tuple(sorted(others, key=lambda other: (levels.runs[other], levels.series[other].device), reverse=True))
+        for at in unknown
+        if (others := by_model.get(_of_model(both.new.levels.series[at])))
     }
 
 
@@ -187,87 +155,91 @@ def _of_model(series: Series) -> tuple[Case, str, str, CacheState]:
     return series.case, series.device_model, series.metric, series.cache
 
 
-class _ToCompare(NamedTuple):
-    """A series with what it is compared with.
+def _compared(
+    both: "_BothSides", pairs: Ints, limit_of: Callable[[Series], float], *, every: bool
+) -> Iterator[Judgement]:
+    """Compare one run of one device with one run; without ``every``, auxiliary metrics that did not move are left out.
 
-    Attributes:
+    Args:
+        both: the levels.
+        pairs: the places of the levels of the candidate.
+        limit_of: returns the smallest relevant change of a series, as a fraction.
+        every: whether to include the auxiliary metrics that did not move.
+    """
+    old, new = both.old, both.new
+    before = both.own[pairs]
+    series = [new.levels.series[at] for at in pairs.tolist()]
+    comparisons = compare_pairs(old.sides, before, new.sides, pairs, list(map(limit_of, series)))
+    numbers = (
+        (side.levels.runs[at].tolist(), side.sides.centers[at].tolist(), side.levels.sizes[at].tolist())
+        for side, at in ((old, before), (new, pairs))
+    )
+    (old_runs, old_centers, old_sizes), (new_runs, new_centers, new_sizes) = numbers
+    for at, comparison in enumerate(comparisons):
+        if every or comparison.verdict in MOVES or series[at].metric not in AUXILIARY:
+            yield Judgement(
+                series[at],
+                comparison.verdict,
+                comparison.reason,
+                comparison.ratio,
+                comparison.low,
+                comparison.high,
+                old_runs[at],
+                new_runs[at],
+                old_centers[at],
+                new_centers[at],
+                comparison.smallest,
+                old_sizes[at],
+                new_sizes[at],
+            )
+
+
+def _judge(both: "_BothSides", series: Series, sources: Sequence[int], at: int, threshold: float) -> Judgement:
+    """Return the judgement on a series that ``pairs`` does not have.
+
+    Args:
+        both: the levels.
         series: the series.
-        source: the series itself if the baseline has it; else the first of the same series of other devices.
-        baselines: the level of the series in the baseline, or its levels on the other devices.
-        after: the level of the candidate.
+        sources: the place of its level in the baseline, or of its levels on other devices.
+        at: the place of the candidate's level.
         threshold: the smallest relevant change, as a fraction.
     """
-
-    series: Series
-    source: Series
-    baselines: tuple[Level, ...]
-    after: Level
-    threshold: float
-
-    @property
-    def is_pair(self) -> bool:
-        """True if one run of one device is compared with one run."""
-        return len(self.baselines) == 1 and not self.baselines[0].further
-
-
-def _compared(levels: "_Levels", rows: Sequence[_ToCompare], *, every: bool) -> list[Judgement]:
-    """Compare each series with its baseline; without ``every``, auxiliary metrics that did not move may be absent."""
-    sides = levels.sides
-    pairs = np.array([at for at, row in enumerate(rows) if row.is_pair], np.int64)
-    before, after = (
-        np.array([levels.place[level] for level in of_side], np.int64)
-        for of_side in ([rows[at].baselines[0] for at in pairs], [rows[at].after for at in pairs])
-    )
-    to_compare = np.minimum(sides.lowest[before], sides.lowest[after]) > 0
-    limits = [rows[at].threshold for at in pairs[to_compare]]
-    compared = compare_pairs(sides, before[to_compare], after[to_compare], limits)
-    comparisons = dict(zip(pairs[to_compare].tolist(), compared, strict=True))
-    unmoved = {at for at, comparison in comparisons.items() if comparison.verdict not in MOVES}
-    return [
-        _judge(levels, row, comparisons.get(at))
-        for at, row in enumerate(rows)
-        if every or at not in unmoved or row.series.metric not in AUXILIARY
-    ]
-
-
-def _judge(levels: "_Levels", row: _ToCompare, comparison: Comparison | None) -> Judgement:
-    """Return the judgement on a series; ``comparison`` is None if the series is not among ``compare_pairs``."""
-    series, before, after = row.series, row.baselines[0], row.after
-    note, further = "", before.further
-    if comparison is None:
-        least, most = levels.range_of(row)
-        if least <= 0:
-            verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
-            return levels.row(series, verdict, why, before, after)
-        if len(row.baselines) > 1:
-            devices = [level.replicas for level in row.baselines]
-            comparison = compare_with_devices(devices, after.replicas, threshold=row.threshold)
-            spread = f"{len(row.baselines)} other GPUs of {row.source.device_model}, whose spread is in the interval"
-            note = f"; compared with {spread}"
-        else:
-            sides = levels.side(before), levels.side(after)
-            comparison = compare_sides(*sides, further=further, threshold=row.threshold)
-            if drift := _drift(comparison, *sides, further, row.threshold):
-                comparison, further = drift, further[: FIRST_RUNS - 1]
-                note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
-    if len(row.baselines) == 1 and row.source.device != series.device:
-        other = f"another {row.source.device_model} ({row.source.device})"
-        note += f"; compared with {other}; the ratio covers their difference"
-    return levels.row(
+    old, new = both.old, both.new
+    before = sources[0]
+    source = old.levels.series[before]
+    note, further = "", old.levels.further.get(before, ())
+    least, most = both.range_of(sources, at)
+    if least <= 0:
+        verdict, why = (Verdict.UNCHANGED, BOTH_ZERO) if least == most == 0 else (Verdict.INCONCLUSIVE, NO_RATIO)
+        return both.row(series, verdict, why, before, at)
+    if len(sources) > 1:
+        devices = [list(side.medians[:, None]) for side in map(old.sides.side, sources)]
+        comparison = compare_with_devices(devices, list(new.sides.side(at).medians[:, None]), threshold=threshold)
+        note = f"; compared with {len(sources)} other GPUs of {source.device_model}, whose spread is in the interval"
+    else:
+        sides = old.sides.side(before), new.sides.side(at)
+        comparison = compare_sides(*sides, further=further, threshold=threshold)
+        if drift := _drift(comparison, *sides, further, threshold):
+            comparison, further = drift, further[: FIRST_RUNS - 1]
+            note = f"; compared with the baseline's first {FIRST_RUNS} runs, because the later ones drifted too"
+        if source.device != series.device:
+            other = f"another {source.device_model} ({source.device})"
+            note += f"; compared with {other}; the ratio covers their difference"
+    return both.row(
         series,
         comparison.verdict,
         comparison.reason + note,
         before,
-        after,
+        at,
         ratio=comparison.ratio,
         low=comparison.low,
         high=comparison.high,
-        baseline_s=levels.center(after) / comparison.ratio
+        baseline_s=new.center(at) / comparison.ratio
         if further
-        else levels.center(before)
-        if len(row.baselines) == 1
-        else center_of(np.array([levels.center(level) for level in row.baselines])),
-        baseline_replicas=len(before.replicas) + sum(map(len, further)),
+        else old.center(before)
+        if len(sources) == 1
+        else center_of(old.sides.centers[list(sources)]),
+        baseline_replicas=int(old.levels.sizes[before]) + sum(map(len, further)),
         baseline_runs=1 + len(further),
         smallest=comparison.smallest,
         between_nights=comparison.between_nights,
@@ -321,13 +293,8 @@ def _why_new(series: Series, fault: str, versions: Callable[[], Mapping[Hashable
     return "the baseline does not have it"
 
 
-def _absent(
-    baseline: Mapping[Series, Level],
-    candidate: Mapping[Series, Level],
-    levels: "_Levels",
-    others: Mapping[Series, Sequence[Series]],
-) -> dict[Series, Level]:
-    """Return the baseline's correct results that the candidate does not have.
+def _absent(both: "_BothSides", others: Mapping[int, Sequence[int]]) -> list[int]:
+    """Return the places of the baseline's correct results that the candidate does not have.
 
     Left out are:
 
@@ -335,21 +302,23 @@ def _absent(
     - metrics of a broken or skipped case,
     - results of another device, if they stand in for the missing baseline of a candidate's device.
     """
-    gone = set(baseline).difference(candidate)
-    if not gone:
-        return {}
-    absent = {series: level for series, level in baseline.items() if series in gone and not levels.fault(level)}
-    present = {_any_version(series) for series in candidate}
-    not_ok = {_any_version(_time_of(series)) for series, level in candidate.items() if level.status is not Status.OK}
-    devices = {series.device for series in candidate}
-    stand_ins = {source for used in others.values() for source in used if source.device not in devices}
-    return {
-        series: level
-        for series, level in absent.items()
-        if series not in stand_ins
-        and _any_version(series) not in present
-        and _any_version(_time_of(series)) not in not_ok
-    }
+    is_gone = np.ones(len(both.old.levels), np.bool_)
+    is_gone[both.own[both.own >= 0]] = False
+    absent = [at for at in np.flatnonzero(is_gone).tolist() if at not in both.old.faults]
+    if not absent:
+        return []
+    old, new = both.old.levels.series, both.new.levels.series
+    present = set(map(_any_version, new))
+    not_ok = {_any_version(_time_of(new[at])) for at in both.new.levels.bad}
+    devices = {series.device for series in new}
+    stand_ins = {source for used in others.values() for source in used if old[source].device not in devices}
+    return [
+        at
+        for at in absent
+        if at not in stand_ins
+        and _any_version(old[at]) not in present
+        and _any_version(_time_of(old[at])) not in not_ok
+    ]
 
 
 def _time_of(series: Series) -> Series:
@@ -363,87 +332,138 @@ def _any_version(series: Series) -> Hashable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Levels:
-    """What all levels of both mappings need, computed together: a run may have ten thousand series.
+class _JudgedLevels:
+    """The levels of one side.
 
     Attributes:
-        faults: why a level cannot be compared; a level without a fault is absent.
-        place: which of the sides each level without a fault is.
-        sides: the sides of these levels.
-        centers: each level without a fault as a number.
+        levels: the levels of the series that are judged.
+        faults: why a level cannot be compared, by place; a level without a fault is absent.
+        sides: what a comparison needs to know of each level; of a level with a fault it is undefined.
     """
 
-    faults: Mapping[Level, str]
-    place: Mapping[Level, int]
+    levels: LevelColumns
+    faults: Mapping[int, str]
     sides: SideColumns
-    centers: Mapping[Level, float]
 
     @classmethod
-    def of(cls, every: Sequence[Level]) -> "_Levels":
-        """Read levels."""
-        faults = {level: fault for level in every if (fault := _fault(level))}
-        with_values = [level for level in every if level not in faults]
-        sides = SideColumns.of([level.replicas for level in with_values])
-        place = dict(zip(with_values, range(len(with_values)), strict=True))
-        centers = dict(zip(with_values, sides.centers.tolist(), strict=True))
+    def of(cls, given: Mapping[Series, Level]) -> "_JudgedLevels":
+        """Read levels; leave out the metrics that only explain times."""
+        every = LevelColumns.of(given)
+        levels = every.where(np.array([series.metric not in UNJUDGED for series in every.series], np.bool_))
+        sides = SideColumns.of_columns(levels.sizes, levels.lengths, levels.numbers)
+        ends = np.cumsum(levels.sizes)
+        faults = {}
         for at in np.flatnonzero(np.isnan(sides.lowest)).tolist():
-            faults[with_values[at]] = "a value is not a finite number"
-            del centers[with_values[at]]
-        return cls(faults, place, sides, centers)
+            lengths = levels.lengths[ends[at] - levels.sizes[at] : ends[at]]
+            empty = "a replica holds no values" if lengths.size else "no replica holds values"
+            faults[at] = "a value is not a finite number" if lengths.size and lengths.all() else empty
+        faults |= {at: reason or f"{status} without a reason" for at, (status, reason) in levels.bad.items()}
+        return cls(levels, faults, sides)
 
-    def fault(self, level: Level) -> str:
-        """Return why a level cannot be compared; empty if it can."""
-        return self.faults.get(level, "")
-
-    def center(self, level: Level) -> float:
+    def center(self, at: int) -> float:
         """Return a level without a fault as a number."""
-        return self.centers[level]
+        return float(self.sides.centers[at])
 
-    def side(self, level: Level) -> Side:
-        """Return the side of a level without a fault whose values are not below 0."""
-        return self.sides.side(self.place[level])
 
-    def range_of(self, row: _ToCompare) -> tuple[float, float]:
-        """Return the lowest and the highest value that a comparison reads."""
-        levels = (row.after, *row.baselines)
-        at = [self.place[level] for level in levels]
-        further = [value for level in levels for run in level.further for value in run]
-        return min(*further, *self.sides.lowest[at].tolist()), max(*further, *self.sides.highest[at].tolist())
+@dataclass(frozen=True, slots=True)
+class _BothSides:
+    """The levels of the baseline and of the candidate.
 
-    def fault_of_case(self, baseline: Mapping[Series, Level], series: Series) -> Level | None:
+    Attributes:
+        old: the baseline.
+        new: the candidate.
+        own: the place in the baseline of the series of each level of the candidate; -1 if the baseline lacks it.
+    """
+
+    old: _JudgedLevels
+    new: _JudgedLevels
+    own: Ints
+
+    @classmethod
+    def of(cls, baseline: Mapping[Series, Level], candidate: Mapping[Series, Level]) -> "_BothSides":
+        """Read both sides."""
+        old, new = _JudgedLevels.of(baseline), _JudgedLevels.of(candidate)
+        if old.levels.series == new.levels.series:  # as in most pairs of runs
+            return cls(old, new, np.arange(len(new.levels)))
+        places = old.levels.places
+        return cls(old, new, np.array([places.get(series, -1) for series in new.levels.series], np.int64))
+
+    def pairs(self, *, every: bool) -> tuple[Ints, list[int]]:
+        """Return the places of the candidate's levels that ``compare_pairs`` compares, and those of the others.
+
+        They have values above 0 on both sides, and one run on each. Without ``every``, auxiliary metrics whose
+        replicas have the same values on both sides are in neither list: errors of results hardly ever change.
+        """
+        old, new = self.old, self.new
+        is_usable = _all_but(new.faults, len(new.levels)) & (self.own >= 0)
+        is_usable[is_usable] = _all_but(old.faults, len(old.levels))[self.own[is_usable]]
+        at = np.flatnonzero(is_usable)
+        before = self.own[at]
+        is_pair = np.minimum(old.sides.lowest[before], new.sides.lowest[at]) > 0
+        is_pair &= _all_but(old.levels.further, len(old.levels))[before]
+        is_dropped = np.zeros(at.size, np.bool_)
+        if not every:
+            width = min(old.sides.medians.shape[1], new.sides.medians.shape[1])
+            same = old.sides.medians[before, :width] == new.sides.medians[at, :width]
+            is_dropped |= (old.levels.sizes[before] == new.levels.sizes[at]) & same.all(axis=1)
+            is_dropped &= np.array([new.levels.series[place].metric in AUXILIARY for place in at.tolist()], np.bool_)
+        pairs = at[is_pair & ~is_dropped]
+        is_other = np.ones(len(new.levels), np.bool_)
+        is_other[pairs] = is_other[at[is_dropped]] = False
+        return pairs, np.flatnonzero(is_other).tolist()
+
+    def range_of(self, sources: Sequence[int], at: int) -> tuple[float, float]:
+        """Return the lowest and the highest value that a comparison reads; ``_judge`` has the same arguments."""
+        old, new = self.old.sides, self.new.sides
+        places = list(sources)
+        values = [value for source in sources for run in self.old.levels.further.get(source, ()) for value in run]
+        values += [value for run in self.new.levels.further.get(at, ()) for value in run]
+        lowest = min(*values, *old.lowest[places].tolist(), float(new.lowest[at]))
+        return lowest, max(*values, *old.highest[places].tolist(), float(new.highest[at]))
+
+    def fault_of_case(self, series: Series) -> int | None:
         """Return the faulty level of the case's time, whose fault explains why no metric was measured; else None."""
-        level = baseline.get(_time_of(series))
-        return level if level and self.fault(level) else None
+        at = self.old.levels.places.get(_time_of(series))
+        return at if at is not None and at in self.old.faults else None
 
-    def missing(self, series: Series, before: Level, after: Level | None) -> Judgement:
+    def missing(self, series: Series, before: int, after: int | None) -> Judgement:
         """Return the judgement on a series that the candidate does not have."""
-        absent = f"run {before.run} has it and the candidate does not"
-        reason = absent if after is None else after.reason or "skipped without a reason"
+        absent = f"run {self.old.levels.runs[before]} has it and the candidate does not"
+        reason = absent if after is None else self.new.levels.bad[after][1] or "skipped without a reason"
         return self.row(series, Verdict.MISSING, reason, before, after)
 
     def row(
-        self, series: Series, verdict: Verdict, reason: str, before: Level | None, after: Level | None, **others: Any
+        self, series: Series, verdict: Verdict, reason: str, before: int | None, after: int | None, **others: Any
     ) -> Judgement:
-        """Return a judgement; ``before`` is the baseline's level and ``after`` the candidate's.
+        """Return a judgement.
 
         Args:
             series: the series.
             verdict: the verdict.
             reason: why.
-            before: None if the baseline does not have the series.
-            after: None if the candidate does not have it.
+            before: the place of the baseline's level; None if the baseline does not have the series.
+            after: the place of the candidate's level; None if the candidate does not have it.
             others: further fields of the judgement, such as its ratio.
         """
-        fields: dict[str, Any] = {
-            "baseline_run": before.run if before else None,
-            "candidate_run": after.run if after else None,
-            "baseline_s": self.centers.get(before) if before else None,
-            "candidate_s": self.centers.get(after) if after else None,
-            "baseline_replicas": len(before.replicas) + sum(map(len, before.further)) if before else None,
-            "baseline_runs": 1 + len(before.further) if before else 1,
-            "candidate_replicas": len(after.replicas) if after else None,
-        }
+        fields: dict[str, Any] = {}
+        if before is not None:
+            levels, further = self.old.levels, self.old.levels.further.get(before, ())
+            fields["baseline_run"] = int(levels.runs[before])
+            fields["baseline_s"] = self.old.center(before) if before not in self.old.faults else None
+            fields["baseline_replicas"] = int(levels.sizes[before]) + sum(map(len, further))
+            fields["baseline_runs"] = 1 + len(further)
+        if after is not None:
+            fields["candidate_run"] = int(self.new.levels.runs[after])
+            fields["candidate_s"] = self.new.center(after) if after not in self.new.faults else None
+            fields["candidate_replicas"] = int(self.new.levels.sizes[after])
         return Judgement(series, verdict, reason, **fields | others)
+
+
+def _all_but(places: Iterable[int], count: int) -> NDArray[np.bool_]:
+    """Return True for each of ``count`` levels but those at some places."""
+    others = np.ones(count, np.bool_)
+    others[list(places)] = False
+    return others
 
 
 def _sort_key(judgement: Judgement) -> tuple[int, float, str, str, str, str]:

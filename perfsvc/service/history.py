@@ -10,7 +10,7 @@ import numpy as np
 
 from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
-from perfsvc.model import AUXILIARY, Status
+from perfsvc.model import AUXILIARY, Estimate, Status
 from perfsvc.report.rows import SEPARATOR, HistoryRow, RunDetails
 from perfsvc.store import CaseInRun, Store
 from perfsvc.suite import Selection
@@ -61,7 +61,10 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
         (explanation.device, explanation.candidate_run): explanation.sentence
         for explanation in store.profiles.explanations_of(case)
     }
-    rows = [_row(run, explanations.get((run.device, run.run), "")) for run in store.series.case_history(case, device)]
+    runs = store.series.case_history(case, device)
+    with_times = [at for at, run in enumerate(runs) if run.times]
+    levels = dict(zip(with_times, judge.levels_of_estimates([runs[at].times for at in with_times]), strict=True))
+    rows = [_row(run, levels.get(at), explanations.get((run.device, run.run), "")) for at, run in enumerate(runs)]
     if device and not rows:
         measured_on = ", ".join(sorted({run.device for run in store.series.case_history(case)}))
         cure = f"name a device that has it: {measured_on}"
@@ -73,9 +76,14 @@ def history(store: Store, case: str, device: str | None) -> list[HistoryRow]:
     return rows
 
 
-def _row(run: CaseInRun, why: str) -> HistoryRow:
-    """Return the row of a case's history for one run; ``why`` explains a regression in this run."""
-    level = judge.level_of(run.times) if run.times else None
+def _row(run: CaseInRun, level: Estimate | None, why: str) -> HistoryRow:
+    """Return the row of a case's history for one run.
+
+    Args:
+        run: the case in the run.
+        level: its level; None without times.
+        why: explains a regression in this run.
+    """
     return HistoryRow(
         run=run.run,
         started=run.started,

@@ -7,13 +7,14 @@ All functions are safe between processes.
 
 import contextlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -58,6 +59,9 @@ CASE_COLUMNS = (Cases.benchmark, Cases.variant, Cases.point, Cases.version)
 
 NAMES_AT_ONCE = 500
 """How many cases a statement looks up by their names, each of which takes four parameters."""
+
+_NAMED = attrgetter("case_id", "lineage_id", "benchmark", "variant", "point", "version", "present_variant")
+"""What ``present_cases`` reads of a row."""
 
 _PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
 """Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
@@ -288,34 +292,36 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
     )
 
 
-def names_of(ids: Select[Any]) -> Select[Any]:
-    """Return a query of the columns that ``present_cases`` needs, for the cases whose ids another query selects."""
-    columns: tuple[Any, ...] = (Cases.id.label("case_id"), Cases.lineage_id, *CASE_COLUMNS)
-    return (
-        select(*columns, _PRESENT.variant.label("present_variant"))
-        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
-        .where(Cases.id.in_(ids))
-    )
-
-
 def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
     """Return the cases in rows of one run by id, under their present names.
 
-    ``of_cases`` or ``names_of`` selects the rows.
+    ``of_cases`` selects the rows.
 
     A lineage is a case with its former names. If a run measured two names of one lineage, a new variant uses the former
     name. Each case then keeps its name of that run.
     """
-    names: dict[int, set[int]] = defaultdict(set)
-    for row in rows:
-        names[row.lineage_id].add(row.case_id)
-    cases: dict[int, Case] = {}
-    for row in rows:
-        if row.case_id not in cases:
-            shared = len(names[row.lineage_id]) > 1
-            variant = row.variant if shared else row.present_variant or row.variant
-            cases[row.case_id] = case_of(row.benchmark, variant, row.point, row.version)
-    return cases
+    return _under_present_names({row[0]: row for row in map(_NAMED, rows)})
+
+
+def present_cases_of(connection: Connection, ids: Collection[int]) -> dict[int, Case]:
+    """Return what ``present_cases`` returns of a run that measured cases with these ids."""
+    query = (
+        select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.variant)
+        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
+        .where(among(connection, Cases.id, ids))
+    )
+    with connection.execute(query) as result:
+        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+        return _under_present_names({row[0]: row for row in result.cursor.fetchall()})
+
+
+def _under_present_names(of_cases: Mapping[int, tuple[Any, ...]]) -> dict[int, Case]:
+    """Return the cases of a run, from what ``_NAMED`` names of each, by id."""
+    names = Counter(lineage for _, lineage, *_ in of_cases.values())
+    return {
+        number: case_of(benchmark, variant if names[lineage] > 1 else present or variant, point, version)
+        for number, lineage, benchmark, variant, point, version, present in of_cases.values()
+    }
 
 
 def own_name(run: Any) -> ColumnElement[int]:

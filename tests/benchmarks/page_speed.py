@@ -91,6 +91,12 @@ def single_pages(store: Store, repeats: int) -> tuple[list[list[str]], list[Clai
             times.append(_timed(lambda path=path: shown.page(path)))
         rows.append(_row(name, times))
         claims.append(Claim(f"processor time of {name}", statistics.median(time[1] for time in times), PAGE_S, " s"))
+    times = []
+    for _ in range(repeats):
+        _change(store)
+        _remove_files()
+        times.append(_timed(lambda: shown.page(paths["a comparison of two runs"])))
+    rows.append(_row("a comparison of two runs, the first time", times))
     serving = Serving(store, Settings(), shown, None, Path())
     lists: dict[str, Callable[[], dict[str, Any]]] = {
         "/api/v1/series": lambda: api.all_series(ApiCall(serving, api.SeriesParameters())),

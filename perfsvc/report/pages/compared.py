@@ -15,7 +15,7 @@ from perfsvc.report import wording
 from perfsvc.report.export.comparison_formats import FIRST
 from perfsvc.report.pages.numbers import rounded
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
-from perfsvc.text import LONGEST_LABEL, cut, json_text, shortened, visible
+from perfsvc.text import LONGEST_LABEL, cut, json_of_numbers, shortened, visible
 
 LIMITS = (0.1, 0.2, 0.5, 1.0, 3.0, 9.0, 99.0)
 """The changes at which the common axis may end; an arrow stands for a change beyond the last one."""
@@ -255,7 +255,7 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
     texts = {name: list(known.texts) for name, known in lists.items()} if rows else {}
     axis = Axis.of(sides)
     shared = {"scale": axis.scale, "limit": axis.limit, "relevant": [word.value for word in FIRST]}
-    written = json_text({**texts, "rows": rows, **shared}, indent=None)
+    written = json_of_numbers({**texts, "rows": rows, **shared})
     # In a script element only these characters could end the text early, and JSON holds them only within texts.
     return Markup(written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - ours
 

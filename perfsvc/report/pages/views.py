@@ -138,8 +138,8 @@ class Views:
 
     def links(self, judgements: Iterable[Judgement], root: str) -> dict[Series, str]:
         """Return the paths of the pages of judged series, for a page in a folder from which ``root`` leads to them."""
-        pages = ((row.series, self.site.series.page(row.series)) for row in judgements)
-        return {series: root + page for series, page in pages if page}
+        pages = self.site.series.pages([row.series for row in judgements])
+        return {series: root + page for series, page in pages.items()}
 
     def has_comparison(self, run: RunRow) -> bool:
         """Return True if the site has a page that compares a run with its baseline."""

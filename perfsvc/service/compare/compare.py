@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from perfsvc import judge
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
@@ -19,6 +21,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
+from perfsvc.model.levels import LevelColumns
 from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
 from perfsvc.service.compare.confirmations import with_answers_of_other_runs, with_confirmations
@@ -104,10 +107,11 @@ def compare(
             cure = f"name two runs (perfsvc runs), or compare with the baselines: perfsvc compare {BASELINE} {new}"
             raise UsageError(f"{base} and {new} are the same run, {chosen.id}", cure=cure)
         require_judged(store, chosen.id)
-        levels = [store.series.levels(run) for run in (chosen.id, candidate.id)]
+        levels = store.series.levels_of_runs([chosen.id, candidate.id])
         if excluded := {exclusion.case for exclusion in store.exclusions.of_runs([chosen.id, candidate.id])}:
-            levels = [{one: level for one, level in held.items() if one.case.id not in excluded} for held in levels]
-        judgements = _with_causes(store, judge.verdicts(*levels, threshold=thresholds), thresholds)
+            levels = {run: _without(held, excluded) for run, held in levels.items()}
+        verdicts = judge.verdicts(levels[chosen.id], levels[candidate.id], threshold=thresholds)
+        judgements = _with_causes(store, verdicts, thresholds)
     judgements = with_answers_of_other_runs(store, judgements, thresholds)
     over_budget = _over_budget(store, candidate, judgements)
     is_all = selection == ALL
@@ -120,12 +124,18 @@ def compare(
     ]
     if judgements and not selected:
         raise UsageError("neither run has a case that is selected", cure="see what a run has: perfsvc report")
+    skipped = [row.series for row in selected if row.verdict is Verdict.MISSING and row.series in over_budget]
     return RunComparison(
         baseline,
         _compared_run(new, candidate, why_new),
-        tuple(judgement for judgement in selected if judgement.series not in over_budget),
-        tuple(judgement.series for judgement in selected if judgement.series in over_budget),
+        tuple(row for row in selected if row.verdict is not Verdict.MISSING or row.series not in over_budget),
+        tuple(skipped),
     )
+
+
+def _without(levels: LevelColumns, excluded: Collection[str | None]) -> LevelColumns:
+    """Return the levels without those of some cases, which another run may exclude."""
+    return levels.where(np.array([series.case.id not in excluded for series in levels.series], np.bool_))
 
 
 def _compared_run(text: str, run: RunRow, why: str) -> ComparedRun:

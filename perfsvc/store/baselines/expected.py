@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
 from sqlalchemy.orm import aliased
 
-from perfsvc.model import RunState, Series, Status
+from perfsvc.model import RunState, Series
 from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
 from perfsvc.store.measurements.levels import levels_in
 from perfsvc.store.schema.judging_tables import Exclusions
@@ -30,8 +30,8 @@ def expected_series(connection: Connection, run: int) -> dict[Series, int]:
 
 def correct_series(connection: Connection, run: int) -> dict[Series, SeriesKey]:
     """Return the series of which a run has a correct result, each with its key."""
-    correct = [series for series, level in levels_in(connection, run).items() if level.status is Status.OK]
-    return lineage_keys(connection, correct)
+    levels = levels_in(connection, run)
+    return lineage_keys(connection, [series for at, series in enumerate(levels.series) if at not in levels.bad])
 
 
 def _previous_runs(connection: Connection, number: int) -> dict[int, int]:

@@ -1,205 +1,328 @@
 """The levels of a run's series, read as columns: a run has ten thousands of measurements."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
 
-from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Level, Series, Status
-from perfsvc.store.cases import judged, names_of, present_cases
+from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, Status
+from perfsvc.model.levels import LevelColumns
+from perfsvc.store.cases import present_cases_of, reasons_of_exclusion
 from perfsvc.store.histories import changes
-from perfsvc.store.measurements import DAMAGED, readable_samples
-from perfsvc.store.schema.column_types import unpack_together
-from perfsvc.store.schema.tables import Devices, Measurements, Metrics
+from perfsvc.store.measurements import DAMAGED
+from perfsvc.store.schema.column_types import report_damaged, unpack_array, unpack_together
+from perfsvc.store.schema.engine import Database
+from perfsvc.store.schema.kept_columns import Reading, columns_by_run
+from perfsvc.store.schema.shared_reading import Columns
+from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
-_MetricValues = tuple[str, Ints, Sequence[Sequence[float] | Floats]]
-"""A metric, the rows that measured it, in order, and what each measured."""
+_MetricValues = tuple[Ints, Ints, NDArray[Any]]
+"""The rows that measured a metric, in order, how many values each has, and the values, one row after the other."""
 
-_STATES = {state.value: state for state in CacheState}
+_STATES = tuple(CacheState)
+_CODE_OF_STATE = {state.value: code for code, state in enumerate(_STATES)}
 _KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
+_UNNAMED = Case("", "")
+
+
+def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelColumns]:
+    """Return the levels of each run that measured anything; what runs measured that have ended is kept in files.
+
+    The metrics that verdicts do not judge are left out, and so is what is excluded from judging.
+
+    Args:
+        database: the database, of which this thread must have no transaction.
+        runs: the runs.
+    """
+    reading = Reading(
+        "levels",
+        (_rows_of(), _named_metrics(None)),
+        {0: Cases, 1: Devices},
+        partial(_read_runs, database),
+        func.count(Measurements.samples),  # old samples may be pruned
+    )
+    parts = [_StoredLevels(*columns) for columns in columns_by_run(database, runs, reading)]
+    with database.reading() as connection:
+        known: dict[bytes, Sequence[Series]] = {}
+        return {part.run: part.levels(connection, known) for part in parts}
 
 
 def levels_in(
-    connection: Connection, run: int, *where: ColumnElement[bool], wanted: Collection[Series] | None = None
-) -> dict[Series, Level]:
-    """Return the levels of a run's series, or only of ``wanted``; ``where`` limits the measurements that are read.
+    connection: Connection, run: int, *where: ColumnElement[bool], metrics: Collection[str] | None = None
+) -> LevelColumns:
+    """Return the levels of a run's series, read from the database; what is excluded from judging is left out.
 
-    Without ``wanted``, the metrics that verdicts do not judge are left out.
+    Args:
+        connection: a transaction.
+        run: the run.
+        where: conditions that limit the measurements.
+        metrics: the metrics to read; None for all that verdicts judge.
     """
-    measured = (Measurements.run_id == run, judged(Measurements.run_id, Measurements.case_id), *where)
-    rows = _LevelRows.read(connection, measured)
-    if rows is None:
-        return {}
-    levels = _bad_levels(connection, run, rows, measured)
-    metrics = None if wanted is None else {series.metric for series in wanted}
-    of_metrics: list[_MetricValues] = [
-        (TIME, *_times(rows, rows.good & _are_times_wanted(rows, wanted))),
-        (MAX_ERROR, *_errors(rows)),
-    ]
-    of_metrics += _named(connection, rows, metrics, measured if where else ())
-    for metric, at, values in of_metrics:
-        groups = rows.group[at]
-        edges = [*np.flatnonzero(changes(groups)).tolist(), at.size] if at.size else []
-        for group, (begin, end) in zip(groups[edges[:-1]].tolist(), pairwise(edges), strict=True):
-            replicas = tuple(filter(len, values[begin:end]))  # damaged samples have no values
-            levels[rows.series(group, metric)] = Level(run, Status.OK, "", replicas)
-    return levels if wanted is None else {series: level for series, level in levels.items() if series in wanted}
+    stored = _read(connection, run, where, metrics)
+    return LevelColumns.of({}) if stored is None else stored.levels(connection, {})
+
+
+def _read_runs(database: Database, runs: Sequence[int]) -> dict[int, Columns]:
+    """Return the fields of the ``_StoredLevels`` of each run that measured anything."""
+    with database.reading() as connection:
+        read = {run: _read(connection, run, (), None) for run in runs}
+    return {run: stored.columns for run, stored in read.items() if stored is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class _LevelRows:
-    """The measurements of a run in the order of cases, devices, cache states and replicas.
+class _StoredLevels:
+    """Levels of a run under the ids of the database, as arrays without objects, which files can hold.
 
-    A group is what one case measured on one device in one cache state.
+    A group is what one case measured on one device in one cache state. The levels that are not ok come first, then
+    those of the times.
 
     Attributes:
-        ids: the id of each measurement.
-        group: the group of each measurement, from 0.
-        good: whether every replica of a group is ok.
-        names: the case, the UUID and the model of the device, and the cache state of each group.
-        medians: the median of each measurement in seconds, or None.
-        errors: the largest error of each measurement's result, or None.
-        blobs: the packed samples of each measurement, or None.
+        cases: the id of the case of each group.
+        devices: the id of the device of each group.
+        states: the place of the cache state of each group among all cache states.
+        groups: the group of each level.
+        metrics: the place of the metric of each level among the names.
+        sizes: the number of replicas of each level.
+        lengths: the number of values of each replica.
+        times: the values of the replicas of times, one after the other; a sample is a float32.
+        others: the values of all other replicas.
+        damaged: the ids of the cases of which samples are damaged.
+        text: JSON, encoded: the run, the names of metrics, and the status and reason of each level that is not ok.
     """
 
-    ids: Ints
-    group: Ints
-    good: NDArray[np.bool_]
-    names: Sequence[tuple[Case, str, str, CacheState]]
-    medians: Sequence[float | None]
-    errors: Sequence[float | None]
-    blobs: Sequence[bytes | None]
+    cases: Ints
+    devices: Ints
+    states: Ints
+    groups: Ints
+    metrics: Ints
+    sizes: Ints
+    lengths: Ints
+    times: NDArray[Any]
+    others: NDArray[np.float64]
+    damaged: Ints
+    text: NDArray[np.uint8]
 
-    @classmethod
-    def read(cls, connection: Connection, measured: Collection[ColumnElement[bool]]) -> "_LevelRows | None":
-        """Read the measurements that fulfil some conditions; None if there are none."""
-        is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
-        values = (Measurements.median_s, Measurements.max_error, Measurements.samples)
-        query = (
-            select(*_KEY, Devices.uuid, Devices.model, Measurements.id, is_ok, *values)
-            .join(Devices, Devices.id == Measurements.device_id)
-            .where(*measured)
-            .order_by(*_KEY, Measurements.replica)
+    @property
+    def columns(self) -> Columns:
+        """The fields in order."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    @property
+    def run(self) -> int:
+        """The run."""
+        return int(json.loads(self.text.tobytes())["run"])
+
+    def levels(self, connection: Connection, known: dict[bytes, Sequence[Series]]) -> LevelColumns:
+        """Return the levels that are judged, under the present names of their cases, and report damaged samples.
+
+        Args:
+            connection: a transaction.
+            known: the series of other runs read in this transaction: two nights of a suite have the same series.
+        """
+        text = json.loads(self.text.tobytes())
+        excluded = {case for _, case in reasons_of_exclusion(connection, [text["run"]])}
+        is_judged = ~np.isin(self.cases, [case for case in excluded if case is not None]) & (None not in excluded)
+        ids = np.unique(self.cases[is_judged]).tolist()
+        keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
+        key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
+        if key not in known or self.damaged.size:
+            cases = present_cases_of(connection, ids)
+            known[key] = self._series(connection, cases, text["metrics"])
+            for case in self.damaged.tolist():
+                if case in cases:
+                    report_damaged(f"a blob of samples of {cases[case]}")
+        every = LevelColumns(
+            known[key],
+            np.full(self.groups.size, text["run"]),
+            {at: (Status(status), reason) for at, (status, reason) in enumerate(text["bad"])},
+            self.sizes.astype(np.int64),
+            self.lengths.astype(np.int64),
+            np.concatenate([self.times, self.others], dtype=np.float64),
+            {},
         )
-        with connection.execute(query) as result:
-            # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-            rows = result.cursor.fetchall()
-        if not rows:
-            return None
-        cases, devices, states, uuids, models, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
-        is_first = changes(np.array(cases), np.array(devices), np.array(states))
-        firsts = np.flatnonzero(is_first)
-        of_run = select(Measurements.case_id).where(*measured).distinct()
-        known = present_cases(connection.execute(names_of(of_run)).all())
-        return cls(
-            np.array(ids),
-            np.cumsum(is_first) - 1,
-            np.logical_and.reduceat(np.array(ok) == 1, firsts),
-            [(known[cases[at]], uuids[at], models[at], _STATES[states[at]]) for at in firsts.tolist()],
-            medians,
-            errors,
-            blobs,
-        )
+        return every.where(np.array([series.case is not _UNNAMED for series in every.series], np.bool_))
 
-    def series(self, group: int, metric: str) -> Series:
-        """Return the series of a metric of a group."""
-        case, uuid, model, cache = self.names[group]
-        return Series(case, uuid, model, metric, cache)
+    def _series(self, connection: Connection, cases: Mapping[int, Case], metrics: Sequence[str]) -> Sequence[Series]:
+        """Return the series of each level; ``cases`` lacks what is excluded, or was deleted by another transaction."""
+        rows = connection.execute(select(Devices.id, Devices.uuid, Devices.model))
+        devices = {number: (uuid, model) for number, uuid, model in rows}
+        keys = zip(self.cases.tolist(), self.devices.tolist(), self.states.tolist(), strict=True)
+        groups = [(cases.get(case, _UNNAMED), *devices[device], _STATES[state]) for case, device, state in keys]
+        series = []
+        for group, metric in zip(self.groups.tolist(), self.metrics.tolist(), strict=True):
+            case, uuid, model, state = groups[group]
+            series.append(Series(case, uuid, model, metrics[metric], state))
+        return series
 
 
-def _bad_levels(
-    connection: Connection, run: int, rows: _LevelRows, measured: Collection[ColumnElement[bool]]
-) -> dict[Series, Level]:
-    """Return the levels of the groups that are not ok: each has the status and the reason of its worst replica."""
-    if rows.good.all():
-        return {}
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _rows_of(*where: ColumnElement[bool]) -> Select[Any]:
+    """Return the query of measurements in the order of cases, devices, cache states and replicas."""
+    is_ok = sql_case({Status.OK: literal_column("1")}, value=Measurements.status, else_=literal_column("0"))
+    values = (Measurements.median_s, Measurements.max_error, Measurements.samples)
+    return select(*_KEY, Measurements.id, is_ok, *values).where(*where).order_by(*_KEY, Measurements.replica)
+
+
+def _named_metrics(metrics: Collection[str] | None) -> Any:
+    """Return the query of named metrics: of some, or of all that are judged."""
+    named = Metrics.name.not_in(UNJUDGED) if metrics is None else Metrics.name.in_(metrics)
+    return select(Metrics.measurement_id, Metrics.name, Metrics.value).where(named, Metrics.value.is_not(None))
+
+
+def _read(
+    connection: Connection, run: int, where: Collection[ColumnElement[bool]], metrics: Collection[str] | None
+) -> _StoredLevels | None:
+    """Read the levels of a run; None if no measurement fulfils the conditions."""
+    measured = (Measurements.run_id == run, *where)
+    with connection.execute(_rows_of(*measured)) as result:
+        # SQLAlchemy would make an object of each row, which takes longer than reading the row.
+        rows = result.cursor.fetchall()
+    if not rows:
+        return None
+    cases, devices, states, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
+    of_rows = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
+    firsts = np.flatnonzero(is_first := changes(*of_rows))
+    numbers, group = np.array(ids), np.cumsum(is_first) - 1
+    is_good = np.logical_and.reduceat(np.array(ok) == 1, firsts)[group]
+    bad = {} if is_good.all() else _bad(connection, numbers, group, measured)
+    good = np.flatnonzero(is_good)
+    of_metrics: list[tuple[str, _MetricValues]] = []
+    damaged: list[int] = []
+    if metrics is None or TIME in metrics:
+        times, damaged = _times(good, medians, blobs)
+        of_metrics.append((TIME, times))
+    known = [(row, error) for row in good.tolist() if (error := errors[row]) is not None]
+    of_metrics.append((MAX_ERROR, _alone([row for row, _ in known], [error for _, error in known])))
+    if metrics is None or not set(metrics) <= {TIME, MAX_ERROR}:
+        of_metrics += _named(connection, numbers, is_good, metrics, measured if where else ())
+    levels = [_by_level(group[at], lengths) for _, (at, lengths, _) in of_metrics]
+    counts = [groups.size for groups, _ in levels]
+    values = [of_metric for _, (_, _, of_metric) in of_metrics]
+    has_times = of_metrics[0][0] == TIME
+    text = {
+        "run": run,
+        "metrics": [TIME, *(name for name, _ in of_metrics)],
+        "bad": list(bad.values()),
+    }
+    return _StoredLevels(
+        of_rows[0][firsts],
+        of_rows[1][firsts],
+        of_rows[2][firsts],
+        np.concatenate([np.array(list(bad), np.int64), *(groups for groups, _ in levels)]),
+        np.repeat(np.arange(len(levels) + 1), [len(bad), *counts]),
+        np.concatenate([np.zeros(len(bad), np.int64), *(sizes for _, sizes in levels)]),
+        np.concatenate([lengths[lengths > 0] for _, (_, lengths, _) in of_metrics]),
+        values[0] if has_times else np.empty(0, np.float32),
+        np.concatenate(values[has_times:] or [np.empty(0)]),
+        np.unique(of_rows[0][damaged]) if damaged else np.empty(0, np.int64),
+        np.frombuffer(json.dumps(text).encode(), np.uint8),
+    )
+
+
+def _by_level(groups: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Return the group of each level of a metric, and how many of its rows have values.
+
+    Args:
+        groups: the group of each row, in order.
+        lengths: how many values each row has.
+    """
+    begins = np.flatnonzero(changes(groups))
+    return groups[begins], np.add.reduceat((lengths > 0).astype(np.int64), begins) if begins.size else begins
+
+
+def _bad(
+    connection: Connection, ids: Ints, group: Ints, measured: Collection[ColumnElement[bool]]
+) -> dict[int, tuple[Status, str]]:
+    """Return the status and the reason of the worst replica of each group that is not ok."""
     columns = (Measurements.id, Measurements.status, Measurements.reason)
     found = connection.execute(select(*columns).where(*measured, Measurements.status != Status.OK))
     replicas = {number: (status, reason) for number, status, reason in found}
     worst: dict[int, tuple[Status, str]] = {}
-    for number, group in zip(rows.ids.tolist(), rows.group.tolist(), strict=True):
-        if number in replicas and (group not in worst or replicas[number][0].severity > worst[group][0].severity):
-            worst[group] = replicas[number]
-    return {rows.series(group, TIME): Level(run, *why) for group, why in worst.items()}
+    for number, place in zip(ids.tolist(), group.tolist(), strict=True):
+        if number in replicas and (place not in worst or replicas[number][0].severity > worst[place][0].severity):
+            worst[place] = replicas[number]
+    return worst
 
 
-def _are_times_wanted(rows: _LevelRows, wanted: Collection[Series] | None) -> Any:
-    """Return whether the times of each group are needed: to unpack samples takes long."""
-    return wanted is None or np.array([rows.series(group, TIME) in wanted for group in range(rows.good.size)])
-
-
-def _times(rows: _LevelRows, wanted: NDArray[np.bool_]) -> tuple[Ints, list[Floats]]:
-    """Return the rows with a time and the samples of each; the median stands for samples that were pruned or damaged.
+def _times(
+    good: Ints, medians: Sequence[float | None], blobs: Sequence[bytes | None]
+) -> tuple[_MetricValues, list[int]]:
+    """Return the times, and the rows whose samples are damaged; the median stands for samples that are not there.
 
     Args:
-        rows: the measurements.
-        wanted: whether the times of a group are needed, and every replica is ok.
+        good: the rows of the groups that are ok.
+        medians: the median of each row in seconds, or None.
+        blobs: the packed samples of each row, or None.
     """
-    medians, blobs = rows.medians, rows.blobs
-    asked = np.flatnonzero(wanted[rows.group]).tolist()
-    at = [row for row in asked if blobs[row] is not None or medians[row] is not None]
-    packed = [(row, blob) for row in at if (blob := blobs[row]) is not None]
-    samples: Mapping[int, Any] = {}
-    try:
-        samples = dict(zip([row for row, _ in packed], unpack_together([blob for _, blob in packed]), strict=True))
-    except DAMAGED:  # by some blob, so unpack each alone
-        samples = {row: readable_samples(blob, rows.names[rows.group[row]][0]) for row, blob in packed}
+    rows = [row for row in good.tolist() if blobs[row] is not None or medians[row] is not None]
+    at = np.array(rows, np.int64)
+    packed = [blob for row in rows if (blob := blobs[row]) is not None]
+    if packed and len(packed) == len(rows):
+        with suppress(*DAMAGED):  # by some blob, so unpack each alone
+            samples, lengths = unpack_together(packed)
+            return (at, lengths, samples), []
+    parts: list[Any] = []
+    damaged = []
+    for row in rows:
+        median, blob = medians[row], blobs[row]
+        parts.append([] if median is None else [median])
+        if blob is not None:
+            try:
+                parts[-1] = unpack_array(blob)
+            except DAMAGED:
+                damaged.append(row)
+    values = np.concatenate(parts, dtype=np.float64) if parts else np.empty(0)
+    return (at, np.array(list(map(len, parts)), np.int64), values), damaged
 
-    def of_row(row: int) -> Floats:
-        known = samples.get(row)
-        if known is not None:
-            return np.asarray(known, np.float64)
-        return np.array([] if medians[row] is None else [medians[row]], np.float64)
 
-    return np.array(at, np.int64), [of_row(row) for row in at]
-
-
-def _errors(rows: _LevelRows) -> tuple[Ints, list[tuple[float]]]:
-    """Return the rows with a largest error, and the errors."""
-    good = np.flatnonzero(rows.good[rows.group]).tolist()
-    known = [(row, (error,)) for row in good if (error := rows.errors[row]) is not None]
-    return np.array([row for row, _ in known], np.int64), [error for _, error in known]
+def _alone(rows: Sequence[int] | Ints, values: Sequence[float]) -> _MetricValues:
+    """Return the values of a metric of which each row has one."""
+    return np.array(rows, np.int64), np.ones(len(rows), np.int64), np.array(values, np.float64)
 
 
 def _named(
-    connection: Connection, rows: _LevelRows, metrics: set[str] | None, measured: Collection[ColumnElement[bool]]
-) -> Iterator[_MetricValues]:
-    """Yield each named metric with the rows that have it and the value of each.
+    connection: Connection,
+    ids: Ints,
+    is_good: NDArray[np.bool_],
+    metrics: Collection[str] | None,
+    measured: Collection[ColumnElement[bool]],
+) -> Iterator[tuple[str, _MetricValues]]:
+    """Yield each named metric.
 
     Args:
         connection: a transaction.
-        rows: the measurements.
+        ids: the measurement of each row.
+        is_good: whether every replica of the group of a row is ok.
         metrics: the names of the metrics; None for all that verdicts judge.
         measured: conditions on the measurements; without any, the metrics of all measurements of the run are read.
     """
-    if metrics is not None and metrics <= {TIME, MAX_ERROR}:
-        return
-    named = Metrics.name.not_in(UNJUDGED) if metrics is None else Metrics.name.in_(metrics)
-    query = select(Metrics.measurement_id, Metrics.name, Metrics.value).where(named, Metrics.value.is_not(None))
+    query = _named_metrics(metrics)
     if measured:
         query = query.join(Measurements, Measurements.id == Metrics.measurement_id).where(*measured)
     else:  # the measurements of a run are almost all those between the first and the last
-        query = query.where(Metrics.measurement_id.between(int(rows.ids.min()), int(rows.ids.max())))
+        query = query.where(Metrics.measurement_id.between(int(ids.min()), int(ids.max())))
     with connection.execute(query) as result:
         found = result.cursor.fetchall()
     if not found:
         return
-    numbers, names, values = zip(*found, strict=True)
+    numbers, names, numbers_of_rows = zip(*found, strict=True)
     known = sorted(set(names))
-    code = np.array(list(map(known.index, names)))
-    by_id = np.argsort(rows.ids)
-    at = by_id[np.searchsorted(rows.ids, numbers, sorter=by_id).clip(max=by_id.size - 1)]
-    is_known = (rows.ids[at] == numbers) & rows.good[rows.group[at]]
+    code, values = np.array(list(map(known.index, names))), np.array(numbers_of_rows, np.float64)
+    by_id = np.argsort(ids)
+    at = by_id[np.searchsorted(ids, numbers, sorter=by_id).clip(max=by_id.size - 1)]
     order = np.lexsort((at, code))
-    order = order[is_known[order]]
+    order = order[((ids[at] == numbers) & is_good[at])[order]]
     for number, name in enumerate(known):
         of_name = order[code[order] == number]
-        yield name, at[of_name], [(values[place],) for place in of_name.tolist()]
+        yield name, _alone(at[of_name], values[of_name])

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -177,15 +176,16 @@ def unpack_array(blob: bytes) -> NDArray[np.float32]:
     return np.frombuffer(_content(blob), _DTYPE)
 
 
-def unpack_together(blobs: Sequence[bytes]) -> list[NDArray[np.float64]]:
-    """Return the samples of each blob, shape (samples,), faster than one by one; raises what ``unpack`` raises."""
+def unpack_together(blobs: Sequence[bytes]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the samples of all blobs, one after the other, and how many each blob has; raises what ``unpack`` raises.
+
+    This is faster than unpacking one by one.
+    """
     contents = [_content(blob) for blob in blobs]
-    sizes = [len(content) for content in contents]
-    if any(size % _DTYPE.itemsize for size in sizes):
+    sizes = np.array(list(map(len, contents)), np.int64)
+    if (sizes % _DTYPE.itemsize).any():
         raise ValueError("a blob holds a part of a sample")
-    samples = np.frombuffer(b"".join(contents), _DTYPE).astype(np.float64)
-    ends = (np.cumsum([0, *sizes]) // _DTYPE.itemsize).tolist()
-    return [samples[begin:end] for begin, end in pairwise(ends)]
+    return np.frombuffer(b"".join(contents), _DTYPE), sizes // _DTYPE.itemsize
 
 
 def _content(blob: bytes) -> bytes:

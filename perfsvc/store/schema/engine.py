@@ -362,8 +362,9 @@ def insert_new(connection: Connection, table: type[Base], row: Mapping[str, Any]
     connection.execute(sqlite.insert(table).on_conflict_do_nothing(), row)
 
 
-MOST_PARAMETERS = 5_000
-"""The most values of a list that a statement gets one by one; SQLite takes 32766 for all its lists."""
+MOST_PARAMETERS = 500
+"""The most values of a list that a statement gets one by one. JSON is faster for SQLAlchemy, and SQLite takes 32766 for
+all lists of a statement."""
 
 
 def among(connection: Connection, column: Any, values: Collection[Any]) -> ColumnElement[bool]:

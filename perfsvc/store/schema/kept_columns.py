@@ -1,11 +1,13 @@
 """The columns of ended runs, kept in files, so that a later process reads only the runs that are new or have changed.
 
 A file holds what one run measured. The file is used only if the run is as it was when the file was written: nothing in
-perfsvc changes a stored measurement, so the number of a run's measurements, the newest of them and the end of the run
-show each change (docs/decisions.md). Files cost only speed: a file that is missing or damaged is written anew.
+perfsvc changes a stored measurement but the removal of old samples, so the number of a run's measurements, the newest
+of them, the end of the run and the number of its samples show each change (docs/decisions.md). Files cost only speed: a
+file that is missing or damaged is written anew.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import struct
@@ -17,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 
 from perfsvc import __version__
 from perfsvc.errors import InfrastructureError
@@ -64,12 +66,15 @@ class Reading:
         queries: what is read; files that other queries read are not used.
         ids: which columns hold ids, and of which table.
         read: returns the columns of each run, in any order; a run that measured nothing is absent.
+        state: an aggregate of the measurements of a run: files are used only while it is the same. None if nothing in
+            perfsvc changes what is read of a stored measurement.
     """
 
     name: str
     queries: Sequence[Select[Any]]
     ids: Mapping[int, type[Base]]
     read: Callable[[Sequence[int]], Mapping[int, Columns]]
+    state: ColumnElement[int] | None = None
 
 
 def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) -> list[Columns]:
@@ -87,7 +92,7 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
         fresh = reading.read(runs) if runs else {}
         return [fresh[run] for run in runs if run in fresh]
     with database.reading() as connection:
-        keys = _keys(connection, runs)
+        keys = _keys(connection, runs, reading.state)
         names = _Names(connection, reading.ids) if keys else None
     kept = files.load(keys, names) if names else {}
     missing = [run for run in runs if run not in kept]
@@ -95,7 +100,7 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
     if new := [run for run in missing if run in keys and run in read]:
         # A change may fall between the two transactions: columns are kept only if the run is the same before and after.
         with database.reading() as connection:
-            after, names = _keys(connection, new), _Names(connection, reading.ids)
+            after, names = _keys(connection, new, reading.state), _Names(connection, reading.ids)
         files.save({run: (keys[run], read[run]) for run in new if after.get(run) == keys[run]}, names)
     return [kept[run] if run in kept else read[run] for run in runs if run in kept or run in read]
 
@@ -121,17 +126,23 @@ def by_run(columns: Columns, runs: NDArray[np.int64]) -> dict[int, Columns]:
     return {run: [column[at] for column in divided] for at, run in enumerate(numbers.tolist())}
 
 
-def _keys(connection: Connection, runs: Sequence[int]) -> dict[int, str]:
+def _keys(connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None = None) -> dict[int, str]:
     """Return the state of each run that has ended and is large enough for a file: another text after each change."""
+    more = literal_column("0") if state is None else state
     counts = (
-        select(Measurements.run_id, func.count().label("count"), func.max(Measurements.id).label("newest"))
+        select(
+            Measurements.run_id,
+            func.count().label("count"),
+            func.max(Measurements.id).label("newest"),
+            more.label("more"),
+        )
         .where(Measurements.run_id.in_(runs))
         .group_by(Measurements.run_id)
         .having(func.count() >= LEAST_MEASUREMENTS)
         .subquery()
     )
     query = (
-        select(Runs.id, Runs.uid, Runs.state, Runs.finished_at, counts.c.count, counts.c.newest)
+        select(Runs.id, Runs.uid, Runs.state, Runs.finished_at, counts.c.count, counts.c.newest, counts.c.more)
         .join(counts, counts.c.run_id == Runs.id)
         .where(Runs.state != RunState.RUNNING)
     )
@@ -152,19 +163,21 @@ class _Names:
 
     def __init__(self, connection: Connection, ids: Mapping[int, type[Base]]) -> None:
         self.columns = tuple(ids)
-        self._digests: list[dict[int, str]] = []
+        self._digests: list[dict[int, Any]] = []
         for table in ids.values():
-            digests: dict[int, str] = {}
-            before = ""
             key = table.__table__.columns["id"]
-            for number, *name in connection.execute(select(key, *_NAMED[table]).order_by(key)):
-                before = digest(f"{before}{number}{name!r}".encode())
-                digests[number] = before
+            names = hashlib.sha256()
+            digests: dict[int, Any] = {}
+            with connection.execute(select(key, *_NAMED[table]).order_by(key)) as result:
+                for row in result.cursor.fetchall():  # SQLAlchemy's rows would take longer
+                    names.update(repr(row).encode())
+                    digests[row[0]] = names.copy()
             self._digests.append(digests)
 
     def of(self, newest: Sequence[int]) -> str:
         """Return the digests of ids, one for each column that holds ids; of an unknown id it is a question mark."""
-        return " ".join(digests.get(number, "?") for digests, number in zip(self._digests, newest, strict=True))
+        found = (digests.get(number) for digests, number in zip(self._digests, newest, strict=True))
+        return " ".join("?" if names is None else names.hexdigest() for names in found)
 
 
 @dataclass(frozen=True, slots=True)

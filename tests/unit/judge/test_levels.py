@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from perfsvc.judge import estimate, level_of, levels_of
+from perfsvc.judge import estimate, level_of, levels_of, levels_of_estimates
 from perfsvc.judge.levels import median
 from perfsvc.model import Estimate
 
@@ -92,6 +93,18 @@ def test_the_interval_of_a_level_is_students() -> None:
     # Logarithms 0 and 0.2: mean 0.1, standard error 0.1, and t(1 degree of freedom, 97.5 %) = 12.7062.
     level = estimate_level([[1.0], [float(np.exp(0.2))]])
     assert np.log([level.low_s, level.high_s]) == pytest.approx([0.1 - 1.27062, 0.1 + 1.27062], abs=1e-5)
+
+
+def test_levels_of_estimates_are_those_of_each_alone() -> None:
+    random = np.random.default_rng(3)
+    runs = [
+        [estimate(random.lognormal(-9, 0.1, 5)) for _ in range(count)] for count in random.integers(1, 12, 60).tolist()
+    ]
+    assert levels_of_estimates(runs) == [level_of(replicas) for replicas in runs]
+    assert levels_of_estimates([]) == []
+    wrong = replace(runs[0][0], median_s=0.0)
+    with pytest.raises(ValueError, match="times are above zero"):
+        levels_of_estimates([*runs, [runs[0][0], wrong]])
 
 
 def test_a_level_of_one_replica_has_the_interval_of_its_median() -> None:

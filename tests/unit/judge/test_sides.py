@@ -89,7 +89,7 @@ def test_pairs_compared_together_are_those_compared_one_by_one(seed: int) -> Non
         compare_sides(sides.side(old), sides.side(new), threshold=limit)
         for old, new, limit in zip(before, after, thresholds, strict=True)
     ]
-    assert compare_pairs(sides, before, after, thresholds) == alone
+    assert compare_pairs(sides, before, sides, after, thresholds) == alone
     assert {comparison.verdict for comparison in alone} == {
         Verdict.REGRESSION,
         Verdict.IMPROVEMENT,
@@ -108,7 +108,7 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
     ]
     sides, before = SideColumns.of(many), np.arange(0, len(many), 2)
     after = before + 1
-    together = compare_pairs(sides, before, after, [0.01] * before.size)
+    together = compare_pairs(sides, before, sides, after, [0.01] * before.size)
     assert together == [
         compare_sides(sides.side(old), sides.side(new), threshold=0.01) for old, new in zip(before, after, strict=True)
     ]
@@ -119,7 +119,7 @@ def test_pairs_that_only_more_replicas_would_settle_say_how_many() -> None:
 
 def test_no_pairs_are_no_comparisons() -> None:
     none = np.array([], np.int64)
-    assert compare_pairs(SideColumns.of([]), none, none, []) == []
+    assert compare_pairs(SideColumns.of([]), none, SideColumns.of([]), none, []) == []
 
 
 def test_each_candidate_is_compared_with_each_baseline_as_with_it_alone() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from perfsvc.judge import exit_code, verdicts
 from perfsvc.judge.verdicts import ORDER
 from perfsvc.model import TIME, UNJUDGED, Case, Cause, Judgement, Level, Series, Status, Verdict
+from perfsvc.model.levels import LevelColumns
 
 H100, CPU = "NVIDIA H100 80GB HBM3", "AMD EPYC 9654"
 
@@ -48,6 +49,47 @@ def test_a_slower_case_is_a_regression_with_its_numbers() -> None:
     assert found.ratio == pytest.approx(1.05)
     assert (found.baseline_run, found.candidate_run) == (1, 2)
     assert (found.baseline_s, found.candidate_s) == (pytest.approx(1e-5), pytest.approx(1.05e-5))
+
+
+def _any_level(random: np.random.Generator, run: int, metric: str) -> Level | None:
+    """Return a level of any kind, or None."""
+    kind = random.integers(12)
+    if kind < 3:
+        bad = (None, Level(run, Status.SKIPPED), Level(run, Status.WRONG, "out differs"))
+        return bad[kind]
+    spread, scale = random.choice([0.0, 1e-4, 3e-2], 2)
+    lengths = [1] * 3 if metric != TIME else random.integers(kind != 3, 9, random.integers(kind != 4, 4))
+    values = [1e-5 * (1 + scale + spread * random.standard_normal(length)) for length in lengths]
+    if kind == 5:
+        values = [np.zeros(length) for length in lengths]
+    elif kind == 6:
+        values[0][-1:] = random.choice([np.nan, np.inf, -1.0, 0.0])
+    further = tuple((1e-5, 1.0001e-5) for _ in range(random.integers(8))) if kind == 7 and run == 1 else ()
+    return Level(run, Status.OK, "", tuple(values), further)
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_series_judged_together_are_those_judged_one_by_one(every: bool) -> None:
+    random = np.random.default_rng(int(every))
+    sides: tuple[dict[Series, Level], dict[Series, Level]] = ({}, {})
+    for number in range(600):
+        metric = str(random.choice([TIME, "energy_j", "max_error", "steps"]))
+        one = replace(series(f"v{number}"), metric=metric)
+        for run, side in enumerate(sides, start=1):
+            if level_of_side := _any_level(random, run, metric):
+                side[one] = level_of_side
+        if random.random() < 0.1 and one in sides[0]:  # the values did not move
+            sides[1][one] = replace(sides[0][one], run=2, further=())
+    alone = [
+        row
+        for one in {**sides[0], **sides[1]}
+        for row in verdicts(*({one: side[one]} if one in side else {} for side in sides), threshold=0.01, every=every)
+    ]
+    for columns in (sides, tuple(map(LevelColumns.of, sides))):
+        together = verdicts(*columns, threshold=0.01, every=every)
+        assert sorted(map(repr, together)) == sorted(map(repr, alone))
+        assert [ORDER.index(row.verdict) for row in together] == sorted(ORDER.index(row.verdict) for row in together)
+    assert {row.verdict for row in alone} == set(Verdict)
 
 
 def test_equal_times_are_unchanged() -> None:

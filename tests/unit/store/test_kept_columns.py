@@ -14,6 +14,7 @@ from perfsvc.model import Environment, RunState, Status
 from perfsvc.service.sync import sync
 from perfsvc.store import Store, histories
 from perfsvc.store.schema import kept_columns
+from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.tables import Base, Measurements
 
 
@@ -52,6 +53,7 @@ def everything(store):
     runs = [row.id for row in store.runs.list()]
     read = [store.series.histories(runs, errors=True), store.measurements.quantities(runs)]
     read += [store.series.histories_until(run, 100) for run in runs[:1]]
+    read += store.series.levels_of_runs(runs).values()
     return repr([*(plain(each) for each in read), store.devices.conditions_of(runs)])
 
 
@@ -143,6 +145,28 @@ def test_pruned_samples_change_no_columns(story, store, read):
     everything(store)
     assert read == []
     assert is_fresh(store)
+
+
+def test_a_level_without_its_samples_is_its_medians(story, store):
+    run = measured(story)
+    assert is_fresh(store)
+    before = store.series.levels(run)[story.series(story.tiled)]
+    story.execute("UPDATE measurements SET samples = NULL WHERE replica = 1")
+    assert is_fresh(store)
+    after = store.series.levels(run)[story.series(story.tiled)]
+    assert [len(replica) for replica in before.replicas] == [3, 3]
+    assert [len(replica) for replica in after.replicas] == [3, 1]
+
+
+def test_damaged_samples_are_reported_from_a_file_too(story, store, caplog):
+    run = measured(story)
+    story.execute("UPDATE measurements SET samples = :samples WHERE replica = 1", samples=b"damaged")
+    for _ in range(2):
+        report_damaged.cache_clear()
+        caplog.clear()
+        assert is_fresh(store)
+        assert [record.message for record in caplog.records if story.tiled.id in record.message]
+    assert [len(replica) for replica in store.series.levels(run)[story.series(story.tiled)].replicas] == [3, 1]
 
 
 class Quiet:
@@ -256,7 +280,7 @@ def test_a_damaged_file_is_replaced(story, store, cache):
 def test_files_are_private(story, store, cache):
     measured(story)
     assert is_fresh(store)
-    assert len(list(cache.iterdir())) == 3
+    assert len(list(cache.iterdir())) == 4  # of one run
     assert cache.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in cache.iterdir()} == {0o600}
 

@@ -1,0 +1,55 @@
+"""Levels as columns are the levels one by one."""
+
+import numpy as np
+
+from perfsvc.model import Case, Level, Series, Status
+from perfsvc.model.levels import LevelColumns
+
+
+def plain(levels):
+    """Return levels so that they can be compared."""
+    return {
+        series: (level.run, level.status, level.reason, [list(values) for values in level.replicas], level.further)
+        for series, level in levels.items()
+    }
+
+
+def many(seed):
+    """Return levels of many kinds: of every status, of any number of replicas and values, of one run and of several."""
+    random = np.random.default_rng(seed)
+    levels = {}
+    for number in range(40):
+        status = list(Status)[max(random.integers(-8, len(Status)), 0)]  # mostly ok, which is the first
+        lengths = random.integers(0, 4, random.integers(0, 4)) if status is Status.OK else ()
+        replicas = tuple(random.random(length) for length in lengths)
+        further = tuple(tuple(random.random(2).tolist()) for _ in range(random.integers(3)))
+        series = Series(Case("many", f"v{number}"), "GPU-1", "H100")
+        reason = "" if status is Status.OK else f"why {number}"
+        levels[series] = Level(number % 3, status, reason, replicas, further)
+    return levels
+
+
+def test_columns_are_a_mapping_of_the_levels():
+    for seed in range(5):
+        levels = many(seed)
+        columns = LevelColumns.of(levels)
+        assert plain(columns) == plain(levels)
+        assert list(columns) == list(levels)
+        assert len(columns) == len(levels)
+        assert LevelColumns.of(columns) is columns
+
+
+def test_some_of_the_columns_are_some_of_the_levels():
+    for seed in range(5):
+        levels = many(seed)
+        columns = LevelColumns.of(levels)
+        chosen = np.random.default_rng(seed).random(len(levels)) < 0.5
+        expected = {series: level for (series, level), is_in in zip(levels.items(), chosen, strict=True) if is_in}
+        assert plain(columns.where(chosen)) == plain(expected)
+        assert columns.where(np.ones(len(levels), np.bool_)) is columns
+
+
+def test_no_levels_are_no_columns():
+    columns = LevelColumns.of({})
+    assert (len(columns), dict(columns)) == (0, {})
+    assert columns.where(np.empty(0, np.bool_)) is columns
