@@ -243,7 +243,7 @@ class Quarter:
             if self._has_ended(host, day):
                 return 0
             resume = status != 0 and os.waitstatus_to_exitcode(status) != NOTHING_TO_RESUME
-            time.sleep(trouble.seconds if trouble.kind == "cut" else 0)
+            time.sleep(LONGEST_CUT_S / 2)  # a cut may have come after the night, and last
             trouble = NONE
         return 1
 
