@@ -68,7 +68,7 @@ def test_a_good_database_is_said_to_be_good(perfsvc, database):
     head = upgrades.head()
     assert perfsvc("db", "check", code=0).out == f"{database}: schema {head}, this perfsvc writes {head}\n"
     state = perfsvc("db", "check", "--format", "json", code=0).json
-    assert state == {"url": str(database), "revision": head, "head": head, "problems": []}
+    assert state == {"url": str(database), "revision": head, "head": head, "problems": [], "removed": {}}
     assert perfsvc("db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
 
 
