@@ -82,19 +82,22 @@ def build(
         lambda run: comparison(store, site, run, threshold),
         results=lambda views: newest_results(store, site, views),
     )
-    others = rendered.parts_without_series()
+    without_series = rendered.parts_without_series()
     of_series: list[render.Part] = [
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])
     ]
-    parts = [*others, *of_series]  # the longest come first, so that no process waits long for another at the end
+    parts = [*without_series, *of_series]  # the longest come first, so that no process waits long for another at the end
     # Each process reads what its parts need, through connections of its own.
     processes = processes if store.database.release() else 1
     with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
         pages = dict(page for packed in shared.results() for page in _unpacked(packed))
+    *others, first_page = *files.items(), *reversed(pages.items())
     with writing(folder, [*files, *pages]) as opened:
-        for name, content in (*files.items(), *reversed(pages.items())):
-            opened.write(name, content)
+        # A process that cannot write ends, and this process meets the same error.
+        with SharedWork(len(others), lambda at: opened.write(*others[at]), processes) as shared:
+            shared.results()
+        opened.write(*first_page)
     return [folder / name for name in pages]
 
 
