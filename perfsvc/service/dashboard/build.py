@@ -87,7 +87,8 @@ def build(
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])
     ]
-    parts = [*without_series, *of_series]  # the longest come first, so that no process waits long for another at the end
+    # The longest parts come first, so that no process waits long for another at the end.
+    parts = [*without_series, *of_series]
     # Each process reads what its parts need, through connections of its own.
     processes = processes if store.database.release() else 1
     with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
