@@ -102,11 +102,11 @@ class SlurmSettings(SettingsTable):
     partition: SlurmValue = Field(default="", examples=["gpu"])
     """The partition of the jobs; by default that of the cluster."""
     time: Seconds = 4 * 3600.0
-    """How long a job may last, in whole minutes. Slurm ends the job after this time."""
+    """How long a job may last, rounded up to whole minutes. Slurm ends the job after this time."""
     wait: Seconds | None = Field(default=None, examples=["30m"])
     """How long to wait for jobs that have not started; then the run measures without them. By default without limit."""
     folder: Folder | None = Field(default=None, examples=["/shared/jane/perfsvc"])
-    """A folder that all nodes see under this path; by default the one of the build cache, which is in your home
+    """A folder that all nodes see under this path; by default ``slurm`` in the build cache, which is in your home
     folder."""
     options: SlurmOptions = Field(default={}, examples=[{"account": "kernels", "cpus-per-task": 8, "mem": "32G"}])
     """Further options of sbatch, by their long names."""

@@ -14,7 +14,7 @@ RESOLUTION = 2.0**-23
 """Levels closer than this are equal: samples are stored as float32, so that a ratio of two is rounded by up to this."""
 
 SHARE_OF_WITHIN = 0.3
-"""Processes differ by at least this share of what the samples of one process differ by. For six kernels on an H200 the
+"""The spread between processes is at least this share of the spread within one process. For six kernels on an H200 the
 share is 0.32 to 0.57 (``tests/benchmarks/judge_pairs.py``); three replicas that agree more closely do so by chance."""
 
 

@@ -1,4 +1,4 @@
-"""Simulate a quarter of nights on four hosts that write into one PostgreSQL at the same time, with faults.
+"""Simulate 91 nights on each of four hosts that write into one PostgreSQL at the same time, with faults.
 
 Each host has a home folder and a fake GPU of its own; two GPUs are of one model and two of another. Every day all four
 run a night at once, each in a process of its own. Some nights are killed with SIGKILL and resumed, some lose their
@@ -386,7 +386,7 @@ def main() -> int:
     """Live the days, print what happens, and check the claims."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=DAYS)
-    parser.add_argument("--seed", type=int, default=1, help="of all noise and faults")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the noise and of the faults")
     parser.add_argument("--folder", type=Path, help="keep everything but the database in this folder")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()

@@ -31,7 +31,7 @@ class LentGpu(Protocol):
         """Return the news that have arrived, without waiting."""
 
     def drop(self, positions: Collection[int]) -> None:
-        """Measure no further pair of these tasks."""
+        """Measure no further replica of these tasks."""
 
     def stop(self) -> None:
         """Begin no further case."""
@@ -44,7 +44,7 @@ class Cluster(Protocol):
     """Lends GPUs.
 
     Attributes:
-        name: the address of the cluster, for messages.
+        name: what messages call the cluster: its address, or ``the Slurm cluster``.
         patience_s: seconds to wait for the GPUs that are requested; may be infinite.
         priority_cure: what the user can do about agents with a low priority.
     """

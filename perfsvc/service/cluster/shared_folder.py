@@ -1,11 +1,11 @@
 """What the command and an agent exchange through a folder that both see: messages, and binaries and files by digest.
 
 Each side appends its messages to a file of its own, and the other side opens this file anew for each look. The file
-exists before the agent starts. That matters on NFS, which promises one thing: whoever opens a file sees what was
-flushed before. It lets a host remember the list of a folder, and that a file does not exist, for up to a minute.
+exists before the agent starts. That matters on NFS, which promises one thing: a host that opens a file sees what was
+flushed before. A host may cache the list of a folder, and that a file does not exist, for up to a minute.
 
 A reader may see a message before all of its bytes have arrived, so each message carries its length and digest. A
-message with another digest counts as not arrived yet.
+message whose digest does not match counts as not arrived yet.
 """
 
 import hashlib

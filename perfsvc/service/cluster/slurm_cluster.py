@@ -99,13 +99,13 @@ class JobQueue:
 
     def __init__(self) -> None:
         self._states: Mapping[str, JobState] = {}
-        self._ask_s = 0.0
+        self._next_ask_s = 0.0
 
     def state(self, job: str) -> JobState:
         """Return the state of a job; ``UNKNOWN`` if Slurm has not answered yet."""
-        if time.monotonic() >= self._ask_s:
+        if time.monotonic() >= self._next_ask_s:
             listed = _listed()
-            self._ask_s = time.monotonic() + (ASK_AGAIN_S if listed is None else ASK_S)
+            self._next_ask_s = time.monotonic() + (ASK_AGAIN_S if listed is None else ASK_S)
             if listed is not None:
                 gone = {job: state if state.has_ended else JobState(GONE) for job, state in self._states.items()}
                 self._states = gone | listed
@@ -114,7 +114,7 @@ class JobQueue:
     def add(self, job: str) -> None:
         """Add a job that was just submitted."""
         self._states = {**self._states, job: UNKNOWN}
-        self._ask_s = 0.0
+        self._next_ask_s = 0.0
 
 
 def _listed() -> dict[str, JobState] | None:

@@ -105,7 +105,7 @@ _COSTS: Final = {
     "batches": "the conditions of one batch",
     "metrics": "the metric of one measurement",
     "cases": "the results of the case",
-    "environments": "the results that were measured in it",
+    "environments": "the further parts of the environment; its results stay",
     "full_environments": "the environment of its runs; their times stay",
     "artifacts": "the binaries and reports that consist of it: they cannot be run or read again",
     "binaries": "the binary: suspects against it are compared without being measured again",
@@ -127,7 +127,7 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
 
 
 def remove_unreadable(database: Database) -> dict[str, int]:
-    """Remove the rows that would stop a command, because nothing can stand for a damaged word in them.
+    """Remove the rows that would stop a command, because perfsvc has no safe value for a damaged word in them.
 
     What belongs to these rows goes too. Return the number of removed rows by table, without tables that had none.
     """

@@ -35,7 +35,7 @@ _UNNAMED = Case("", "")
 
 
 def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelColumns]:
-    """Return the levels of each run that measured anything; what runs measured that have ended is kept in files.
+    """Return the levels of each run that measured anything. The levels of ended runs are cached in files.
 
     The metrics that verdicts do not judge are left out, and so is what is excluded from judging.
 
@@ -95,7 +95,7 @@ class _StoredLevels:
         lengths: the number of values of each replica.
         times: the values of the replicas of times, one after the other; a sample is a float32.
         others: the values of all other replicas.
-        damaged: the ids of the cases of which samples are damaged.
+        damaged: the ids of the cases with damaged samples.
         text: JSON, encoded: the run, the names of metrics, and the status and reason of each level that is not ok.
     """
 
