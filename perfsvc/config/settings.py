@@ -106,7 +106,7 @@ class SlurmSettings(SettingsTable):
     wait: Seconds | None = Field(default=None, examples=["30m"])
     """How long to wait for jobs that have not started; then the run measures without them. By default without limit."""
     folder: Folder | None = Field(default=None, examples=["/shared/jane/perfsvc"])
-    """A folder that all nodes see under this path; by default ``slurm`` in the build cache, which is in your home
+    """A folder that all nodes see under this path; by default `slurm` in the build cache, which is in your home
     folder."""
     options: SlurmOptions = Field(default={}, examples=[{"account": "kernels", "cpus-per-task": 8, "mem": "32G"}])
     """Further options of sbatch, by their long names."""
