@@ -43,11 +43,16 @@ def check(database: str, *, remove: bool, output_format: str) -> None:
     """Check whether this perfsvc can use the database as it is, and read each row of it."""
     from perfsvc import units
     from perfsvc.store import Store
+    from perfsvc.store.keeping.backup import back_up
     from perfsvc.store.keeping.damage import remove_unreadable
 
     removed: dict[str, int] = {}
-    if remove:
+    if remove and not Store.check(database).ok:
         with Store.open(database, create=False) as store:
+            if store.file:
+                kept = store.file.with_name(f"{store.file.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
+                back_up(store.database, kept)
+                click.echo(f"the database before is kept as {kept}", err=True)
             removed = remove_unreadable(store.database)
     state = Store.check(database)
     if output_format == "json":

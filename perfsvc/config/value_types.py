@@ -24,7 +24,10 @@ LARGEST_CHANGE = 10
 """The largest threshold, a tenfold time: a larger one is a typing error."""
 
 SET_BY_KEYS = {"constraint", "gres", "partition", "time"}
-SET_BY_PERFSVC = {"array", "error", "gpus", "job-name", "nodes", "ntasks", "open-mode", "output", "requeue", "signal"}
+SET_BY_PERFSVC = {
+    *("array", "clusters", "error", "gpus", "gpus-per-node", "gpus-per-task", "hold", "job-name", "nodes", "ntasks"),
+    *("open-mode", "output", "requeue", "signal", "wait", "wrap"),
+}
 
 
 class NumberUnit(StrEnum):
@@ -139,9 +142,10 @@ def _slurm_options(options: dict[str, bool | int | str]) -> dict[str, bool | int
     for name, value in options.items():
         if not re.fullmatch(r"[a-z][a-z-]*", name, re.ASCII):
             raise ValueError(f"{name!r} is no long option of sbatch; write mem or cpus-per-task")
-        if name in SET_BY_KEYS:
+        # sbatch takes the beginning of an option's name for the option
+        if any(taken.startswith(name) for taken in SET_BY_KEYS):
             raise ValueError(f"{name} is a key of its own; write it into [slurm] or [[slurm.gpus]]")
-        if name in SET_BY_PERFSVC:
+        if any(taken.startswith(name) for taken in SET_BY_PERFSVC):
             raise ValueError(f"perfsvc sets {name} itself: a job lends one GPU; leave it out")
         if isinstance(value, str):
             _slurm_value(value)

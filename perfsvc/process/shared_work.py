@@ -61,18 +61,34 @@ class SharedWork:
         # Until a child has its own handlers, a signal would make it go on as if it were its parent.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
         gc.freeze()  # else collecting garbage would copy the pages of memory that the processes share
-        for _ in range(self._processes - 1):
-            file_of_child = os.memfd_create("perfsvc-shared-work", os.MFD_CLOEXEC)
+        try:
+            for _ in range(self._processes - 1):
+                self._fork(parent)
+        except OSError:
+            pass  # this user may start no more processes: fewer do the work
+        finally:
+            gc.unfreeze()
+            try:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            except BaseException:  # a signal that had to wait
+                self.__exit__()
+                raise
+        return self
+
+    def _fork(self, parent: int) -> None:
+        """Start a child."""
+        file = os.memfd_create("perfsvc-shared-work", os.MFD_CLOEXEC)
+        try:
             with warnings.catch_warnings():
                 # Python warns about threads, such as those of numpy's libraries, which can be forked.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
-            if not child:
-                self._be_child(file_of_child, parent)
-            self._children[child] = file_of_child
-        gc.unfreeze()
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        return self
+        except OSError:
+            os.close(file)
+            raise
+        if not child:
+            self._be_child(file, parent)
+        self._children[child] = file
 
     def __exit__(self, *_: object) -> None:
         for child, file in self._children.items():

@@ -20,7 +20,7 @@ from typing import Any
 
 from perfsvc.build import cache
 from perfsvc.config.settings import SlurmGpuSettings, SlurmSettings
-from perfsvc.errors import InfrastructureError, MissingPackageError
+from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
 from perfsvc.model import codec
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply, Blobs, Packet
@@ -283,7 +283,7 @@ class SlurmCluster:
             )
         self.patience_s = math.inf if settings.wait is None else settings.wait
         self._settings = settings
-        self._folder = _run_folder(settings.folder or cache.default_folder() / "slurm")
+        self._folder = _run_folder(settings.folder)
         self._blobs = BlobFolder(self._folder / BLOBS)
         self._executor = submitit.SlurmExecutor(self._folder / LOGS)
         self._queue = JobQueue()
@@ -372,10 +372,22 @@ def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any
     }
 
 
-def _run_folder(parent: Path) -> Path:
-    """Make the shared folder of a run, which only this user can read, and return its path."""
+def _run_folder(parent: Path | None) -> Path:
+    """Make the shared folder of a run, which only this user can read, and return its path.
+
+    The jobs run what they find there. So no other user may change the folder above either: he could replace this one.
+
+    Args:
+        parent: the folder of the settings; None for one in the build cache.
+    """
+    parent = parent or cache.private_folder(cache.default_folder()) / "slurm"
+    if not str(parent.resolve()).isprintable():  # the path becomes a line of the jobs' script
+        raise UsageError(
+            f"{str(parent)!r} has characters that cannot be printed", cure="name another folder in [slurm]"
+        )
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(0o700, parents=True, exist_ok=True)
+        cache.private_folder(parent)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent.resolve()))
         (folder / BLOBS).mkdir(0o700)
     except OSError as error:

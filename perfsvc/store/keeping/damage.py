@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import JSON, Connection, DateTime, Numeric, String, cast, delete, or_, select
+from sqlalchemy import JSON, Connection, DateTime, Numeric, String, delete, or_, select, type_coerce
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
@@ -136,7 +136,7 @@ def remove_unreadable(database: Database) -> dict[str, int]:
         for mapper in sorted(Base.registry.mappers, key=lambda mapper: str(mapper.local_table)):
             table = mapper.class_.__table__
             needed = [column for column in table.columns if isinstance(column.type, Word) and column.type.needed]
-            unreadable = [cast(column, String).not_in(column.type.words) for column in needed]
+            unreadable = [type_coerce(column, String).not_in(column.type.words) for column in needed]
             if unreadable:
                 removed[table.name] = connection.execute(delete(table).where(or_(*unreadable))).rowcount
     return {table: rows for table, rows in removed.items() if rows}

@@ -142,13 +142,14 @@ def columns_of(connection: Connection, rows: RowFilter) -> dict[str, list[Any]]:
     l2_bytes: list[int] = []
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     shared: dict[Any, Any] = {}
-    for part in connection.execute(query, execution_options={"yield_per": PART}).partitions():
-        own, *values, part_case_ids, part_l2_bytes = zip(*part, strict=True)
-        for column, cells in zip(table.values(), values, strict=True):
-            column += [cell if type(cell) in _NUMBERS else _plain(cell, shared) for cell in cells]
-        ids += own
-        case_ids += part_case_ids
-        l2_bytes += part_l2_bytes
+    with connection.execute(query, execution_options={"yield_per": PART}) as result:  # a damaged row raises an error
+        for part in result.partitions():
+            own, *values, part_case_ids, part_l2_bytes = zip(*part, strict=True)
+            for column, cells in zip(table.values(), values, strict=True):
+                column += [cell if type(cell) in _NUMBERS else _plain(cell, shared) for cell in cells]
+            ids += own
+            case_ids += part_case_ids
+            l2_bytes += part_l2_bytes
     _derive(table, l2_bytes, gpu_peaks(connection))
     metrics: dict[int, dict[str, float | None]] = defaultdict(dict)
     named = select(Metrics.measurement_id, Metrics.name, Metrics.value).join(Measurements).where(*where)

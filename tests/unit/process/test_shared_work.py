@@ -1,9 +1,12 @@
 """Work that several processes share."""
 
 import contextlib
+import errno
+import gc
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +107,16 @@ def test_the_work_is_done_even_if_the_system_reaps_children_itself():
             assert shared.results() == [squares(part) for part in range(40)]
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_the_work_is_done_by_fewer_processes_if_no_more_may_start(monkeypatch):
+    def refused():
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    blocked, files = signal.pthread_sigmask(signal.SIG_BLOCK, ()), set(Path("/proc/self/fd").iterdir())
+    monkeypatch.setattr(os, "fork", refused)
+    with SharedWork(20, lambda part: b"%d" % part, processes=3) as work:
+        assert work.results() == [b"%d" % part for part in range(20)]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+    assert set(Path("/proc/self/fd").iterdir()) == files
+    assert gc.get_freeze_count() == 0

@@ -218,3 +218,11 @@ def test_what_belongs_to_a_removed_row_is_removed_too(full, column):
     with closing(sqlite3.connect(full)) as connection:
         assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (rows - 1,)  # noqa: S608
     assert Store.check(full).ok
+
+
+def test_a_blob_in_place_of_a_word_is_removed(full):
+    with closing(sqlite3.connect(full)) as connection, connection:
+        connection.execute("UPDATE measurements SET cache = x'636f6c64' WHERE id = 1")  # the bytes of cold
+    with Store.open(full) as store:
+        assert remove_unreadable(store.database) == {"measurements": 1}
+    assert Store.check(full).ok

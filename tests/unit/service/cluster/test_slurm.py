@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tomllib
@@ -14,7 +15,7 @@ import pytest
 
 from perfsvc.config import Settings
 from perfsvc.config.settings import SlurmSettings
-from perfsvc.errors import InfrastructureError, MissingPackageError
+from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
 from perfsvc.model import codec
 from perfsvc.service.cluster import slurm_agent, slurm_cluster
 from perfsvc.service.cluster.lending import lent
@@ -77,6 +78,7 @@ def test_the_settings_that_the_docs_show_can_be_used():
     [
         ({"options": {"gres": "gpu:1"}}, "gres is a key of its own"),
         ({"options": {"array": "0-3"}}, "perfsvc sets array itself"),
+        ({"options": {"arra": "0-3"}}, "perfsvc sets arra itself"),
         ({"options": {"--mem": "4G"}}, "'--mem' is no long option of sbatch; write mem"),
         ({"options": {"mem": "4G\n#SBATCH --exclusive"}}, "is no value for sbatch"),
         ({"partition": "a\nb"}, "is no value for sbatch"),
@@ -258,6 +260,32 @@ def test_a_shared_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match="file for the jobs of Slurm cannot be"):
         SlurmCluster(SlurmSettings(folder=tmp_path / "file"))
+
+
+def test_a_shared_folder_that_others_may_change_is_refused(tmp_path):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match="other users may write"):
+        SlurmCluster(SlurmSettings(folder=tmp_path / "shared"))
+
+
+def test_the_default_folder_is_private_whatever_the_umask(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
+    before = os.umask(0o002)
+    try:
+        with slurm_stand_in(tmp_path):
+            SlurmCluster(SlurmSettings()).close()
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("cache", "cache/slurm")] == [0o700, 0o700]
+
+
+def test_a_path_that_would_add_a_line_to_the_script_is_refused(tmp_path):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    with slurm_stand_in(tmp_path), pytest.raises(UsageError, match="cannot be printed"):
+        SlurmCluster(SlurmSettings(folder=tmp_path / "a\ntouch b"))
 
 
 def test_a_shared_folder_that_disappears_is_named_and_closing_never_fails(tmp_path):
