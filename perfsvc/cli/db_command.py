@@ -44,12 +44,12 @@ def check(database: str, *, remove: bool, output_format: str) -> None:
     from perfsvc import units
     from perfsvc.store import Store
     from perfsvc.store.keeping.backup import back_up
-    from perfsvc.store.keeping.damage import remove_unreadable
+    from perfsvc.store.keeping.damage import remove_unreadable, unreadable_rows
 
     removed: dict[str, int] = {}
-    if remove and not Store.check(database).ok:
+    if remove:
         with Store.open(database, create=False) as store:
-            if store.file:
+            if store.file and unreadable_rows(store.database):
                 kept = store.file.with_name(f"{store.file.name}.{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
                 back_up(store.database, kept)
                 click.echo(f"the database before is kept as {kept}", err=True)

@@ -196,6 +196,19 @@ def test_no_row_that_an_attacker_overwrites_runs_his_code(after_two_nights, tmp_
     assert not attacker.canary.exists()
 
 
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_no_table_without_code_that_an_attacker_overwrites_on_a_server_runs_his_code(after_two_nights, tmp_path):
+    perfsvc = after_two_nights
+    attacker = Attacker(perfsvc.environment["PERFSVC_DB"], tmp_path / "canary")
+    for table in Base.metadata.sorted_tables:
+        if table.name not in CODE:
+            attacker.overwrite(table)
+    for arguments in (("nightly",), ("nightly", "--resume"), ("compare", "1", "2")):
+        perfsvc(*arguments)
+    confirm(perfsvc)
+    assert not attacker.canary.exists()
+
+
 def test_a_night_that_an_attacker_sent_to_his_own_suite_is_not_resumed(nights, attacker, tmp_path, monkeypatch):
     def killed(*_, **__):
         raise KeyboardInterrupt

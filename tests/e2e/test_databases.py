@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
@@ -52,6 +53,24 @@ def test_an_older_schema_is_refused_until_it_is_upgraded(perfsvc, database, newe
     assert "perfsvc db upgrade" in state["problems"][0]
     assert f"is upgraded from {head} to next; the old database is kept as" in perfsvc("db", "upgrade", code=0).out
     assert perfsvc("runs", "--format", "json", code=0).json == []
+
+
+def test_damaged_rows_are_removed_after_the_file_was_copied(perfsvc):
+    with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
+        connection.executescript((Path(__file__).parents[1] / "data" / "schemas" / "0001.sql").read_text())
+        connection.execute("UPDATE measurements SET samples = x'00' WHERE id = 2")
+    perfsvc("db", "check", "--remove", code=5)
+    assert not list(perfsvc.folder.glob("*.backup"))  # what can be read in part is not removed
+    with closing(sqlite3.connect(perfsvc.database)) as connection, connection:
+        connection.execute("UPDATE measurements SET samples = NULL WHERE id = 2")
+        connection.execute("UPDATE measurements SET cache = 'gone' WHERE id = 1")
+    assert "measurements.cache of id 1" in perfsvc("db", "check", code=5).out
+    ended = perfsvc("db", "check", "--remove", code=0)
+    assert "removed 1 damaged row of measurements" in ended.out
+    (kept,) = perfsvc.folder.glob("*.backup")
+    assert f"the database before is kept as {kept}" in ended.err
+    with closing(sqlite3.connect(kept)) as connection:
+        assert connection.execute("SELECT cache FROM measurements WHERE id = 1").fetchone() == ("gone",)
 
 
 def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):

@@ -95,8 +95,13 @@ def build(
         pages = dict(page for packed in shared.results() for page in _unpacked(packed))
     *others, first_page = *files.items(), *reversed(pages.items())
     with writing(folder, [*files, *pages]) as opened:
+
+        def write(at: int) -> bytes:
+            opened.write(*others[at])
+            return b""
+
         # A process that cannot write ends, and this process meets the same error.
-        with SharedWork(len(others), lambda at: opened.write(*others[at]), processes) as shared:
+        with SharedWork(len(others), write, processes) as shared:
             shared.results()
         opened.write(*first_page)
     return [folder / name for name in pages]

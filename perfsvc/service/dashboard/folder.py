@@ -58,14 +58,10 @@ class SiteFolder:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
 
-    def write(self, name: str, content: bytes) -> bytes:
-        """Replace a file in a single step; return nothing, as bytes, so that processes can share the work.
-
-        An equal file keeps its time, so that tools that copy changes skip it.
-        """
+    def write(self, name: str, content: bytes) -> None:
+        """Replace a file in a single step. An equal file keeps its time, so that tools that copy changes skip it."""
         if self._read(name) != content:
             self._folder.write(name, content)
-        return b""
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files, and the folders that are empty without them."""

@@ -9,7 +9,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import JSON, Connection, DateTime, Numeric, String, delete, or_, select, type_coerce
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    DateTime,
+    Numeric,
+    String,
+    delete,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
@@ -126,20 +138,39 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
     return found
 
 
-def remove_unreadable(database: Database) -> dict[str, int]:
-    """Remove the rows that would stop a command, because perfsvc has no safe value for a damaged word in them.
+def unreadable_rows(database: Database) -> dict[str, int]:
+    """Return how many rows of each table would stop a command; a table without such rows is absent.
 
-    What belongs to these rows goes too. Return the number of removed rows by table, without tables that had none.
+    perfsvc has no safe value for a damaged word in these rows.
     """
-    removed = {}
+    with database.reading() as connection:
+        counts = {
+            table.name: connection.scalar(select(func.count()).select_from(table).where(condition)) or 0
+            for table, condition in _unreadable()
+        }
+    return {table: rows for table, rows in counts.items() if rows}
+
+
+def remove_unreadable(database: Database) -> dict[str, int]:
+    """Remove the rows that ``unreadable_rows`` counts, and what belongs to them; return their number by table."""
     with database.writing() as connection:
-        for mapper in sorted(Base.registry.mappers, key=lambda mapper: str(mapper.local_table)):
-            table = mapper.class_.__table__
-            needed = [column for column in table.columns if isinstance(column.type, Word) and column.type.needed]
-            unreadable = [type_coerce(column, String).not_in(column.type.words) for column in needed]
-            if unreadable:
-                removed[table.name] = connection.execute(delete(table).where(or_(*unreadable))).rowcount
-    return {table: rows for table, rows in removed.items() if rows}
+        counts = {
+            table.name: connection.execute(delete(table).where(condition)).rowcount
+            for table, condition in _unreadable()
+        }
+    return {table: rows for table, rows in counts.items() if rows}
+
+
+def _unreadable() -> Iterator[tuple[Any, ColumnElement[bool]]]:
+    """Yield each table with a needed word, and the condition that a word in a row is damaged."""
+    for table in Base.metadata.sorted_tables:
+        damaged = [
+            type_coerce(column, String).not_in(kind.words)
+            for column in table.columns
+            if isinstance(kind := column.type, Word) and kind.needed
+        ]
+        if damaged:
+            yield table, or_(*damaged)
 
 
 def _wrong_types(connection: Connection, table: Table) -> Iterator[DamagedRow]:

@@ -207,18 +207,21 @@ def test_columns_are_of_all_runs_or_of_some(story):
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("ask", "most"),
     [
-        lambda story, run, series: story.store.series.levels(run),
-        lambda story, run, series: story.store.series.levels_of(dict.fromkeys(series, run)),
-        lambda story, run, series: story.store.measurements.columns(),
-        lambda story, run, series: story.store.runs.list(),
-        lambda story, run, series: story.store.series.case_history(story.tiled.id),
-        lambda story, run, series: story.store.baselines.get(series, run),
-        lambda story, run, series: story.store.verdicts.of_run(run),
-        lambda story, run, series: story.store.baselines.expected(run),
-        lambda story, run, series: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"]),
-        lambda story, run, series: story.store.runs.over_budget(run),
+        (lambda story, run, series: story.store.series.levels(run), 9),
+        (lambda story, run, series: story.store.series.levels_of(dict.fromkeys(series, run)), 7),
+        (lambda story, run, series: story.store.measurements.columns(), 5),
+        (lambda story, run, series: story.store.runs.list(), 6),
+        (lambda story, run, series: story.store.series.case_history(story.tiled.id), 8),
+        (lambda story, run, series: story.store.baselines.get(series, run), 10),
+        (lambda story, run, series: story.store.verdicts.of_run(run), 2),
+        (lambda story, run, series: story.store.baselines.expected(run), 14),
+        (
+            lambda story, run, series: story.store.measurements.costs([story.tiled, story.naive], ["GPU-1", "GPU-2"]),
+            4,
+        ),
+        (lambda story, run, series: story.store.runs.over_budget(run), 2),
     ],
     ids=[
         "levels",
@@ -233,7 +236,7 @@ def test_columns_are_of_all_runs_or_of_some(story):
         "over_budget",
     ],
 )
-def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
+def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask, most):
     def grow(times):
         for size in range(times):
             cases = [replace(story.tiled, point=(("n", n),)) for n in range(size + 1)]
@@ -253,7 +256,7 @@ def test_the_number_of_statements_does_not_grow_with_the_rows(story, ask):
     series = list(story.store.series.levels(many))
     with counted(story.store) as after:
         ask(story, many, series)
-    assert 0 < len(before) == len(after) <= 14
+    assert 0 < len(before) == len(after) <= most
 
 
 def test_later_measurements_than_until_are_left_out(story):
