@@ -25,6 +25,7 @@ from perfsvc.report.pages.finding import FindingDetails
 from perfsvc.report.pages.site import FindingView, PicturedCase, SeriesView, Site
 from perfsvc.report.pages.tabs import SeriesTabs
 from perfsvc.report.tables import profiles
+from perfsvc.report.template_code import TemplateCode
 from perfsvc.text import LONGEST_PARAGRAPH, cut, json_of_numbers, visible
 
 MOST_ROWS = 30
@@ -104,16 +105,22 @@ def _script_data(value: Any) -> Markup:
     return Markup(written)  # noqa: S704 - escaped above
 
 
-def template(name: str) -> Any:
-    """Return a template of ``dashboards/``, for a page that is a single file."""
-    environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards")),
-        autoescape=True,
+def _environment_of(folder: str) -> Environment:
+    """Return the environment of the templates in a folder of ``dashboards/``."""
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    return Environment(
+        loader=FileSystemLoader(data_folder("dashboards") / folder),
+        auto_reload=False,
         undefined=StrictUndefined,
         finalize=_shortened,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        bytecode_cache=TemplateCode(str(options)),
+        **options,
     )
+
+
+def template(name: str) -> Any:
+    """Return a template of ``dashboards/``, for a page that is a single file."""
+    environment = _environment_of("")
     environment.globals |= OF_LAUNCHES | OF_COMPARISONS
     environment.filters |= {"cut": cut, "change": views.change}
     return environment.get_template(name)
@@ -163,15 +170,7 @@ def assets() -> Iterator[tuple[str, str]]:
 @cache
 def _environment() -> Environment:
     """Return the environment of the site's templates, which compiles each template once in a process."""
-    environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards") / "site"),
-        auto_reload=False,
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shortened,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = _environment_of("site")
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS

@@ -68,6 +68,7 @@ class Database:
         self.engine = engine
         self._watching: Connection | None = None
         self._watch = Lock()
+        self._read: tuple[str, dict[Any, Any]] = ("", {})
 
     def reading(self) -> AbstractContextManager[Connection]:
         """Return a transaction that only reads."""
@@ -98,11 +99,19 @@ class Database:
                 self._watching = None
                 raise
 
+    def read_before(self) -> dict[Any, Any]:
+        """Return a dictionary for what takes long to read: an empty one after each change of the database."""
+        state = self.state()
+        if self._read[0] != state:
+            self._read = state, {}
+        return self._read[1]
+
     def release(self) -> bool:
         """Close all connections and return True, if none is in use and others can be opened to the same data.
 
         Then this process can be forked: each process opens connections of its own when it needs them.
         """
+        self._end_watching()
         pool: Any = self.engine.pool
         in_memory = self.engine.dialect.name == SQLITE and file_of(self.engine.url) is None
         if in_memory or not isinstance(pool, QueuePool) or pool.checkedout():
@@ -112,11 +121,14 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        self._end_watching()
+        self.engine.dispose()
+
+    def _end_watching(self) -> None:
         with self._watch:
             if self._watching is not None:
                 self._watching.close()
                 self._watching = None
-        self.engine.dispose()
 
 
 def resolve(location: str) -> URL:

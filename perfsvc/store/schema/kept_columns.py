@@ -91,8 +91,9 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
     if files is None:
         fresh = reading.read(runs) if runs else {}
         return [fresh[run] for run in runs if run in fresh]
+    before = database.read_before()
     with database.reading() as connection:
-        keys = _keys(connection, runs, reading.state)
+        keys = _keys(before, connection, runs, reading.state)
         names = _Names(connection, reading.ids) if keys else None
     kept = files.load(keys, names) if names else {}
     missing = [run for run in runs if run not in kept]
@@ -100,7 +101,7 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
     if new := [run for run in missing if run in keys and run in read]:
         # A change may fall between the two transactions: columns are kept only if the run is the same before and after.
         with database.reading() as connection:
-            after, names = _keys(connection, new, reading.state), _Names(connection, reading.ids)
+            after, names = _keys_of(connection, new, reading.state), _Names(connection, reading.ids)
         files.save({run: (keys[run], read[run]) for run in new if after.get(run) == keys[run]}, names)
     return [kept[run] if run in kept else read[run] for run in runs if run in kept or run in read]
 
@@ -126,7 +127,18 @@ def by_run(columns: Columns, runs: NDArray[np.int64]) -> dict[int, Columns]:
     return {run: [column[at] for column in divided] for at, run in enumerate(numbers.tolist())}
 
 
-def _keys(connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None = None) -> dict[int, str]:
+def _keys(
+    before: dict[Any, Any], connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None
+) -> dict[int, str]:
+    """Return what ``_keys_of`` does, from what was read before the transaction began, if that has the runs."""
+    known = before.setdefault(("keys", str(state)), {})
+    if missing := [run for run in runs if run not in known]:
+        read = _keys_of(connection, missing, state)
+        known.update((run, read.get(run)) for run in missing)
+    return {run: key for run in runs if (key := known[run]) is not None}
+
+
+def _keys_of(connection: Connection, runs: Sequence[int], state: ColumnElement[int] | None) -> dict[int, str]:
     """Return the state of each run that has ended and is large enough for a file: another text after each change."""
     more = literal_column("0") if state is None else state
     counts = (

@@ -88,6 +88,20 @@ def test_a_later_process_reads_only_new_runs(story, store, place, read):
         assert is_fresh(later)
 
 
+def test_measurements_are_counted_once_until_the_database_changes(story, store, monkeypatch):
+    runs, counted, original = [measured(story), measured(story)], [], kept_columns._keys_of
+    is_fresh(store)  # else the first reading counts again, to see whether a run changed meanwhile
+    monkeypatch.setattr(kept_columns, "_keys_of", lambda *given: counted.append(list(given[1])) or original(*given))
+    for _ in range(2):
+        store.series.histories(runs)
+        store.measurements.quantities(runs)
+    assert counted == []
+    store.exclusions.exclude(runs[0], None, reason="it is wrong", by="Ann")
+    store.series.histories(runs)
+    store.measurements.quantities(runs)
+    assert counted == [runs]
+
+
 def test_a_running_run_is_not_kept(story, store, cache):
     run = story.begin()
     for replica in range(2):
@@ -237,7 +251,7 @@ def test_a_database_with_the_same_run_under_other_ids_has_its_own_columns(story,
 
 def _keys(store, run):
     with store.database.reading() as connection:
-        return kept_columns._keys(connection, [run])
+        return kept_columns._keys_of(connection, [run], None)
 
 
 def test_a_run_that_changes_while_it_is_read_is_not_kept(story, store, monkeypatch):

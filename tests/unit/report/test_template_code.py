@@ -1,0 +1,51 @@
+"""The code of templates is made once for all processes of a user."""
+
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from jinja2 import DictLoader, Environment
+
+from perfsvc.report.template_code import TemplateCode
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def compiled(text: str = "{{ 1 + x }}", options: str = "") -> bool:
+    """Render a template in a new environment, and return whether Jinja compiled it."""
+    environment = Environment(loader=DictLoader({"page": text}), bytecode_cache=TemplateCode(options), autoescape=True)
+    with mock.patch.object(environment, "compile", wraps=environment.compile) as compiling:
+        assert environment.get_template("page").render(x=1) == text.replace("{{ 1 + x }}", "2")
+    return compiling.called
+
+
+def test_a_template_is_compiled_once() -> None:
+    assert compiled()
+    assert not compiled()
+
+
+def test_another_text_or_other_options_are_compiled_again() -> None:
+    compiled()
+    assert compiled("{{ 1 + x }}!")
+    assert compiled(options="trim_blocks")
+
+
+def test_a_damaged_entry_is_compiled_again(folder: Path) -> None:
+    compiled()
+    (entry,) = (path for path in folder.rglob("*") if path.is_file())
+    entry.write_bytes(entry.read_bytes()[:-1])
+    assert compiled()
+    assert not compiled()
+
+
+def test_without_a_folder_that_is_private_templates_are_compiled(folder: Path) -> None:
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    assert compiled()
+    assert compiled()
+    assert not list(folder.iterdir())
