@@ -1,4 +1,7 @@
-"""The code that Jinja makes of templates, kept in the build cache: making it anew takes half a second in each process."""
+"""The code that Jinja makes of templates, kept in the build cache.
+
+To make the code of all templates of the site anew takes 0.4 s in each process.
+"""
 
 import contextlib
 

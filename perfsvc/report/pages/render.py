@@ -107,15 +107,17 @@ def _script_data(value: Any) -> Markup:
 
 def _environment_of(folder: str) -> Environment:
     """Return the environment of the templates in a folder of ``dashboards/``."""
-    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / folder),
         auto_reload=False,
+        autoescape=True,
         undefined=StrictUndefined,
         finalize=_shortened,
-        bytecode_cache=TemplateCode(str(options)),
-        **options,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    environment.bytecode_cache = TemplateCode(f"{environment.trim_blocks} {environment.lstrip_blocks}")
+    return environment
 
 
 def template(name: str) -> Any:
