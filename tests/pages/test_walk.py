@@ -5,9 +5,7 @@ The pages to open come from the links of the pages themselves, so a new kind of 
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote_plus, urlsplit
 
 import pytest
@@ -67,82 +65,18 @@ def address(database, token) -> Iterator[str]:
 # --- a window that notices everything --------------------------------------------------------------------------------
 
 
-@dataclass
-class Window:
-    """A window of the browser at a site.
-
-    Attributes:
-        base: the address of the site, with a slash at the end.
-        read: returns the text of the page at a path.
-        troubles: messages, errors, dialogs, failed requests and requests to other machines, in the order they came.
-    """
-
-    page: Any
-    base: str
-    read: Callable[[str], str]
-    troubles: list[str] = field(default_factory=list)
-
-    def listen(self) -> None:
-        self.page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
-        self.page.on("requestfailed", lambda request: self.troubles.append(f"failed: {request.url}"))
-        self.page.on("response", lambda answer: answer.status >= 400 and self.troubles.append(f"{answer.status}"))
-        self.page.on("request", lambda request: self._is_own(request.url) or self.troubles.append(request.url))
-        self.page.route(lambda url: not self._is_own(url), lambda route: route.abort())
-
-    def _is_own(self, url: str) -> bool:
-        return url.startswith((self.base, "data:", "blob:"))
-
-    @property
-    def path(self) -> str:
-        return self.page.url.removeprefix(self.base).partition("#")[0]
-
-    def open(self, path: str) -> None:
-        self.page.goto(self.base + path)
-        self.settle()
-
-    def settle(self) -> None:
-        """Wait until the page is complete, with its charts."""
-        self.page.wait_for_load_state("load")
-        if self.page.locator("#history.chart").count():
-            self.page.wait_for_selector("#history.chart .main-svg")
-
-    def require_quiet(self) -> None:
-        assert self.troubles == [], self.page.url
-
-    def require_fits(self) -> None:
-        """Require that the page need not be scrolled sideways, once its charts have followed the window."""
-        for _ in range(50):
-            width, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-            if width <= window:
-                return
-            self.page.wait_for_timeout(100)
-        raise AssertionError(f"{self.page.url} is {width} px wide in a window of {window} px")
-
-    def require_accessible(self) -> None:
-        axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-        found = axe.Axe().run(self.page).response["violations"]
-        serious = [
-            (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
-            for each in found
-            if each["impact"] in {"serious", "critical"}
-        ]
-        assert serious == [], self.page.url
-
-
 @pytest.fixture
-def window(browser, database, request) -> Iterator[Callable[..., Window]]:
+def window(browser, database, request) -> Iterator[Callable[..., walking.Window]]:
     """Return a function that opens a window at the site as files, or at the server with a person signed in."""
     contexts = []
 
-    def opened(way: str, *, width: int = WIDE, theme: str = "light", sign_in: bool = True) -> Window:
+    def opened(way: str, *, width: int = WIDE, theme: str = "light", sign_in: bool = True) -> walking.Window:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
         contexts.append(context)
         context.set_default_timeout(20_000)
         if way == "files":
             site = database.parent / "site"
-            result = Window(context.new_page(), f"{site.as_uri()}/", lambda path: (site / path).read_text())
+            result = walking.Window(context.new_page(), f"{site.as_uri()}/", lambda path: (site / path).read_text())
         else:
             base = request.getfixturevalue("address")
 
@@ -151,7 +85,7 @@ def window(browser, database, request) -> Iterator[Callable[..., Window]]:
                 assert answer.ok, f"{path}: {answer.status}"
                 return str(answer.text())
 
-            result = Window(context.new_page(), base, read)
+            result = walking.Window(context.new_page(), base, read)
             if sign_in:
                 enter(result, request.getfixturevalue("token"))
         result.listen()
@@ -162,7 +96,7 @@ def window(browser, database, request) -> Iterator[Callable[..., Window]]:
         context.close()
 
 
-def enter(window: Window, token: str) -> None:
+def enter(window: walking.Window, token: str) -> None:
     """Sign in with a token."""
     window.page.goto(f"{window.base}sign-in")
     window.page.get_by_label("Token").fill(token)

@@ -1,4 +1,4 @@
-"""Shared by the walks of the pages: a database with every kind of page, and a reader that follows links."""
+"""Shared by the walks of the pages: a database with every kind of page, a reader that follows links, and a window."""
 
 import posixpath
 import re
@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 from perfsvc.model import FindingState, Judgement, Provenance, RootCause, Series, Verdict
 from perfsvc.store import RunState, Store
@@ -164,3 +167,67 @@ def pages_by_kind(read: Callable[[str], str]) -> dict[str, list[str]]:
         of_kind: list(dict.fromkeys([paths[0], max(paths, key=lambda path: len(texts[path]))]))
         for of_kind, paths in kinds.items()
     }
+
+
+@dataclass
+class Window:
+    """A window of the browser at a site.
+
+    Attributes:
+        base: the address of the site, with a slash at the end.
+        read: returns the text of the page at a path.
+        troubles: messages, errors, dialogs, failed requests and requests to other machines, in the order they came.
+    """
+
+    page: Any
+    base: str
+    read: Callable[[str], str]
+    troubles: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        self.page.on("requestfailed", lambda request: self.troubles.append(f"failed: {request.url}"))
+        self.page.on("response", lambda answer: answer.status >= 400 and self.troubles.append(f"{answer.status}"))
+        self.page.on("request", lambda request: self._is_own(request.url) or self.troubles.append(request.url))
+        self.page.route(lambda url: not self._is_own(url), lambda route: route.abort())
+
+    def _is_own(self, url: str) -> bool:
+        return url.startswith((self.base, "data:", "blob:"))
+
+    @property
+    def path(self) -> str:
+        return self.page.url.removeprefix(self.base).partition("#")[0]
+
+    def open(self, path: str) -> None:
+        self.page.goto(self.base + path)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the page is complete, with its charts."""
+        self.page.wait_for_load_state("load")
+        if self.page.locator("#history.chart").count():
+            self.page.wait_for_selector("#history.chart .main-svg")
+
+    def require_quiet(self) -> None:
+        assert self.troubles == [], self.page.url
+
+    def require_fits(self) -> None:
+        """Require that the page need not be scrolled sideways, once its charts have followed the window."""
+        for _ in range(50):
+            width, window = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+            if width <= window:
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"{self.page.url} is {width} px wide in a window of {window} px")
+
+    def require_accessible(self) -> None:
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+        found = axe.Axe().run(self.page).response["violations"]
+        serious = [
+            (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+        ]
+        assert serious == [], self.page.url
