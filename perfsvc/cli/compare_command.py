@@ -114,12 +114,12 @@ def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
 
 def _compare_runs(chosen: CompareOptions) -> int:
     """Compare two runs of the database, show the comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.compare import compare
     from perfsvc.service.compare.confirmations import how_to_confirm
     from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     base, new = _base_and_new(chosen)
     threshold = configuration.thresholds(chosen["threshold"])
@@ -151,11 +151,11 @@ def _compare_runs(chosen: CompareOptions) -> int:
 
 def _compare_parts(chosen: CompareOptions) -> int:
     """Compare two GPUs or two variants, show the comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.parts import PartsRequest, compare_gpus, compare_variants
     from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import environment_differences
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     compare_parts, parts = (
         (compare_gpus, chosen["gpus"]) if chosen["gpus"] else (compare_variants, chosen["variants"] or ("", ""))
@@ -185,10 +185,10 @@ def _compare_parts(chosen: CompareOptions) -> int:
 
 def _compare_revisions(chosen: CompareOptions) -> int:
     """Measure two revisions, print their comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.side_by_side import side_by_side
     from perfsvc.service.confirm.pairs import BUDGET_S
     from perfsvc.service.interleaved.compare import RevisionsRequest, compare_revisions
-    from perfsvc.suite import Selection
 
     request = RevisionsRequest(
         *_base_and_new(chosen),
