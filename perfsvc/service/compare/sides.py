@@ -156,6 +156,10 @@ def _device(used: CaseBinary) -> Environment:
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
+SAME = SameOnBothSides(code=True, source=True, toolkit=True, device=True)
+"""Both sides used the same stored code."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Code:
     """The code of one side."""
@@ -184,8 +188,8 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
         if len(sides) == len(pair) and all(side.is_known for side in sides):
             known[pair] = (sides[0], sides[1])
-    comparer = _Comparer(store, known.values())
-    return {pair: comparer.compare(*both) for pair, both in known.items()}
+    comparer = _Comparer(store, [both for pair, both in known.items() if pair[0] != pair[1]])
+    return {pair: comparer.compare(*both) if pair[0] != pair[1] else SAME for pair, both in known.items()}
 
 
 class _Comparer:
