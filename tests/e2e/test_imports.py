@@ -30,7 +30,7 @@ COMMANDS = {
     ("runs",): {"numpy", "pandas", "pydantic", "perfsvc.store.series", "perfsvc.store.findings"},
     ("show", "scale/alpha"): {"pandas", "pydantic", "perfsvc.store.findings"},
     ("compare", "latest~1", "latest"): {"pandas"},
-    ("report", "latest"): {"perfsvc.store.findings"},
+    ("report", "latest"): {"pydantic", "perfsvc.store.findings"},
 }
 """What else each command does not import."""
 
