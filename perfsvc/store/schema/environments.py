@@ -52,7 +52,7 @@ def environment_of(row: Any) -> Environment:
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     try:
         return tuple(sorted(_texts(json.loads(text)).items()))
-    except ValueError:
+    except (ValueError, RecursionError):
         report_damaged(f"the environment {text[:40]!r}")
         return ()
 
@@ -91,7 +91,7 @@ def remove_unused_full(connection: Connection) -> None:
 def _full(text: str) -> FullEnvironment:
     try:
         return _full_environment(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         report_damaged(f"the full environment {text[:40]!r}")
         return FullEnvironment()
 
