@@ -1,7 +1,7 @@
 """The base of all tables: each class below it declares one table.
 
 The classes look like those of SQLAlchemy's ORM. perfsvc needs nothing else of the ORM, and importing it and mapping all
-classes took a third of the time of a short command. So the base makes a plain ``Table`` from each class.
+classes took a quarter of the time of ``perfsvc runs``. So the base makes a plain ``Table`` from each class.
 """
 
 from collections.abc import Mapping
