@@ -8,9 +8,9 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection
 
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.column_types import FreeText, Utc, Word
 from perfsvc.store.schema.engine import connect, resolve, transaction
-from perfsvc.store.schema.tables import Base
 
 
 def as_plain_sql(kind: str, item: Any, _autogen: AutogenContext) -> str | Literal[False]:
@@ -37,6 +37,6 @@ def connection() -> Iterator[Connection]:
 
 
 with connection() as opened:
-    context.configure(connection=opened, target_metadata=Base.metadata, render_as_batch=True, render_item=as_plain_sql)
+    context.configure(connection=opened, target_metadata=metadata(), render_as_batch=True, render_item=as_plain_sql)
     with context.begin_transaction():
         context.run_migrations()

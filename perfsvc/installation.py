@@ -1,15 +1,15 @@
-"""What is installed: packages, their versions, and the folders that come with perfsvc. Imports nothing of ours."""
+"""What is installed: packages, their versions, and the folders that come with perfsvc. Imports nothing of ours.
+
+What lists packages is imported where it is used: most commands only look for a folder.
+"""
 
 import contextlib
-import ctypes.util
-import importlib.util
 import json
 import re
 import shlex
 import sys
 from collections.abc import Iterable
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -45,6 +45,8 @@ def install_command(extra: str) -> str:
 
     The command names the packages and not the extra, so that it works wherever perfsvc itself was installed from.
     """
+    from importlib import metadata
+
     try:
         requirements = metadata.requires("perfsvc") or ()
     except metadata.PackageNotFoundError:  # a checkout on PYTHONPATH
@@ -85,6 +87,8 @@ def _own(extra: str = "") -> list[str]:
 
 def _checkout() -> Path | None:
     """Return the folder that perfsvc was installed from or is used from without an installation; None for a package."""
+    from importlib import metadata
+
     try:
         text = metadata.distribution("perfsvc").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
@@ -107,6 +111,9 @@ def nccl_library() -> str:
 
     PyTorch brings the package. Cached, as the search of the system may start another program.
     """
+    import ctypes.util
+    import importlib.util
+
     spec = None
     with contextlib.suppress(ImportError, ValueError):  # no package ``nvidia``, or a damaged one
         spec = importlib.util.find_spec("nvidia.nccl")
@@ -124,6 +131,8 @@ def nccl_command() -> str:
 @cache
 def version(package: str) -> str:
     """Return the installed version of a package, empty if it is missing. Cached: imported code does not change."""
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

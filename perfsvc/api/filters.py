@@ -9,9 +9,9 @@ import pandas as pd
 
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case, RunRow
+from perfsvc.selection import Selection
 from perfsvc.service.revisions import choose
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 Names = str | Iterable[str]
 """A text, or several."""

@@ -12,10 +12,10 @@ from perfsvc.config import Settings, load
 from perfsvc.errors import NotMeasuredError
 from perfsvc.model import RunRow
 from perfsvc.report.export import frames, row_frames
+from perfsvc.selection import Selection
 from perfsvc.service import history, results
 from perfsvc.service.compare import compare
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 
 def open_results(

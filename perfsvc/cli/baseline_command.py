@@ -34,10 +34,10 @@ def set_(
     output_format: str,
 ) -> None:
     """Pin the baseline to RUN: a number, a label, latest, latest~1, or a git revision."""
+    from perfsvc.selection import Selection
     from perfsvc.service import baseline
     from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
         number = resolve(run, store, suite).id
@@ -76,9 +76,9 @@ def show(database: str, output_format: str) -> None:
 def clear(select: tuple[str, ...], exclude: tuple[str, ...], database: str, output_format: str) -> None:
     """Remove pins: each of these series is compared with its last accepted level again."""
     from perfsvc import units
+    from perfsvc.selection import Selection
     from perfsvc.service import baseline
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
         count = baseline.unpin(store, Selection(select, exclude))

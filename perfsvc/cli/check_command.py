@@ -106,8 +106,8 @@ def command(**chosen: Unpack[CheckOptions]) -> None:
 
 def _request(chosen: CheckOptions) -> "CheckRequest":
     """Return the request that the options describe; raise ``UsageError`` for options that exclude each other."""
+    from perfsvc.selection import Selection
     from perfsvc.service.check.check import ARCHITECTURES, CheckRequest
-    from perfsvc.suite import Selection
 
     if chosen["base"] and chosen["accept"]:
         raise click.UsageError("--accept needs the baseline in the database, which --base does not use.")

@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 import click
 
 from perfsvc.cli import configuration, options, output, writing
 from perfsvc.cli.comparison_output import FILE_FORMATS, SUFFIXES, Format, Shown, show
+
+if TYPE_CHECKING:
+    from perfsvc.report.pages.compared import ComparedSides
 
 
 class CompareOptions(TypedDict):
@@ -114,12 +117,11 @@ def _base_and_new(chosen: CompareOptions) -> tuple[str, str]:
 
 def _compare_runs(chosen: CompareOptions) -> int:
     """Compare two runs of the database, show the comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.compare import compare
     from perfsvc.service.compare.confirmations import how_to_confirm
-    from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import since_baseline
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     base, new = _base_and_new(chosen)
     threshold = configuration.thresholds(chosen["threshold"])
@@ -137,25 +139,30 @@ def _compare_runs(chosen: CompareOptions) -> int:
         commands = how_to_confirm(store, comparison.judgements)
         base_run = comparison.base.run if comparison.base else None
         environment = since_baseline(store, base_run, comparison.new.run, comparison.judgements)
-        sides = side_by_side(
-            comparison,
-            thresholds_of(store, comparison.judgements, threshold),
-            environment=environment,
-            confirm=commands,
-            neighbours=store.runs.neighbours(comparison.new.run or 0, base_run),
-        )
-    code = comparison.exit_code(strict=chosen["strict"])
-    show(Shown(comparison, sides, code == 0, commands, environment), chosen["output_format"], chosen["targets"])
+
+        def sides() -> "ComparedSides":
+            from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
+
+            return side_by_side(
+                comparison,
+                thresholds_of(store, comparison.judgements, threshold),
+                environment=environment,
+                confirm=commands,
+                neighbours=store.runs.neighbours(comparison.new.run or 0, base_run),
+            )
+
+        code = comparison.exit_code(strict=chosen["strict"])
+        show(Shown(comparison, sides, code == 0, commands, environment), chosen["output_format"], chosen["targets"])
     return code
 
 
 def _compare_parts(chosen: CompareOptions) -> int:
     """Compare two GPUs or two variants, show the comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.parts import PartsRequest, compare_gpus, compare_variants
     from perfsvc.service.compare.side_by_side import side_by_side, thresholds_of
     from perfsvc.service.environment import environment_differences
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     compare_parts, parts = (
         (compare_gpus, chosen["gpus"]) if chosen["gpus"] else (compare_variants, chosen["variants"] or ("", ""))
@@ -175,20 +182,23 @@ def _compare_parts(chosen: CompareOptions) -> int:
         comparison = compare_parts(store, request)
         pair = (comparison.base.run if comparison.base else None, comparison.new.run or 0)
         environment = environment_differences(store, [pair]).get(pair) if pair[0] != pair[1] else None
-        sides = side_by_side(
-            comparison, thresholds_of(store, comparison.judgements, threshold), environment=environment
-        )
-    code = comparison.exit_code(strict=chosen["strict"])
-    show(Shown(comparison, sides, code == 0, (), environment), chosen["output_format"], chosen["targets"])
+
+        def sides() -> "ComparedSides":
+            return side_by_side(
+                comparison, thresholds_of(store, comparison.judgements, threshold), environment=environment
+            )
+
+        code = comparison.exit_code(strict=chosen["strict"])
+        show(Shown(comparison, sides, code == 0, (), environment), chosen["output_format"], chosen["targets"])
     return code
 
 
 def _compare_revisions(chosen: CompareOptions) -> int:
     """Measure two revisions, print their comparison, and return the exit code."""
+    from perfsvc.selection import Selection
     from perfsvc.service.compare.side_by_side import side_by_side
     from perfsvc.service.confirm.pairs import BUDGET_S
     from perfsvc.service.interleaved.compare import RevisionsRequest, compare_revisions
-    from perfsvc.suite import Selection
 
     request = RevisionsRequest(
         *_base_and_new(chosen),
@@ -208,7 +218,7 @@ def _compare_revisions(chosen: CompareOptions) -> int:
     code = comparison.exit_code(strict=chosen["strict"])
     shown = Shown(
         comparison,
-        side_by_side(comparison, comparison.thresholds),
+        lambda: side_by_side(comparison, comparison.thresholds),
         code == 0,
         measured=comparison.measured,
         same=comparison.same,

@@ -1,6 +1,6 @@
 """Shows a comparison on the terminal, or writes it to files."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
@@ -34,7 +34,7 @@ class Shown:
 
     Attributes:
         comparison: the verdicts.
-        sides: what the page shows.
+        sides: returns what the page shows; called for the formats that need it.
         passed: whether the command exits with 0.
         commands: the commands that measure unconfirmed changes again.
         environment: in what the environments of both runs differ; None if that is unknown.
@@ -43,7 +43,7 @@ class Shown:
     """
 
     comparison: "RunComparison"
-    sides: "ComparedSides"
+    sides: "Callable[[], ComparedSides]"
     passed: bool
     commands: Sequence[str] = ()
     environment: "EnvironmentDifferences | None" = None
@@ -101,9 +101,9 @@ def _text(shown: Shown, output_format: str) -> str:
         case "junit":
             return comparison_formats.comparison_junit(comparison.judgements)
         case "csv":
-            return comparison_formats.comparison_csv(comparison.judgements, shown.sides.thresholds)
+            return comparison_formats.comparison_csv(comparison.judgements, shown.sides().thresholds)
         case "html":
-            return comparison_page(shown.sides, datetime.now(UTC))
+            return comparison_page(shown.sides(), datetime.now(UTC))
         case _:
             return writing.review_text(comparison.review(passed=shown.passed), output_format)
 

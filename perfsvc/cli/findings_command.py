@@ -11,8 +11,8 @@ from perfsvc.cli import options, output
 
 if TYPE_CHECKING:
     from perfsvc.model import Finding, Series
+    from perfsvc.selection import Selection
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     _ToMoment = click.ParamType[datetime]
 else:
@@ -237,8 +237,8 @@ def _set_state(database: str, number: int, state: str, select: tuple[str, ...], 
 
 def _apply(database: str, select: tuple[str, ...], action: "Callable[[Store, Selection], Finding]") -> "Finding":
     """Call the action with the opened store and the selected cases, and return the finding that it returns."""
+    from perfsvc.selection import Selection
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
         return action(store, Selection(select))

@@ -30,7 +30,8 @@ def command(
     fork_servers.shared(fork_servers.SUITE)  # start the server: it imports while this process imports too
     from perfsvc.model import Kind
     from perfsvc.report.tables.lists import cases_table
-    from perfsvc.suite import Selection, discover
+    from perfsvc.selection import Selection
+    from perfsvc.suite import discover
 
     options.announce_suite(suite)
     benchmarks, selection = discover(suite), Selection(select, exclude)

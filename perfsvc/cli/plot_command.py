@@ -36,9 +36,9 @@ def command(
     RUN is a number, a label, latest~1 or a git revision; the default is the latest run. Each benchmark has a panel for
     each point. Lines mark the variant that the others are compared with, and the GPU's measured peak.
     """
+    from perfsvc.selection import Selection
     from perfsvc.service.plot import draw
     from perfsvc.store import Store
-    from perfsvc.suite import Selection
 
     with Store.open(database, create=False) as store:
         draw(store, run, destination, selection=Selection(select, exclude), device=device, folder=suite)

@@ -47,8 +47,6 @@ def command(
     The table has a row for each case, with the result of all its replicas and the verdict. An export has a row for each
     measurement, or with --summary for each case, device and run. It has a column for each axis; times are in seconds.
     """
-    from perfsvc.report.export import files, frames
-    from perfsvc.report.tables.run import run_tables
     from perfsvc.service.results import measurement_parts, stored_report
     from perfsvc.service.revisions import resolve
     from perfsvc.store import Store
@@ -61,8 +59,11 @@ def command(
             named = {run.id: run for run in (resolve(text, store, suite) for text in runs or ("latest",))}
             shown = [named[number] for number in sorted(named)]
         if chosen_format == "table":
+            from perfsvc.report.tables.run import run_tables
+
             output.show(run_tables([stored_report(store, run.id) for run in shown]))
             return
+        from perfsvc.report.export import files, frames  # needs pandas, whose import takes longer than a table
 
         def parts() -> Iterator[frames.Table]:
             for part in measurement_parts(store, shown):

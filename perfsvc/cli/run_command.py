@@ -178,8 +178,8 @@ def command(**chosen: Unpack[RunOptions]) -> None:
 
 def _request(chosen: RunOptions) -> "RunRequest":
     """Return the request that the options of the command describe."""
+    from perfsvc.selection import Selection
     from perfsvc.service.run.prepare import RunRequest
-    from perfsvc.suite import Selection
 
     return RunRequest(
         database=chosen["database"],

@@ -31,13 +31,14 @@ def command() -> None:
 @options.formats
 def list_(last: int, database: str, output_format: str) -> None:
     """List the runs, newest first."""
-    from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import runs_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.runs.list(last)
     if output_format == "json":
+        from perfsvc.report.export.objects import plain
+
         output.show_json(plain(rows))
     else:
         output.show(runs_table(rows))
@@ -148,13 +149,14 @@ def delete(run: int, reason: str, yes: bool, database: str, output_format: str) 
 @options.formats
 def history(database: str, output_format: str) -> None:
     """List what people excluded from judging, included again and deleted: who, when and why. Oldest first."""
-    from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.lists import exclusions_table
     from perfsvc.store import Store
 
     with Store.open(database, create=False) as store:
         rows = store.exclusions.all()
     if output_format == "json":
+        from perfsvc.report.export.objects import plain
+
         output.show_json(plain(rows))
     elif rows:
         output.show(exclusions_table(rows))
@@ -190,9 +192,10 @@ def _report(changed: "Changed", what: str, output_format: str, named: str = "") 
         named: the user's name for the run, such as ``latest``; empty if the user gave the number.
     """
     from perfsvc import units
-    from perfsvc.report.export.objects import plain
 
     if output_format == "json":
+        from perfsvc.report.export.objects import plain
+
         output.show_json(plain(changed))
         return
     cases = f"{units.count(len(changed.cases), 'case')} of " if changed.cases else ""

@@ -15,7 +15,6 @@ def command(case: str, device: str | None, database: str, output_format: str) ->
 
     A glob or a part of the name is enough if it fits only one case; if it fits several, they are listed.
     """
-    from perfsvc.report.export.objects import plain
     from perfsvc.report.tables.history import history_table
     from perfsvc.service.history import case_named, history
     from perfsvc.store import Store
@@ -24,6 +23,8 @@ def command(case: str, device: str | None, database: str, output_format: str) ->
         name = case_named(store, case)
         rows = history(store, name, device)
     if output_format == "json":
+        from perfsvc.report.export.objects import plain
+
         output.show_json(plain(rows))
     else:
         output.show(history_table(name, rows))

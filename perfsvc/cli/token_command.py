@@ -34,7 +34,8 @@ def create(name: str, scopes: tuple[str, ...], expires: float | None, database: 
     """Make a token for NAME, and print it: it cannot be shown again. A missing database is made."""
     from perfsvc.report.export.objects import plain
     from perfsvc.service.findings.actions import user_name
-    from perfsvc.store import Scope, Store
+    from perfsvc.store import Store
+    from perfsvc.store.remote.rows import Scope
 
     ends = None if expires is None else datetime.now(UTC) + timedelta(seconds=expires)
     with Store.open(database) as store:  # a server that only collects runs begins with no database

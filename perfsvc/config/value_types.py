@@ -105,7 +105,7 @@ def _path(value: object) -> object:
 def _glob(text: str) -> str:
     """Return a glob of cases unchanged; raise ``ValueError`` if it is malformed."""
     from perfsvc.errors import UsageError
-    from perfsvc.suite.selection import parse
+    from perfsvc.selection import parse
 
     try:
         parse(text)

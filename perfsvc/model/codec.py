@@ -1,16 +1,19 @@
 """Dataclasses to JSON and back, for worker messages and the store's replay records."""
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
-_adapters: dict[type, TypeAdapter[Any]] = {}
+_adapters: dict[type, "TypeAdapter[Any]"] = {}
 
 
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _adapter(kind: type[T]) -> "TypeAdapter[T]":
     if kind not in _adapters:
+        from pydantic import TypeAdapter  # imported here because most commands decode nothing
+
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]
 

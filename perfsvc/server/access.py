@@ -8,7 +8,7 @@ from starlette.requests import HTTPConnection
 from perfsvc.server.limiting import MOST_FAILURES, RefusedError, address_of, is_proxy, network_of
 from perfsvc.server.serving import serving
 from perfsvc.server.sessions import COOKIE, Session
-from perfsvc.store import Scope, TokenRow
+from perfsvc.store.remote.rows import Scope, TokenRow
 
 READ, WRITE, ACT = Scope.READ.value, Scope.WRITE.value, Scope.ACT.value
 """The scopes: read everything, send runs, and act on findings."""

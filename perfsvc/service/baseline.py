@@ -2,10 +2,10 @@
 
 from perfsvc.errors import UsageError
 from perfsvc.model import MAX_ERROR, UNJUDGED, Status
+from perfsvc.selection import Selection
 from perfsvc.service.findings.actions import user_name
 from perfsvc.service.revisions import require_judged
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 _NEVER_PINNED = UNJUDGED | {MAX_ERROR}
 """Metrics that have no pins."""

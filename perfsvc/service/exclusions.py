@@ -8,10 +8,10 @@ from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import TIME, Case, FindingUpdates, Judgement, RunState, Series, Verdict
 from perfsvc.report import wording
+from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.actions import user_name
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 
 @dataclass(frozen=True, slots=True)

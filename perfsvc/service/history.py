@@ -12,8 +12,8 @@ from perfsvc import judge
 from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import AUXILIARY, Estimate, Status
 from perfsvc.report.rows import SEPARATOR, HistoryRow, RunDetails
+from perfsvc.selection import Selection
 from perfsvc.store import CaseInRun, Store
-from perfsvc.suite import Selection
 
 MOST_CANDIDATES = 20
 """How many cases an error lists."""

@@ -9,9 +9,9 @@ from perfsvc.report.export import frames
 from perfsvc.report.plots.figure import require_matplotlib
 from perfsvc.report.plots.variants import panels, write
 from perfsvc.report.wording import commit_text
+from perfsvc.selection import Selection
 from perfsvc.service.revisions import resolve
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 
 def draw(store: Store, run: str, destination: Path, *, selection: Selection, device: str | None, folder: Path) -> None:

@@ -1,9 +1,6 @@
 """The store: everything perfsvc remembers. Only this package knows SQLAlchemy and Alembic."""
 
 from perfsvc.model import NightRow, Pin, RunRow, RunState, StageRow, StageState
-from perfsvc.store.expectations import CasesInRun
-from perfsvc.store.imports import ImportedRun
-from perfsvc.store.remote.rows import AuditEntry, Scope, SentMeasurement, SentPeak, SentRun, TokenRow
 from perfsvc.store.rows import (
     BinaryRow,
     CaseBinary,
@@ -12,9 +9,11 @@ from perfsvc.store.rows import (
     CaseInRun,
     CaseKey,
     CaseQuantities,
+    CasesInRun,
     DeliveryRow,
     DeviceConditions,
     GpuRun,
+    ImportedRun,
     MeasurementEntry,
     SchemaState,
     SeriesHistory,
@@ -27,7 +26,6 @@ from perfsvc.store.rows import (
 from perfsvc.store.store import Store
 
 __all__ = [
-    "AuditEntry",
     "BinaryRow",
     "CaseBinary",
     "CaseCode",
@@ -46,17 +44,12 @@ __all__ = [
     "RunRow",
     "RunState",
     "SchemaState",
-    "Scope",
-    "SentMeasurement",
-    "SentPeak",
-    "SentRun",
     "SeriesHistory",
     "SeriesInRun",
     "StageRow",
     "StageState",
     "Store",
     "StoredSamples",
-    "TokenRow",
     "Upgrade",
     "UsedCode",
     "VerdictEvent",

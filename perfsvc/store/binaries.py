@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, exists, select, update
-from sqlalchemy.orm import aliased
 
 from perfsvc.errors import NotMeasuredError, UntrustedError, UsageError
 from perfsvc.keys import CHANGED, Keys, Signed
@@ -325,8 +324,8 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
 
     The Python code of a case is None if no trusted key has signed it.
     """
-    later = aliased(Measurements)
-    same = (getattr(later, name) == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
+    later = Measurements.__table__.alias()
+    same = (later.c[name] == getattr(Measurements, name) for name in ("run_id", "case_id", "device_id", "cache"))
     rows: Sequence[Any] = connection.execute(
         of_cases(
             Measurements,
@@ -338,7 +337,7 @@ def _of_run(connection: Connection, keys: Keys, run: int, *where: ColumnElement[
         .join(Environments, Environments.id == Measurements.environment_id)
         .outerjoin(PythonCodes, PythonCodes.id == Measurements.python_code_id)
         .where(Measurements.run_id == run, *where)
-        .where(~exists().where(*same, later.replica > Measurements.replica))
+        .where(~exists().where(*same, later.c.replica > Measurements.replica))
     ).all()
     cases = present_cases(rows)
     return {

@@ -35,15 +35,14 @@ from sqlalchemy import (
 from sqlalchemy import (
     case as sql_case,
 )
-from sqlalchemy.orm import aliased
 
 from perfsvc.errors import DatabaseError, NotMeasuredError
 from perfsvc.model import CacheState, Case, Series
+from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import POSTGRESQL, among, new_id
 from perfsvc.store.schema.judging_tables import Exclusions, Pins
 from perfsvc.store.schema.tables import (
-    Base,
     Cases,
     Devices,
     Lineages,
@@ -63,7 +62,7 @@ NAMES_AT_ONCE = 500
 _NAMED = attrgetter("case_id", "lineage_id", "benchmark", "variant", "point", "version", "present_variant")
 """What ``present_cases`` reads of a row."""
 
-_PRESENT, _OTHER_NAME, _ALSO_MEASURED = aliased(Cases), aliased(Cases), aliased(Measurements)
+_PRESENT, _OTHER_NAME, _ALSO_MEASURED = Cases.__table__.alias(), Cases.__table__.alias(), Measurements.__table__.alias()
 """Aliases of tables that a query joins a second time; making an alias takes longer than most queries."""
 
 # --- storing and finding ids -----------------------------------------------------------------------------------------
@@ -281,12 +280,12 @@ def of_cases(table: type[Measurements | OverBudgetCases], *columns: Any) -> Sele
             table.cache,
             Cases.lineage_id,
             *CASE_COLUMNS,
-            _PRESENT.variant.label("present_variant"),
+            _PRESENT.c.variant.label("present_variant"),
             Devices.uuid,
             Devices.model,
         )
         .join(Cases, Cases.id == table.case_id)
-        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
+        .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
         .join(Devices, Devices.id == table.device_id)
         .order_by(table.case_id, table.device_id, table.cache)
     )
@@ -306,8 +305,8 @@ def present_cases(rows: Sequence[Any]) -> dict[int, Case]:
 def present_cases_of(connection: Connection, ids: Collection[int]) -> dict[int, Case]:
     """Return what ``present_cases`` returns of a run that measured cases with these ids."""
     query = (
-        select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.variant)
-        .outerjoin(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, _PRESENT.former.is_(False)))
+        select(Cases.id, Cases.lineage_id, *CASE_COLUMNS, _PRESENT.c.variant)
+        .outerjoin(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, _PRESENT.c.former.is_(False)))
         .where(among(connection, Cases.id, ids))
     )
     with connection.execute(query) as result:
@@ -332,10 +331,10 @@ def own_name(run: Any) -> ColumnElement[int]:
     groups by lineage must therefore also group by this expression.
     """
     shared = exists().where(
-        _OTHER_NAME.lineage_id == Cases.lineage_id,
-        _OTHER_NAME.id != Cases.id,
-        _ALSO_MEASURED.case_id == _OTHER_NAME.id,
-        _ALSO_MEASURED.run_id == run,
+        _OTHER_NAME.c.lineage_id == Cases.lineage_id,
+        _OTHER_NAME.c.id != Cases.id,
+        _ALSO_MEASURED.c.case_id == _OTHER_NAME.c.id,
+        _ALSO_MEASURED.c.run_id == run,
     )
     zero: ColumnElement[int] = literal_column("0")  # no parameter: PostgreSQL could not group by the expression
     former = and_(Cases.former, shared.correlate_except(_ALSO_MEASURED, _OTHER_NAME))
@@ -419,13 +418,13 @@ def with_series(table: type[Base], run: Any) -> Select[Any]:
     """
     rows: Any = table
     own = own_name(run)
-    named = or_(and_(own == 0, _PRESENT.former.is_(False)), _PRESENT.id == own)
-    names = (_PRESENT.benchmark, _PRESENT.variant, _PRESENT.point, _PRESENT.version)
+    named = or_(and_(own == 0, _PRESENT.c.former.is_(False)), _PRESENT.c.id == own)
+    names = (_PRESENT.c.benchmark, _PRESENT.c.variant, _PRESENT.c.point, _PRESENT.c.version)
     return (
         select(rows, *names, Devices.uuid, Devices.model)
         .join(Cases, Cases.id == rows.case_id)
         .join(Devices, Devices.id == rows.device_id)
-        .join(_PRESENT, and_(_PRESENT.lineage_id == Cases.lineage_id, named))
+        .join(_PRESENT, and_(_PRESENT.c.lineage_id == Cases.lineage_id, named))
     )
 
 

@@ -1,8 +1,8 @@
 """Expectations: the hosts, GPUs and cases that nights had, and the findings about those that are missing."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
@@ -20,30 +20,13 @@ from perfsvc.model import (
 )
 from perfsvc.store.findings import excluded
 from perfsvc.store.findings.read import ACTIVE, put_event, put_open_finding
+from perfsvc.store.rows import CasesInRun
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.judging_tables import Exclusions, Expectations, Findings
 from perfsvc.store.schema.night_tables import Nights
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, OverBudgetCases, Runs
 
 _KEY = ("host", "scope", "kind", "name", "devices")
-
-
-class CasesInRun(NamedTuple):
-    """What a run had of each case, by the present id of the case.
-
-    Attributes:
-        measured: the cases that a device ran, with the UUIDs of these devices.
-        correct: the cases with a correct result.
-        skipped: why each case that no device ran was skipped.
-        over_budget: the cases that the budget had no time for.
-        references: the variants with which other variants were compared (``relative_to``): ``matmul/cublas``.
-    """
-
-    measured: Mapping[str, Collection[str]]
-    correct: Collection[str]
-    skipped: Mapping[str, str]
-    over_budget: Collection[str]
-    references: Collection[str]
 
 
 class ExpectationStore:

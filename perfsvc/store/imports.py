@@ -1,40 +1,18 @@
 """Runs that other tools measured: stored from their result files, all at once, and each part of a file only once."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, func, insert, select, update
 
 from perfsvc.keys import Keys
-from perfsvc.model import DeviceInfo, Noise, Provenance, RunState
+from perfsvc.model import RunState
 from perfsvc.store.devices import put_device
 from perfsvc.store.measurements import put_measurements, put_noise
-from perfsvc.store.rows import CaseKey, MeasurementEntry
+from perfsvc.store.rows import ImportedRun
 from perfsvc.store.runs import run_row
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.tables import Imports, Runs
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedRun:
-    """A run that another tool measured, before it is stored.
-
-    Attributes:
-        provenance: where the run comes from.
-        devices: the devices of its measurements.
-        entries: its measurements; they are read while the run is stored, so that few of them are in memory.
-        noise: returns the noise of its cases; called once all entries are read.
-        format: the format of its files.
-        parts: the digest of each part of its files, with the path of the file.
-    """
-
-    provenance: Provenance
-    devices: Collection[DeviceInfo]
-    entries: Iterable[MeasurementEntry]
-    noise: Callable[[], Mapping[CaseKey, Noise]]
-    format: str
-    parts: Mapping[str, str]
 
 
 class ImportStore:

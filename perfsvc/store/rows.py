@@ -1,28 +1,33 @@
 """What the store takes and returns besides the classes of the model: frozen rows without SQLAlchemy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isnan
 from pathlib import Path
-from typing import NamedTuple, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from perfsvc.model import (
     CacheState,
     Case,
     Cause,
+    DeviceInfo,
     Environment,
     Estimate,
     Measurement,
     Message,
+    Noise,
+    Provenance,
     PythonCode,
     ReplayRecord,
     Status,
     Verdict,
     Work,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 CaseKey = tuple[str, Case, CacheState]
 """What a run measures once in each replica: the device (UUID), the case and the cache state."""
@@ -57,6 +62,45 @@ class MeasurementEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportedRun:
+    """A run that another tool measured, before it is stored.
+
+    Attributes:
+        provenance: where the run comes from.
+        devices: the devices of its measurements.
+        entries: its measurements; they are read while the run is stored, so that few of them are in memory.
+        noise: returns the noise of its cases; called once all entries are read.
+        format: the format of its files.
+        parts: the digest of each part of its files, with the path of the file.
+    """
+
+    provenance: Provenance
+    devices: Collection[DeviceInfo]
+    entries: Iterable[MeasurementEntry]
+    noise: Callable[[], Mapping[CaseKey, Noise]]
+    format: str
+    parts: Mapping[str, str]
+
+
+class CasesInRun(NamedTuple):
+    """What a run had of each case, by the present id of the case.
+
+    Attributes:
+        measured: the cases that a device ran, with the UUIDs of these devices.
+        correct: the cases with a correct result.
+        skipped: why each case that no device ran was skipped.
+        over_budget: the cases that the budget had no time for.
+        references: the variants with which other variants were compared (``relative_to``): ``matmul/cublas``.
+    """
+
+    measured: Mapping[str, Collection[str]]
+    correct: Collection[str]
+    skipped: Mapping[str, str]
+    over_budget: Collection[str]
+    references: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredSamples:
     """The samples of a measurement.
 
@@ -70,7 +114,7 @@ class StoredSamples:
     device: str
     cache: CacheState
     replica: int
-    times_s: NDArray[np.float32]
+    times_s: "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +258,14 @@ class CaseQuantities:
         spilled_bytes: the bytes that all kernels move to the stack and back because registers ran out; NaN likewise.
     """
 
-    runs: NDArray[np.int64]
-    max_error: NDArray[np.float64]
-    moved_bytes: NDArray[np.float64]
-    flops: NDArray[np.float64]
-    precision: NDArray[np.int64]
-    link_bytes: NDArray[np.float64]
-    registers: NDArray[np.float64]
-    spilled_bytes: NDArray[np.float64]
+    runs: "NDArray[np.int64]"
+    max_error: "NDArray[np.float64]"
+    moved_bytes: "NDArray[np.float64]"
+    flops: "NDArray[np.float64]"
+    precision: "NDArray[np.int64]"
+    link_bytes: "NDArray[np.float64]"
+    registers: "NDArray[np.float64]"
+    spilled_bytes: "NDArray[np.float64]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,11 +283,11 @@ class SeriesHistory(Sequence[SeriesInRun]):
         excluded: why a run is excluded from judging, by its index.
     """
 
-    runs: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    values: NDArray[np.float64]
-    lows: NDArray[np.float64] | None = None
-    highs: NDArray[np.float64] | None = None
+    runs: "NDArray[np.int64]"
+    segments: "NDArray[np.int64]"
+    values: "NDArray[np.float64]"
+    lows: "NDArray[np.float64] | None" = None
+    highs: "NDArray[np.float64] | None" = None
     bad: Mapping[int, tuple[Status, str]] = field(default_factory=dict)
     excluded: Mapping[int, str] = field(default_factory=dict)
 
@@ -268,14 +312,14 @@ class SeriesHistory(Sequence[SeriesInRun]):
             int(self.segments[at]),
             status,
             reason,
-            tuple(values[~np.isnan(values)].tolist()),
+            tuple(value for value in values.tolist() if not isnan(value)),
             self._end(self.lows, at),
             self._end(self.highs, at),
             self.excluded.get(at, ""),
         )
 
-    def _end(self, ends: NDArray[np.float64] | None, at: int) -> float | None:
-        return None if ends is None or at in self.bad or np.isnan(ends[at]) else float(ends[at])
+    def _end(self, ends: "NDArray[np.float64] | None", at: int) -> float | None:
+        return None if ends is None or at in self.bad or isnan(ends[at]) else float(ends[at])
 
 
 @dataclass(frozen=True, slots=True)

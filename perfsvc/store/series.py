@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, exists, func, select
-from sqlalchemy.orm import aliased
 
 from perfsvc.model import TIME, CacheState, Case, Estimate, Level, Series, Status
 from perfsvc.model.levels import LevelColumns
@@ -32,7 +31,7 @@ from perfsvc.store.runs import ENDED, unknown
 from perfsvc.store.schema.engine import Database, among
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
-_NAMESAKES = aliased(Cases)
+_NAMESAKES = Cases.__table__.alias()
 _SERIES_KEY = (Cases.lineage_id, Measurements.device_id, Measurements.cache)
 """The columns of ``CaseIds``."""
 
@@ -117,7 +116,7 @@ class SeriesStore:
 
         If several versions of a benchmark share a name, the newest version counts.
         """
-        measured = exists().where(_NAMESAKES.lineage_id == Cases.lineage_id, Measurements.case_id == _NAMESAKES.id)
+        measured = exists().where(_NAMESAKES.c.lineage_id == Cases.lineage_id, Measurements.case_id == _NAMESAKES.c.id)
         query = select(Cases.id, Cases.lineage_id, Cases.name, Cases.former, *CASE_COLUMNS).where(measured)
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(Cases.version, Cases.former.desc(), Cases.id)).all()

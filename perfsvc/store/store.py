@@ -1,37 +1,40 @@
 """The store: one database, and an object for each kind of data in it."""
 
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
-from perfsvc.keys import Keys
-from perfsvc.store.baselines.baselines import BaselineStore
-from perfsvc.store.binaries import BinaryStore
-from perfsvc.store.checks import CheckStore
-from perfsvc.store.devices import DeviceStore
-from perfsvc.store.exclusions import ExclusionStore
-from perfsvc.store.expectations import ExpectationStore
-from perfsvc.store.findings import FindingStore
-from perfsvc.store.imports import ImportStore
-from perfsvc.store.measurements import MeasurementStore
-from perfsvc.store.messages import MessageStore
-from perfsvc.store.nights import NightStore
-from perfsvc.store.profiles import ProfileStore
-from perfsvc.store.remote.audit import AuditLog
-from perfsvc.store.remote.receiving import ReceivedStore
-from perfsvc.store.remote.sending import SendingStore
-from perfsvc.store.remote.tokens import TokenStore
-from perfsvc.store.retention import Retention
 from perfsvc.store.rows import SchemaState, Upgrade
-from perfsvc.store.runs import RunStore
 from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.engine import Database, connect, file_of, identity_of, resolve, shown
-from perfsvc.store.series import SeriesStore
-from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
+
+if TYPE_CHECKING:
+    from perfsvc.keys import Keys
+    from perfsvc.store.baselines.baselines import BaselineStore
+    from perfsvc.store.binaries import BinaryStore
+    from perfsvc.store.checks import CheckStore
+    from perfsvc.store.devices import DeviceStore
+    from perfsvc.store.exclusions import ExclusionStore
+    from perfsvc.store.expectations import ExpectationStore
+    from perfsvc.store.findings import FindingStore
+    from perfsvc.store.imports import ImportStore
+    from perfsvc.store.measurements import MeasurementStore
+    from perfsvc.store.messages import MessageStore
+    from perfsvc.store.nights import NightStore
+    from perfsvc.store.profiles import ProfileStore
+    from perfsvc.store.remote.audit import AuditLog
+    from perfsvc.store.remote.receiving import ReceivedStore
+    from perfsvc.store.remote.sending import SendingStore
+    from perfsvc.store.remote.tokens import TokenStore
+    from perfsvc.store.retention import Retention
+    from perfsvc.store.runs import RunStore
+    from perfsvc.store.series import SeriesStore
+    from perfsvc.store.verdicts import ConfirmationStore, VerdictStore
 
 
 class Store:
@@ -40,56 +43,168 @@ class Store:
     A context manager. Each method of the objects is one transaction, committed when the method returns; any error
     of the database is raised as a ``DatabaseError`` with a cure. Timestamps are UTC, times are seconds.
 
+    An object is imported when it is first used: importing all of them took longer than a short command needs.
+
     Attributes:
         database: the engine and its transactions.
-        keys: the keys by which this user signs and trusts stored code.
-        runs: the executions of a plan.
-        devices: devices, their measured peaks and their conditions during a run.
-        measurements: measurements as rows, their noise and what they cost.
-        imports: the runs that other tools measured.
-        binaries: the code that cases ran.
-        series: levels and histories of series.
-        baselines: the runs that series are compared with, and pins.
-        verdicts: the verdicts on the series of runs.
-        confirmations: suspects that were measured again.
-        exclusions: the data that people keep out of judging, and the runs that they deleted.
-        findings: what people should look at, and what they decided.
-        expectations: the hosts, GPUs and cases that nights are expected to have.
-        profiles: profiles of binaries and explanations of changes.
-        checks: static checks of kernels.
-        nights: executions of ``perfsvc nightly``.
-        messages: the messages about nights, and whether they arrived.
-        tokens: the tokens of the server.
-        sending: whole runs, read to send them to another host.
-        received: runs that other hosts have sent.
-        audit: what people and programs tried to change through the server.
-        retention: removes what is old.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self.database = database = Database(engine)
-        self.keys = keys = Keys()
-        self.runs = RunStore(database)
-        self.devices = DeviceStore(database)
-        self.measurements = MeasurementStore(database, keys)
-        self.imports = ImportStore(database, keys)
-        self.binaries = BinaryStore(database, keys)
-        self.series = SeriesStore(database)
-        self.baselines = BaselineStore(database)
-        self.verdicts = VerdictStore(database)
-        self.confirmations = ConfirmationStore(database)
-        self.exclusions = ExclusionStore(database)
-        self.findings = FindingStore(database)
-        self.expectations = ExpectationStore(database)
-        self.profiles = ProfileStore(database)
-        self.checks = CheckStore(database)
-        self.nights = NightStore(database, keys)
-        self.messages = MessageStore(database)
-        self.tokens = TokenStore(database)
-        self.sending = SendingStore(database)
-        self.received = ReceivedStore(database, keys)
-        self.audit = AuditLog(database)
-        self.retention = Retention(database)
+        self.database = Database(engine)
+
+    @cached_property
+    def keys(self) -> "Keys":
+        """The keys by which this user signs and trusts stored code."""
+        from perfsvc.keys import Keys
+
+        return Keys()
+
+    @cached_property
+    def runs(self) -> "RunStore":
+        """The executions of a plan."""
+        from perfsvc.store.runs import RunStore
+
+        return RunStore(self.database)
+
+    @cached_property
+    def devices(self) -> "DeviceStore":
+        """Devices, their measured peaks and their conditions during a run."""
+        from perfsvc.store.devices import DeviceStore
+
+        return DeviceStore(self.database)
+
+    @cached_property
+    def measurements(self) -> "MeasurementStore":
+        """Measurements as rows, their noise and what they cost."""
+        from perfsvc.store.measurements import MeasurementStore
+
+        return MeasurementStore(self.database, self.keys)
+
+    @cached_property
+    def imports(self) -> "ImportStore":
+        """The runs that other tools measured."""
+        from perfsvc.store.imports import ImportStore
+
+        return ImportStore(self.database, self.keys)
+
+    @cached_property
+    def binaries(self) -> "BinaryStore":
+        """The code that cases ran."""
+        from perfsvc.store.binaries import BinaryStore
+
+        return BinaryStore(self.database, self.keys)
+
+    @cached_property
+    def series(self) -> "SeriesStore":
+        """Levels and histories of series."""
+        from perfsvc.store.series import SeriesStore
+
+        return SeriesStore(self.database)
+
+    @cached_property
+    def baselines(self) -> "BaselineStore":
+        """The runs that series are compared with, and pins."""
+        from perfsvc.store.baselines.baselines import BaselineStore
+
+        return BaselineStore(self.database)
+
+    @cached_property
+    def verdicts(self) -> "VerdictStore":
+        """The verdicts on the series of runs."""
+        from perfsvc.store.verdicts import VerdictStore
+
+        return VerdictStore(self.database)
+
+    @cached_property
+    def confirmations(self) -> "ConfirmationStore":
+        """Suspects that were measured again."""
+        from perfsvc.store.verdicts import ConfirmationStore
+
+        return ConfirmationStore(self.database)
+
+    @cached_property
+    def exclusions(self) -> "ExclusionStore":
+        """The data that people keep out of judging, and the runs that they deleted."""
+        from perfsvc.store.exclusions import ExclusionStore
+
+        return ExclusionStore(self.database)
+
+    @cached_property
+    def findings(self) -> "FindingStore":
+        """What people should look at, and what they decided."""
+        from perfsvc.store.findings import FindingStore
+
+        return FindingStore(self.database)
+
+    @cached_property
+    def expectations(self) -> "ExpectationStore":
+        """The hosts, GPUs and cases that nights are expected to have."""
+        from perfsvc.store.expectations import ExpectationStore
+
+        return ExpectationStore(self.database)
+
+    @cached_property
+    def profiles(self) -> "ProfileStore":
+        """Profiles of binaries and explanations of changes."""
+        from perfsvc.store.profiles import ProfileStore
+
+        return ProfileStore(self.database)
+
+    @cached_property
+    def checks(self) -> "CheckStore":
+        """Static checks of kernels."""
+        from perfsvc.store.checks import CheckStore
+
+        return CheckStore(self.database)
+
+    @cached_property
+    def nights(self) -> "NightStore":
+        """Executions of ``perfsvc nightly``."""
+        from perfsvc.store.nights import NightStore
+
+        return NightStore(self.database, self.keys)
+
+    @cached_property
+    def messages(self) -> "MessageStore":
+        """The messages about nights, and whether they arrived."""
+        from perfsvc.store.messages import MessageStore
+
+        return MessageStore(self.database)
+
+    @cached_property
+    def tokens(self) -> "TokenStore":
+        """The tokens of the server."""
+        from perfsvc.store.remote.tokens import TokenStore
+
+        return TokenStore(self.database)
+
+    @cached_property
+    def sending(self) -> "SendingStore":
+        """Whole runs, read to send them to another host."""
+        from perfsvc.store.remote.sending import SendingStore
+
+        return SendingStore(self.database)
+
+    @cached_property
+    def received(self) -> "ReceivedStore":
+        """Runs that other hosts have sent."""
+        from perfsvc.store.remote.receiving import ReceivedStore
+
+        return ReceivedStore(self.database, self.keys)
+
+    @cached_property
+    def audit(self) -> "AuditLog":
+        """What people and programs tried to change through the server."""
+        from perfsvc.store.remote.audit import AuditLog
+
+        return AuditLog(self.database)
+
+    @cached_property
+    def retention(self) -> "Retention":
+        """Removes what is old."""
+        from perfsvc.store.retention import Retention
+
+        return Retention(self.database)
 
     @property
     def location(self) -> str:

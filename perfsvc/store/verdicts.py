@@ -36,9 +36,10 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number, pack
+from perfsvc.store.schema.column_types import number
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import EVENTS, ConfirmationRuns, Confirmations, Verdicts
+from perfsvc.store.schema.samples import pack
 from perfsvc.store.schema.tables import Cases, Devices, Runs
 
 _IS_EVENT = Verdicts.verdict.in_(bindparam(None, EVENTS, expanding=True, literal_execute=True))

@@ -4,6 +4,7 @@ A bench.py uses the names from ``authoring`` (docs/reference/benchmark-files.md)
 """
 
 from perfsvc.model import Tolerance, Work
+from perfsvc.selection import Selection
 from perfsvc.suite import isolated
 from perfsvc.suite.authoring import (
     Benchmark,
@@ -35,7 +36,6 @@ from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.discovery import Suite, discover
 from perfsvc.suite.isolated.requests import ListedCase, StoredBench
 from perfsvc.suite.requirements import unmet, wrong_gpus
-from perfsvc.suite.selection import Selection
 from perfsvc.suite.steps.packages import cupy, numba, torch, triton
 
 __all__ = [

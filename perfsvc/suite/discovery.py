@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from perfsvc.errors import SuiteError, UsageError
 from perfsvc.model import Case
+from perfsvc.selection import Selection, choose
 from perfsvc.suite import isolated
 from perfsvc.suite.benchfile import FILE_NAME
 from perfsvc.suite.case import CaseSpec
 from perfsvc.suite.isolated.requests import BenchRead, ListedCase, Points
-from perfsvc.suite.selection import Selection, choose
 from perfsvc.suite.steps.groups import LEAST_GPUS
 
 Input = TypeVar("Input")

@@ -34,7 +34,7 @@ from perfsvc.service.imports import imports
 from perfsvc.service.imports.imports import ImportRequest, import_files
 from perfsvc.service.results import stored_report
 from perfsvc.store import Store
-from perfsvc.store.schema.tables import Base
+from perfsvc.store.schema.base import metadata
 from perfsvc.text import json_text
 
 DATA = Path(__file__).parents[1] / "data" / "formats"
@@ -236,7 +236,7 @@ def attack(files: int, seed: int, folder: Path) -> Result:
         for number in range(files):
             if number % IMPORTS_OF_A_DATABASE == 0:
                 with store.database.writing() as connection:
-                    for table in reversed(Base.metadata.sorted_tables):
+                    for table in reversed(metadata().sorted_tables):
                         connection.execute(delete(table))
             place.mkdir()
             name = list(FILES)[number % len(FILES)]

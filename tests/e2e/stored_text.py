@@ -30,8 +30,8 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store import RunState, StageRow, StageState, Store
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.column_types import FreeText
-from perfsvc.store.schema.tables import Base
 
 PAYLOADS = {
     "escape": "\x1b[2J\x1b]0;title\x07\x1b]8;;http://x\x1b\\\x9b2J\x90q\x85",
@@ -173,7 +173,7 @@ def replace_texts(path: Path, change: Callable[[str], str]) -> list[str]:
         for table, names in UNSET.items():
             for name in names:
                 connection.execute(f"UPDATE {table} SET {name} = '{name}'")
-        for table in Base.metadata.sorted_tables:
+        for table in metadata().sorted_tables:
             for column in table.columns:
                 if column.name in OURS.get(table.name, ()) or not isinstance(column.type, FreeText):
                     continue

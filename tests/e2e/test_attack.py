@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 
 from perfsvc.keys import Keys
 from perfsvc.model import digest
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
-from perfsvc.store.schema.tables import Base
 from tests.e2e.nights import CASE, SLOW, USUAL, Nights
 
 pytestmark = pytest.mark.slow  # whole nights
@@ -176,20 +176,20 @@ CODE = {"artifacts", "binaries", "binary_files", "cases", "nights", "python_code
 
 def attacks():
     """Yield the kind of database and the table of each attack."""
-    for table in Base.metadata.sorted_tables:
+    for table in metadata().sorted_tables:
         for kind in ("sqlite", "postgresql") if table.name in CODE else ("sqlite",):
             yield pytest.param(kind, table.name, id=f"{kind}-{table.name}")
 
 
 def test_the_tables_of_code_exist():
-    assert Base.metadata.tables.keys() >= CODE
+    assert metadata().tables.keys() >= CODE
 
 
 @pytest.mark.parametrize(("kind", "table"), [*attacks()])
 def test_no_row_that_an_attacker_overwrites_runs_his_code(after_two_nights, tmp_path, table):
     perfsvc = after_two_nights
     attacker = Attacker(perfsvc.environment["PERFSVC_DB"], tmp_path / "canary")
-    attacker.overwrite(Base.metadata.tables[table])
+    attacker.overwrite(metadata().tables[table])
     for arguments in (("nightly",), ("nightly", "--resume"), ("compare", "1", "2")):
         perfsvc(*arguments)
     confirm(perfsvc)
@@ -200,7 +200,7 @@ def test_no_row_that_an_attacker_overwrites_runs_his_code(after_two_nights, tmp_
 def test_no_table_without_code_that_an_attacker_overwrites_on_a_server_runs_his_code(after_two_nights, tmp_path):
     perfsvc = after_two_nights
     attacker = Attacker(perfsvc.environment["PERFSVC_DB"], tmp_path / "canary")
-    for table in Base.metadata.sorted_tables:
+    for table in metadata().sorted_tables:
         if table.name not in CODE:
             attacker.overwrite(table)
     for arguments in (("nightly",), ("nightly", "--resume"), ("compare", "1", "2")):
@@ -220,9 +220,9 @@ def test_a_night_that_an_attacker_sent_to_his_own_suite_is_not_resumed(nights, a
     theirs.mkdir(parents=True)
     (theirs / "bench.py").write_text(attacker.code)
     with attacker.connected() as connection:
-        (settings,) = connection.execute(select(Base.metadata.tables["nights"].c.settings)).scalars()
+        (settings,) = connection.execute(select(metadata().tables["nights"].c.settings)).scalars()
         values = {"suite": str(theirs.parent), "settings": settings | {"suite": str(theirs.parent)}, "suite_digest": ""}
-        connection.execute(update(Base.metadata.tables["nights"]).values(values))
+        connection.execute(update(metadata().tables["nights"]).values(values))
         connection.execute(text("delete from stages where name <> 'lock'"))
     ended = nights("--resume", code=5)
     assert "what night 1 began with was changed in the database" in ended.err

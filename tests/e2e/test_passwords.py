@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from perfsvc.store.schema.tables import Base
+from perfsvc.store.schema.base import metadata
 from tests.e2e.nights import Nights
 
 SECRET = "hunter2"  # noqa: S105 - a test's
@@ -85,7 +85,7 @@ def rows_of(url):
     engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"))
     with engine.connect() as connection:
         # As tuples: a row of SQLAlchemy shortens its long values when it is printed.
-        rows = (connection.execute(table.select()).fetchall() for table in Base.metadata.sorted_tables)
+        rows = (connection.execute(table.select()).fetchall() for table in metadata().sorted_tables)
         texts = [str([tuple(row) for row in of_table]) for of_table in rows]
     engine.dispose()
     return "\n".join(texts)

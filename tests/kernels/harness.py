@@ -14,12 +14,12 @@ from perfsvc.measure.worker.main import measure
 from perfsvc.measure.worker.memory import DeviceArrayCache
 from perfsvc.model import CacheState, Call, Status
 from perfsvc.process.shared_memory import ArrayLayout
+from perfsvc.selection import parse
 from perfsvc.suite import discover, unmet, wrong_gpus
 from perfsvc.suite.arrays import Inputs, make_arrays, make_fresh
 from perfsvc.suite.benchfile import load
 from perfsvc.suite.points import axes_of, expansions_of
 from perfsvc.suite.resolving import BenchmarkPoint, case_of, resolve, worth_running
-from perfsvc.suite.selection import parse
 
 
 class LoadedSuite:

@@ -12,7 +12,8 @@ import pytest
 
 from perfsvc.model import FindingState
 from perfsvc.service.dashboard.build import build
-from perfsvc.store import Scope, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import Scope
 from tests.pages import walking
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

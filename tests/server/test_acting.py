@@ -14,7 +14,8 @@ from perfsvc.server.app import make_app
 from perfsvc.server.serving import Serving
 from perfsvc.server.sessions import COOKIE
 from perfsvc.service.dashboard.live import LivePages
-from perfsvc.store import Scope, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import Scope
 from tests.server.conftest import BASE, own
 
 ORIGIN = {"Origin": BASE}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from perfsvc.service.transfer.body import written
-from perfsvc.store import Scope, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import Scope
 from tests.server.conftest import client, own
 from tests.server.test_receiving import client_of
 

@@ -16,7 +16,8 @@ from perfsvc.server.serving import Serving
 from perfsvc.service.dashboard.live import LivePages
 from perfsvc.service.transfer import receive
 from perfsvc.service.transfer.body import written
-from perfsvc.store import Scope, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import Scope
 from tests.server.conftest import BASE, own
 
 PATH = "/api/v1/runs"

@@ -74,6 +74,8 @@ def _cell(console: Console, cell: Text, width: int, column: Column, style: Style
     """Return a cell that fills the width of its column and the padding."""
     blank = width - cell_len(cell.plain)
     left = blank if column.justify == "right" else blank // 2 if column.justify == "center" else 0
+    if not (cell.style or cell.spans):  # nearly every cell of a large table
+        return [Segment(" " * left + cell.plain + " " * (blank - left + PAD), style)]
     own = console.get_style(cell.style)
     text = cell.render(console) if cell.spans else [Segment(cell.plain, own)]  # without spans, render() has no style
     content = (Segment(" " * left, own), *text, Segment(" " * (blank - left), own))

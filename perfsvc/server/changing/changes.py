@@ -17,7 +17,8 @@ from perfsvc.server.answers import of_error
 from perfsvc.server.kept.answers import kept_answers
 from perfsvc.server.limiting import RefusedError, network_of
 from perfsvc.server.serving import serving
-from perfsvc.store import AuditEntry, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import AuditEntry
 
 MOST_REFUSED = 60
 """How many refused changes of an address reach the audit log in a minute: more would only fill the database."""

@@ -20,8 +20,8 @@ from perfsvc.server.endpoints import NDJSON, Answer, Endpoint, NoParameters
 from perfsvc.server.limiting import RefusedError
 from perfsvc.server.serving import serving
 from perfsvc.service.transfer.receive import ReceivedRun, receive
-from perfsvc.store import SentMeasurement, SentRun
 from perfsvc.store.remote.receiving import ReusedKeyError
+from perfsvc.store.remote.rows import SentMeasurement, SentRun
 
 MIB = 2**20
 IN_MEMORY = 4 * MIB

@@ -10,13 +10,13 @@ from perfsvc import judge
 from perfsvc.errors import PerfsvcError, SuiteError, UsageError
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, Measurement, StaticBaseline, Status, Verdict
 from perfsvc.report.checks import StaticCheck
+from perfsvc.selection import Selection
 from perfsvc.service.check.kernels import KernelReader, SuiteKernels
 from perfsvc.service.git import checked_out
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import provenance
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 from perfsvc.temporary import temporary_folder
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")

@@ -20,9 +20,10 @@ from perfsvc.build.sources import is_python
 from perfsvc.errors import CaseError, CompileError, NoDisassemblerError, SuiteError, UsageError
 from perfsvc.judge.static_checks import REGISTERS, SPILLS, STACK
 from perfsvc.model import Case, CheckedKernel, CheckVerdict, DeviceInfo, FactChange, Launch, Status, Unit, digest
+from perfsvc.selection import Selection
 from perfsvc.service.check.triton_kernels import check_triton, triton_calls
 from perfsvc.service.progress import Progress
-from perfsvc.suite import CaseSpec, Selection, unmet
+from perfsvc.suite import CaseSpec, unmet
 
 _Compiled = tuple[Unit, str]
 """What a kernel comes from: a unit, and the kernel's symbol in the unit's binary."""

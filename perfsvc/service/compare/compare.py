@@ -3,12 +3,11 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from perfsvc import judge
-from perfsvc.config import Settings
 from perfsvc.errors import UsageError
 from perfsvc.model import (
     MAX_ERROR,
@@ -24,13 +23,15 @@ from perfsvc.model import (
 from perfsvc.model.levels import LevelColumns
 from perfsvc.report.review import Review, comparison_review
 from perfsvc.report.rows import ComparedRun
+from perfsvc.selection import Selection, parse
 from perfsvc.service.compare.confirmations import with_answers_of_other_runs, with_confirmations
 from perfsvc.service.compare.nights import with_nights
 from perfsvc.service.compare.sides import settled_by_code, sides_of
 from perfsvc.service.revisions import BASELINE, choose, require_judged, resolve
 from perfsvc.store import RunRow, Store
-from perfsvc.suite import Selection
-from perfsvc.suite.selection import parse
+
+if TYPE_CHECKING:
+    from perfsvc.config import Settings
 
 ALL = Selection()
 """The selection of all cases."""
@@ -236,7 +237,7 @@ def _judged(series: Iterable[Series]) -> set[Series]:
 # --- what the settings say -------------------------------------------------------------------------------------------
 
 
-def thresholds(settings: Settings, asked: float | None = None) -> judge.Thresholds:
+def thresholds(settings: "Settings", asked: float | None = None) -> judge.Thresholds:
     """Return the threshold rules of the settings; ``asked``, from a command, takes precedence over them."""
     rules = (judge.ThresholdRule(parse(rule.cases).matches, rule.metric, rule.change) for rule in settings.thresholds)
     return judge.Thresholds(tuple(rules), asked)

@@ -12,10 +12,10 @@ from perfsvc.errors import NotMeasuredError, UsageError
 from perfsvc.model import Case, Level, RunRow, RunState, Series, Verdict
 from perfsvc.report.review import NOTICE, Review
 from perfsvc.report.rows import ComparedRun
+from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import RunComparison, threshold_of_series
 from perfsvc.service.revisions import choose, require_judged
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 Levels = Mapping[Series, Level]
 

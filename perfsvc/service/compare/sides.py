@@ -22,7 +22,6 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store import BinaryRow, CaseBinary, Store
-from perfsvc.suite.python_source import same_source, source_digest
 
 MODULES_AT_ONCE = 64
 """How many compiled modules are held in memory at once: a module may have megabytes."""
@@ -157,6 +156,10 @@ def _device(used: CaseBinary) -> Environment:
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
+SAME = SameOnBothSides(code=True, source=True, toolkit=True, device=True)
+"""Both sides used the same stored code."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Code:
     """The code of one side."""
@@ -185,8 +188,8 @@ def compare_code(store: Store, pairs: Collection[CodeOfPair]) -> dict[CodeOfPair
         sides = [_Code(rows[number], python) for number, python in pair if number in rows]
         if len(sides) == len(pair) and all(side.is_known for side in sides):
             known[pair] = (sides[0], sides[1])
-    comparer = _Comparer(store, known.values())
-    return {pair: comparer.compare(*both) for pair, both in known.items()}
+    comparer = _Comparer(store, [both for pair, both in known.items() if pair[0] != pair[1]])
+    return {pair: comparer.compare(*both) if pair[0] != pair[1] else SAME for pair, both in known.items()}
 
 
 class _Comparer:
@@ -282,6 +285,9 @@ class _Comparer:
         before, after = (self._texts.get(code.record.bench) for code in (old, new))
         if before is None or after is None:
             return False
+        # Imported here because few comparisons read sources, and the package reads whole suites.
+        from perfsvc.suite.python_source import same_source
+
         return same_source(before, after, functions, outline=outline)
 
     def _same_inputs(self, old: _Code, new: _Code) -> bool:
@@ -297,10 +303,18 @@ class _Comparer:
         return old_digests == new_digests
 
     def _module_source(self, sha256: str, *, outline: bool) -> str:
-        return source_digest(self._texts[sha256], None, outline=outline) if sha256 in self._texts else sha256
+        if sha256 not in self._texts:
+            return sha256
+        from perfsvc.suite.python_source import source_digest
+
+        return source_digest(self._texts[sha256], None, outline=outline)
 
     def _code_digests(self, modules: Collection[str]) -> dict[str, str]:
         """Return the digest of the code in each module."""
+        if not modules:
+            return {}
+        from perfsvc.suite.python_source import source_digest
+
         digests: dict[str, str] = {}
         names = iter(modules)
         while batch := list(islice(names, MODULES_AT_ONCE)):

@@ -18,9 +18,9 @@ from perfsvc.model import (
     RunState,
     scope_options,
 )
+from perfsvc.selection import Selection
 from perfsvc.service.expect.inventory import Inventory, last_seen
 from perfsvc.store import CasesInRun, NightRow, Store
-from perfsvc.suite.selection import Selection
 
 OVER_BUDGET_NIGHTS = 14
 """The nights after which a case that is over budget is missing: a budget leaves out some cases every night."""

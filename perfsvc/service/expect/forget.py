@@ -10,10 +10,10 @@ from perfsvc.model import (
     Expected,
     ExpectedKind,
 )
+from perfsvc.selection import parse
 from perfsvc.service.expect.cases import case_evidence, case_of, subject_of
 from perfsvc.service.expect.gpus import gpus_gone
 from perfsvc.store import Store
-from perfsvc.suite.selection import parse
 
 
 def forget(

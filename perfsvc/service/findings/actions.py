@@ -7,9 +7,9 @@ from datetime import datetime
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Cause, Finding, FindingState, Series
+from perfsvc.selection import Selection
 from perfsvc.service.expect.forget import forget
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 from perfsvc.units import some
 
 

@@ -17,6 +17,7 @@ from perfsvc.model import TIME, CacheState, Case, Cause, DeviceInfo, Judgement, 
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.review import Review, SourceLocation, comparison_review
 from perfsvc.report.rows import ComparedRun
+from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import RunComparison
 from perfsvc.service.confirm.pairs import BUDGET_S, PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import Worktree, checked_out
@@ -26,7 +27,7 @@ from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
 from perfsvc.service.run.prepare import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
 from perfsvc.service.run.recipes import arrays
-from perfsvc.suite import CaseSpec, Selection
+from perfsvc.suite import CaseSpec
 
 SAME = "both revisions have the same code"
 Key = tuple[Case, CacheState]

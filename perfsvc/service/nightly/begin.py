@@ -9,10 +9,10 @@ from typing import Any
 
 from perfsvc.config import Settings
 from perfsvc.errors import UsageError
+from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import thresholds
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.store import NightRow, StageState, Store
-from perfsvc.suite import Selection
 
 LAST_WITH_SUITE = "run"
 """The last stage that needs the suite unchanged."""

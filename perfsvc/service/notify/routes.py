@@ -6,8 +6,8 @@ from dataclasses import replace
 from perfsvc.config.settings import RouteSettings
 from perfsvc.config.value_types import Severity
 from perfsvc.model import Case, Direction, Finding, MovedSeries
+from perfsvc.selection import Glob, parse
 from perfsvc.service.notify.news import News
-from perfsvc.suite.selection import Glob, parse
 
 ALARMS: Collection[Severity] = ("regression", "failed", "missing")
 """The kinds of news that have to reach a person."""

@@ -15,13 +15,14 @@ from perfsvc.device.find import find, why_no_gpu
 from perfsvc.errors import CaseError, CompileError, InfrastructureError, SuiteError, UnsupportedError
 from perfsvc.measure.plan.order import Spread
 from perfsvc.model import DeviceInfo, ProgramFile, ReplayRecord, Unit, digest
+from perfsvc.selection import Selection
 from perfsvc.service import peaks
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
 from perfsvc.service.run import groups
-from perfsvc.suite import CaseSpec, Selection, Suite, unmet, wrong_gpus
+from perfsvc.suite import CaseSpec, Suite, unmet, wrong_gpus
 
 if TYPE_CHECKING:
     from perfsvc.config.settings import SlurmSettings

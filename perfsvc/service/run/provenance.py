@@ -12,10 +12,10 @@ from pathlib import Path
 from perfsvc import __version__, installation
 from perfsvc.device.cpu import processor_model
 from perfsvc.model import Measurement, Peak, Provenance
+from perfsvc.selection import Selection
 from perfsvc.service.git import LIMIT_S, git, unreadable, unreadable_cure
 from perfsvc.service.run.prepare import RunRequest, seed_of
 from perfsvc.store import Store
-from perfsvc.suite import Selection
 
 _UNBORN, _DETACHED = "(initial)", "(detached)"
 """What git prints for a repository without a commit, and for one that has no branch checked out."""

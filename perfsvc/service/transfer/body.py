@@ -13,7 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from perfsvc.errors import FormatError
 from perfsvc.model import Case, Measurement, Status, plausible
 from perfsvc.model.codec import encode
-from perfsvc.store import SentMeasurement, SentRun, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import SentMeasurement, SentRun
 from perfsvc.store.remote.sending import FORMAT
 from perfsvc.store.runs import ENDED
 from perfsvc.text import printed

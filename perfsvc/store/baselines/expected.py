@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 
 from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select, tuple_, union
-from sqlalchemy.orm import aliased
 
 from perfsvc.model import RunState, Series
 from perfsvc.store.cases import CaseIds, SeriesKey, judged, lineage_keys
@@ -65,7 +64,7 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
 
     A case that is excluded from judging counts as over budget. ``runs`` maps the id of each device to a run on it.
     """
-    skipped = aliased(Cases)
+    skipped = Cases.__table__.alias()
     unmeasured = _skipped(runs.values())
     scope = select(Runs.scope).where(Runs.id == unmeasured.c.run_id).correlate(unmeasured).scalar_subquery()
     earlier = and_(
@@ -78,8 +77,8 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
     query = (
         select(Cases.lineage_id, Measurements.device_id, Measurements.cache, newest_clean())
         .select_from(unmeasured)
-        .join(skipped, skipped.id == unmeasured.c.case_id)
-        .join(Cases, Cases.lineage_id == skipped.lineage_id)
+        .join(skipped, skipped.c.id == unmeasured.c.case_id)
+        .join(Cases, Cases.lineage_id == skipped.c.lineage_id)
         .join(Measurements, earlier)
         .join(Runs, Runs.id == Measurements.run_id)
         .where(tuple_(unmeasured.c.device_id, unmeasured.c.run_id).in_(list(runs.items())))

@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, se
 from perfsvc.model import Case
 from perfsvc.store.cases import case_id
 from perfsvc.store.keeping.tables import IDENTITY, NOT_REFERRED, PARTS, SHARED, Table
+from perfsvc.store.schema.base import all_tables
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import insert_new
-from perfsvc.store.schema.tables import Base, Cases, Lineages, Runs
+from perfsvc.store.schema.tables import Cases, Lineages, Runs
 
 ROWS = 1_000
 """The rows that are in memory at a time; the samples of a large run would fill it."""
@@ -88,7 +89,7 @@ class Copier:
 
     def put(self, table: Table, row: StoredRow) -> int:
         """Store a row of the source as a new row, and return its number in the target."""
-        result = self.target.execute(insert(table.__table__), self.translated(table, row))  # type: ignore[arg-type]
+        result = self.target.execute(insert(table), self.translated(table, row))
         key = result.inserted_primary_key
         assert key is not None  # noqa: S101 - for mypy: only an insert of several rows has none
         self._numbers[table][row["id"]] = int(key[0])
@@ -97,7 +98,7 @@ class Copier:
     def put_all(self, table: Table, rows: Iterator[Row]) -> None:
         """Store translated rows."""
         while part := list(islice(rows, ROWS)):
-            self.target.execute(insert(table.__table__), part)  # type: ignore[arg-type]
+            self.target.execute(insert(table), part)
 
     def row(self, table: Table, number: int) -> Row | None:
         """Return a row of the source by its number; None if there is none."""
@@ -237,7 +238,7 @@ def _identity(table: Table) -> tuple[str, ...]:
 
 @cache
 def _tables() -> dict[str, Table]:
-    return {mapper.local_table.name: mapper.class_ for mapper in Base.registry.mappers}  # type: ignore[attr-defined]
+    return {table.__tablename__: table for table in all_tables()}
 
 
 @cache

@@ -27,13 +27,14 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
+from perfsvc.store.schema.base import all_tables, metadata
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
-from perfsvc.store.schema.column_types import Word, unpack_array
+from perfsvc.store.schema.column_types import Word
 from perfsvc.store.schema.engine import SQLITE, Database
 from perfsvc.store.schema.judging_tables import ConfirmationRuns
+from perfsvc.store.schema.samples import unpack_array
 from perfsvc.store.schema.tables import (
     Artifacts,
-    Base,
     Binaries,
     Cases,
     Environments,
@@ -132,9 +133,9 @@ _COSTS: Final = {
 def damaged_rows(connection: Connection) -> list[DamagedRow]:
     """Return all damaged rows of a database whose schema revision is that of this perfsvc."""
     found: list[DamagedRow] = []
-    for mapper in sorted(Base.registry.mappers, key=lambda mapper: str(mapper.local_table)):
-        found += _wrong_types(connection, mapper.class_)
-        found += _wrong_content(connection, mapper.class_)
+    for table in all_tables():
+        found += _wrong_types(connection, table)
+        found += _wrong_content(connection, table)
     return found
 
 
@@ -163,7 +164,7 @@ def remove_unreadable(database: Database) -> dict[str, int]:
 
 def _unreadable() -> Iterator[tuple[Any, ColumnElement[bool]]]:
     """Yield each table with a needed word, and the condition that a word in a row is damaged."""
-    for table in Base.metadata.sorted_tables:
+    for table in metadata().sorted_tables:
         damaged = [
             type_coerce(column, String).not_in(kind.words)
             for column in table.columns

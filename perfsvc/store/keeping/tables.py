@@ -5,6 +5,7 @@ A test requires that each table is named here.
 
 from typing import Final
 
+from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.code_tables import (
     CheckedKernels,
     Checks,
@@ -30,7 +31,6 @@ from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights, Stag
 from perfsvc.store.schema.server_tables import AuditEntries, ReceivedRuns, Tokens
 from perfsvc.store.schema.tables import (
     Artifacts,
-    Base,
     Binaries,
     BinaryFiles,
     Cases,

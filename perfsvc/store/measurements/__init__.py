@@ -30,9 +30,10 @@ from perfsvc.store.measurements.costs import costs_of
 from perfsvc.store.measurements.filters import RowFilter
 from perfsvc.store.measurements.quantities import load_quantities
 from perfsvc.store.rows import CaseCost, CaseKey, CaseQuantities, MeasurementEntry, StoredSamples
-from perfsvc.store.schema.column_types import number, pack, report_damaged, unpack_array
+from perfsvc.store.schema.column_types import number, report_damaged
 from perfsvc.store.schema.engine import Database, new_ids
 from perfsvc.store.schema.environments import environment_id
+from perfsvc.store.schema.samples import pack, unpack_array
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,

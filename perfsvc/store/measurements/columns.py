@@ -24,7 +24,7 @@ from perfsvc.store.schema.tables import (
     Runs,
 )
 
-_COLUMNS = {
+_COLUMNS: dict[str, Any] = {
     "run": Runs.id,
     "label": Runs.label,
     "commit": Runs.git_commit,

@@ -21,9 +21,10 @@ from perfsvc.store.cases import CASE_COLUMNS, case_of
 from perfsvc.store.devices import DeviceStore
 from perfsvc.store.remote.rows import SentMeasurement, SentPeak, SentRun
 from perfsvc.store.runs import ENDED, RunStore
-from perfsvc.store.schema.column_types import copying, unpack
+from perfsvc.store.schema.column_types import copying
 from perfsvc.store.schema.engine import Database, damaged
 from perfsvc.store.schema.environments import ENVIRONMENT, environment_of
+from perfsvc.store.schema.samples import unpack
 from perfsvc.store.schema.tables import (
     Cases,
     Devices,

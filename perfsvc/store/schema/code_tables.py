@@ -2,11 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, ForeignKey, Index
 
 from perfsvc.model import Cause, Limiter, Status, Verdict
-from perfsvc.store.schema.tables import Base, Free, Key, Uid
+from perfsvc.store.schema.base import Base, Key, Uid, column
 
 
 class Profiles(Base):
@@ -19,24 +18,24 @@ class Profiles(Base):
     __tablename__ = "profiles"
     __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
-    profiler: Mapped[str]
-    sections: Mapped[str]
-    kernel: Mapped[Free]
-    launch: Mapped[int | None]
-    chip: Mapped[str]
-    profiler_version: Mapped[str]
-    reason: Mapped[Free]
-    cure: Mapped[Free]
-    instructions: Mapped[bytes | None]
-    kernels: Mapped[bytes | None]
-    report_sha256: Mapped[str | None] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
-    wall_s: Mapped[float]
-    profiled_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    binary_id: ColumnElement[int | None] = column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    profiler: ColumnElement[str]
+    sections: ColumnElement[str]
+    kernel: ColumnElement[str]
+    launch: ColumnElement[int | None]
+    chip: ColumnElement[str]
+    profiler_version: ColumnElement[str]
+    reason: ColumnElement[str]
+    cure: ColumnElement[str]
+    instructions: ColumnElement[bytes | None]
+    kernels: ColumnElement[bytes | None]
+    report_sha256: ColumnElement[str | None] = column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+    wall_s: ColumnElement[float]
+    profiled_at: ColumnElement[datetime]
 
 
 class ProfileMetrics(Base):
@@ -44,9 +43,9 @@ class ProfileMetrics(Base):
 
     __tablename__ = "profile_metrics"
 
-    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[float | None]
+    profile_id: ColumnElement[int] = column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    value: ColumnElement[float | None]
 
 
 class ProfileRules(Base):
@@ -54,11 +53,11 @@ class ProfileRules(Base):
 
     __tablename__ = "profile_rules"
 
-    profile_id: Mapped[int] = mapped_column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
-    message: Mapped[Free]
-    speedup: Mapped[float | None]
+    profile_id: ColumnElement[int] = column(ForeignKey("profiles.id", ondelete="CASCADE"), primary_key=True)
+    number: ColumnElement[int] = column(primary_key=True)
+    name: ColumnElement[str]
+    message: ColumnElement[str]
+    speedup: ColumnElement[float | None]
 
 
 class Explanations(Base):
@@ -67,18 +66,18 @@ class Explanations(Base):
     __tablename__ = "explanations"
     __table_args__ = (Index(None, "case_id", "device_id", "run_id"),)
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    baseline_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
-    candidate_profile_id: Mapped[int | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
-    sentence: Mapped[Free]
-    reasons: Mapped[str]
-    factor: Mapped[float | None]
-    reason: Mapped[Free]
-    explained_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    baseline_profile_id: ColumnElement[int | None] = column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
+    candidate_profile_id: ColumnElement[int | None] = column(ForeignKey("profiles.id", ondelete="SET NULL"), index=True)
+    sentence: ColumnElement[str]
+    reasons: ColumnElement[str]
+    factor: ColumnElement[float | None]
+    reason: ColumnElement[str]
+    explained_at: ColumnElement[datetime]
 
 
 class Checks(Base):
@@ -87,20 +86,20 @@ class Checks(Base):
     __tablename__ = "checks"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again
 
-    id: Mapped[Key]
-    uid: Mapped[Uid]
-    checked_at: Mapped[datetime]
-    suite: Mapped[Free]
-    scope: Mapped[Free] = mapped_column(index=True)
-    command_line: Mapped[Free]
-    git_commit: Mapped[str] = mapped_column(index=True)
-    git_dirty: Mapped[bool]
-    git_branch: Mapped[str]
-    host: Mapped[str]
-    perfsvc_version: Mapped[str]
-    toolkit: Mapped[str]
-    disassembler: Mapped[str]
-    accepted: Mapped[Free]
+    id: ColumnElement[Key]
+    uid: ColumnElement[Uid]
+    checked_at: ColumnElement[datetime]
+    suite: ColumnElement[str]
+    scope: ColumnElement[str] = column(index=True)
+    command_line: ColumnElement[str]
+    git_commit: ColumnElement[str] = column(index=True)
+    git_dirty: ColumnElement[bool]
+    git_branch: ColumnElement[str]
+    host: ColumnElement[str]
+    perfsvc_version: ColumnElement[str]
+    toolkit: ColumnElement[str]
+    disassembler: ColumnElement[str]
+    accepted: ColumnElement[str]
 
 
 class KernelFacts(Base):
@@ -108,16 +107,16 @@ class KernelFacts(Base):
 
     __tablename__ = "facts"
 
-    id: Mapped[Key]
-    digest: Mapped[str] = mapped_column(unique=True)
-    registers: Mapped[int]
-    stack_bytes: Mapped[int]
-    spill_store_bytes: Mapped[int]
-    spill_load_bytes: Mapped[int]
-    shared_bytes: Mapped[int]
-    barriers: Mapped[int]
-    instructions: Mapped[str | None]
-    sass: Mapped[str]
+    id: ColumnElement[Key]
+    digest: ColumnElement[str] = column(unique=True)
+    registers: ColumnElement[int]
+    stack_bytes: ColumnElement[int]
+    spill_store_bytes: ColumnElement[int]
+    spill_load_bytes: ColumnElement[int]
+    shared_bytes: ColumnElement[int]
+    barriers: ColumnElement[int]
+    instructions: ColumnElement[str | None]
+    sass: ColumnElement[str]
 
 
 class CheckedKernels(Base):
@@ -129,21 +128,21 @@ class CheckedKernels(Base):
     __tablename__ = "checked_kernels"
     __table_args__ = (Index(None, "case_id", "architecture", "check_id"),)
 
-    check_id: Mapped[int] = mapped_column(ForeignKey("checks.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    architecture: Mapped[str] = mapped_column(primary_key=True)
-    kernel: Mapped[str] = mapped_column(primary_key=True)
-    status: Mapped[Status]
-    reason: Mapped[Free]
-    facts_id: Mapped[int | None] = mapped_column(ForeignKey("facts.id", ondelete="RESTRICT"), index=True)
-    threads: Mapped[int]
-    dynamic_shared_bytes: Mapped[int]
-    warps: Mapped[int | None]
-    most_warps: Mapped[int | None]
-    limiter: Mapped[Limiter | None]
-    source: Mapped[str]
-    verdict: Mapped[Verdict | None]
-    verdict_reason: Mapped[Free]
-    cause: Mapped[Cause | None]
-    baseline_check_id: Mapped[int | None] = mapped_column(ForeignKey("checks.id", ondelete="SET NULL"), index=True)
-    level: Mapped[bool]
+    check_id: ColumnElement[int] = column(ForeignKey("checks.id", ondelete="CASCADE"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    architecture: ColumnElement[str] = column(primary_key=True)
+    kernel: ColumnElement[str] = column(primary_key=True)
+    status: ColumnElement[Status]
+    reason: ColumnElement[str]
+    facts_id: ColumnElement[int | None] = column(ForeignKey("facts.id", ondelete="RESTRICT"), index=True)
+    threads: ColumnElement[int]
+    dynamic_shared_bytes: ColumnElement[int]
+    warps: ColumnElement[int | None]
+    most_warps: ColumnElement[int | None]
+    limiter: ColumnElement[Limiter | None]
+    source: ColumnElement[str]
+    verdict: ColumnElement[Verdict | None]
+    verdict_reason: ColumnElement[str]
+    cause: ColumnElement[Cause | None]
+    baseline_check_id: ColumnElement[int | None] = column(ForeignKey("checks.id", ondelete="SET NULL"), index=True)
+    level: ColumnElement[bool]

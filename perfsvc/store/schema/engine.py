@@ -33,8 +33,8 @@ from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 from perfsvc import units
 from perfsvc.errors import DamagedError, DatabaseError, MissingPackageError, UsageError
 from perfsvc.installation import install_command
+from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.column_types import DEFINED, report_damaged
-from perfsvc.store.schema.tables import Base
 from perfsvc.text import url_without_password, without_password
 
 LOCK_WAIT_S = 60

@@ -11,7 +11,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, delete, exists, select, update
 
 from perfsvc.model import Environment, FullEnvironment, digest
-from perfsvc.model.codec import decode
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import among, insert_new
 from perfsvc.store.schema.tables import Environments, FullEnvironments, Runs
@@ -52,8 +51,8 @@ def environment_of(row: Any) -> Environment:
 @lru_cache(maxsize=256)
 def _pairs(text: str) -> tuple[tuple[str, str], ...]:
     try:
-        return tuple(sorted(decode(dict[str, str], text).items()))
-    except ValueError:
+        return tuple(sorted(_texts(json.loads(text)).items()))
+    except (ValueError, RecursionError):
         report_damaged(f"the environment {text[:40]!r}")
         return ()
 
@@ -91,7 +90,26 @@ def remove_unused_full(connection: Connection) -> None:
 @lru_cache(maxsize=64)
 def _full(text: str) -> FullEnvironment:
     try:
-        return decode(FullEnvironment, text)
-    except ValueError:
+        return _full_environment(json.loads(text))
+    except (ValueError, RecursionError):
         report_damaged(f"the full environment {text[:40]!r}")
         return FullEnvironment()
+
+
+def _full_environment(value: Any) -> FullEnvironment:
+    """Return a full environment from JSON; raises ``ValueError`` if it is damaged."""
+    parts = _object(value)
+    devices = _object(parts.get("devices", {}))
+    return FullEnvironment(_texts(parts.get("common", {})), {device: _texts(own) for device, own in devices.items()})
+
+
+def _texts(value: Any) -> dict[str, str]:
+    if not all(isinstance(text, str) for text in _object(value).values()):
+        raise ValueError("a value is no text")
+    return _object(value)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("no object")  # noqa: TRY004 - the stored text is wrong, not the type of an argument
+    return value

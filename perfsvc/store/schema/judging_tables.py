@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, TextClause, UniqueConstraint, text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
 
 from perfsvc.model import (
     CacheState,
@@ -17,7 +16,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.tables import Base, Big, Free, Key, Uid
+from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
 
 ACCEPTED = (Verdict.NEW, Verdict.IMPROVEMENT)
 """The verdicts that make the level of their run the baseline of later runs."""
@@ -25,12 +24,9 @@ EVENTS = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.BROKEN, Verdict.MISSI
 """The verdicts that are events in a history."""
 
 
-def _is_one_of(verdicts: Iterable[Verdict]) -> TextClause:
+def _is_one_of(verdicts: Iterable[Verdict]) -> str:
     """Return the condition of an index. The queries that use the index have the same list of literals."""
-    return text(f"verdict IN ({', '.join(repr(verdict.value) for verdict in verdicts)})")
-
-
-_ACCEPTED, _EVENTS = _is_one_of(ACCEPTED), _is_one_of(EVENTS)
+    return f"verdict IN ({', '.join(repr(verdict.value) for verdict in verdicts)})"
 
 
 class Verdicts(Base):
@@ -40,30 +36,30 @@ class Verdicts(Base):
     __table_args__ = (
         Index(None, "case_id", "device_id", "metric", "cache", "run_id"),
         # Accepting verdicts are few, and every run looks for them among all verdicts on its series.
-        Index("ix_verdicts_accepted", "case_id", sqlite_where=_ACCEPTED, postgresql_where=_ACCEPTED),
+        partial_index("ix_verdicts_accepted", "case_id", where=_is_one_of(ACCEPTED)),
         # So are events, and the pages look for them in all runs that they show.
-        Index("ix_verdicts_events", "run_id", sqlite_where=_EVENTS, postgresql_where=_EVENTS),
+        partial_index("ix_verdicts_events", "run_id", where=_is_one_of(EVENTS)),
     )
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: Mapped[str] = mapped_column(primary_key=True)
-    cache: Mapped[CacheState] = mapped_column(primary_key=True)
-    verdict: Mapped[Verdict]
-    reason: Mapped[Free]
-    ratio: Mapped[float | None]
-    low: Mapped[float | None]
-    high: Mapped[float | None]
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    baseline_s: Mapped[float | None]
-    candidate_s: Mapped[float | None]
-    smallest: Mapped[float | None]
-    baseline_replicas: Mapped[int | None]
-    candidate_replicas: Mapped[int | None]
-    baseline_runs: Mapped[int]
-    between_nights: Mapped[float | None]
-    cause: Mapped[Cause | None]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: ColumnElement[str] = column(primary_key=True)
+    cache: ColumnElement[CacheState] = column(primary_key=True)
+    verdict: ColumnElement[Verdict]
+    reason: ColumnElement[str]
+    ratio: ColumnElement[float | None]
+    low: ColumnElement[float | None]
+    high: ColumnElement[float | None]
+    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: ColumnElement[float | None]
+    candidate_s: ColumnElement[float | None]
+    smallest: ColumnElement[float | None]
+    baseline_replicas: ColumnElement[int | None]
+    candidate_replicas: ColumnElement[int | None]
+    baseline_runs: ColumnElement[int]
+    between_nights: ColumnElement[float | None]
+    cause: ColumnElement[Cause | None]
 
 
 class Pins(Base):
@@ -71,14 +67,14 @@ class Pins(Base):
 
     __tablename__ = "pins"
 
-    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: Mapped[str] = mapped_column(primary_key=True)
-    cache: Mapped[CacheState] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
-    set_at: Mapped[datetime]
-    set_by: Mapped[str]
-    comment: Mapped[Free]
+    lineage_id: ColumnElement[int] = column(ForeignKey("lineages.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: ColumnElement[str] = column(primary_key=True)
+    cache: ColumnElement[CacheState] = column(primary_key=True)
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    set_at: ColumnElement[datetime]
+    set_by: ColumnElement[str]
+    comment: ColumnElement[str]
 
 
 class Exclusions(Base):
@@ -91,15 +87,15 @@ class Exclusions(Base):
     __tablename__ = "exclusions"
     __table_args__ = (Index(None, "run_id", "case_id"),)
 
-    id: Mapped[Key]
-    run_id: Mapped[int]
-    case_id: Mapped[int | None] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), index=True)
-    reason: Mapped[Free]
-    excluded_by: Mapped[str]
-    excluded_at: Mapped[datetime]
-    included_by: Mapped[str] = mapped_column(server_default="")
-    included_at: Mapped[datetime | None]
-    deleted: Mapped[bool]
+    id: ColumnElement[Key]
+    run_id: ColumnElement[int]
+    case_id: ColumnElement[int | None] = column(ForeignKey("cases.id", ondelete="RESTRICT"), index=True)
+    reason: ColumnElement[str]
+    excluded_by: ColumnElement[str]
+    excluded_at: ColumnElement[datetime]
+    included_by: ColumnElement[str] = column(server_default="")
+    included_at: ColumnElement[datetime | None]
+    deleted: ColumnElement[bool]
 
 
 class Confirmations(Base):
@@ -108,33 +104,33 @@ class Confirmations(Base):
     __tablename__ = "confirmations"
     __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache", "run_id"),)
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    metric: Mapped[str]
-    cache: Mapped[CacheState]
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    judged: Mapped[Verdict]
-    judged_ratio: Mapped[float | None]
-    judged_baseline_s: Mapped[float | None]
-    judged_candidate_s: Mapped[float | None]
-    change: Mapped[ChangeKind]
-    direction: Mapped[Direction]
-    cause: Mapped[Cause]
-    reason: Mapped[Free]
-    verdict: Mapped[Verdict | None]
-    ratio: Mapped[float | None]
-    low: Mapped[float | None]
-    high: Mapped[float | None]
-    looks: Mapped[int]
-    drift: Mapped[float | None]
-    same_code: Mapped[bool | None]
-    threshold: Mapped[float]
-    seed: Mapped[Big]
-    budget_s: Mapped[float]
-    wall_s: Mapped[float]
-    confirmed_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    metric: ColumnElement[str]
+    cache: ColumnElement[CacheState]
+    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    judged: ColumnElement[Verdict]
+    judged_ratio: ColumnElement[float | None]
+    judged_baseline_s: ColumnElement[float | None]
+    judged_candidate_s: ColumnElement[float | None]
+    change: ColumnElement[ChangeKind]
+    direction: ColumnElement[Direction]
+    cause: ColumnElement[Cause]
+    reason: ColumnElement[str]
+    verdict: ColumnElement[Verdict | None]
+    ratio: ColumnElement[float | None]
+    low: ColumnElement[float | None]
+    high: ColumnElement[float | None]
+    looks: ColumnElement[int]
+    drift: ColumnElement[float | None]
+    same_code: ColumnElement[bool | None]
+    threshold: ColumnElement[float]
+    seed: ColumnElement[Big]
+    budget_s: ColumnElement[float]
+    wall_s: ColumnElement[float]
+    confirmed_at: ColumnElement[datetime]
 
 
 class ConfirmationRuns(Base):
@@ -142,20 +138,20 @@ class ConfirmationRuns(Base):
 
     __tablename__ = "confirmation_runs"
 
-    confirmation_id: Mapped[int] = mapped_column(ForeignKey("confirmations.id", ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    side: Mapped[str]
-    status: Mapped[Status]
-    reason: Mapped[Free]
-    samples: Mapped[bytes | None]
-    sample_count: Mapped[int]
-    value: Mapped[float | None]
-    wall_s: Mapped[float]
-    sm_clock_hz: Mapped[float | None]
-    temperature_c: Mapped[float | None]
-    power_w: Mapped[float | None]
-    slowdowns: Mapped[str]
-    rejected_batches: Mapped[int]
+    confirmation_id: ColumnElement[int] = column(ForeignKey("confirmations.id", ondelete="CASCADE"), primary_key=True)
+    number: ColumnElement[int] = column(primary_key=True)
+    side: ColumnElement[str]
+    status: ColumnElement[Status]
+    reason: ColumnElement[str]
+    samples: ColumnElement[bytes | None]
+    sample_count: ColumnElement[int]
+    value: ColumnElement[float | None]
+    wall_s: ColumnElement[float]
+    sm_clock_hz: ColumnElement[float | None]
+    temperature_c: ColumnElement[float | None]
+    power_w: ColumnElement[float | None]
+    slowdowns: ColumnElement[str]
+    rejected_batches: ColumnElement[int]
 
 
 class Findings(Base):
@@ -167,19 +163,19 @@ class Findings(Base):
     __tablename__ = "findings"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the ids down: an id is never used again
 
-    id: Mapped[Key]
-    uid: Mapped[Uid]
-    cause: Mapped[Cause]
-    root_cause: Mapped[Free] = mapped_column(server_default="")
-    first_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
-    last_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
-    evidence: Mapped[Free]
-    state: Mapped[FindingState]
-    reason: Mapped[Free]
-    set_by: Mapped[str]
-    set_at: Mapped[datetime]
-    owner: Mapped[Free] = mapped_column(server_default="")
-    ignored_until: Mapped[datetime | None]
+    id: ColumnElement[Key]
+    uid: ColumnElement[Uid]
+    cause: ColumnElement[Cause]
+    root_cause: ColumnElement[str] = column(server_default="")
+    first_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    last_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    evidence: ColumnElement[str]
+    state: ColumnElement[FindingState]
+    reason: ColumnElement[str]
+    set_by: ColumnElement[str]
+    set_at: ColumnElement[datetime]
+    owner: ColumnElement[str] = column(server_default="")
+    ignored_until: ColumnElement[datetime | None]
 
 
 class FindingCases(Base):
@@ -192,25 +188,25 @@ class FindingCases(Base):
     __tablename__ = "finding_cases"
     __table_args__ = (Index(None, "case_id", "device_id", "metric", "cache"),)
 
-    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    metric: Mapped[str] = mapped_column(primary_key=True)
-    cache: Mapped[CacheState] = mapped_column(primary_key=True)
-    step: Mapped[int] = mapped_column(primary_key=True)
-    root_cause: Mapped[Free] = mapped_column(server_default="")
-    change: Mapped[ChangeKind]
-    direction: Mapped[Direction]
-    ratio: Mapped[float | None]
-    low: Mapped[float | None]
-    high: Mapped[float | None]
-    baseline_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    baseline_s: Mapped[float | None]
-    candidate_s: Mapped[float | None]
-    first_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    level_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    last_run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
-    recovered_run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    metric: ColumnElement[str] = column(primary_key=True)
+    cache: ColumnElement[CacheState] = column(primary_key=True)
+    step: ColumnElement[int] = column(primary_key=True)
+    root_cause: ColumnElement[str] = column(server_default="")
+    change: ColumnElement[ChangeKind]
+    direction: ColumnElement[Direction]
+    ratio: ColumnElement[float | None]
+    low: ColumnElement[float | None]
+    high: ColumnElement[float | None]
+    baseline_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    baseline_s: ColumnElement[float | None]
+    candidate_s: ColumnElement[float | None]
+    first_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    level_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    last_run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="RESTRICT"), index=True)
+    recovered_run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
 
 
 class FindingEvents(Base):
@@ -222,14 +218,14 @@ class FindingEvents(Base):
 
     __tablename__ = "finding_events"
 
-    id: Mapped[Key]
-    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
-    kind: Mapped[EventKind]
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    night: Mapped[int | None]
-    done_by: Mapped[Free]
-    done_at: Mapped[datetime]
-    text: Mapped[Free]
+    id: ColumnElement[Key]
+    finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    kind: ColumnElement[EventKind]
+    run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    night: ColumnElement[int | None]
+    done_by: ColumnElement[str]
+    done_at: ColumnElement[datetime]
+    text: ColumnElement[str]
 
 
 class Bisections(Base):
@@ -237,10 +233,10 @@ class Bisections(Base):
 
     __tablename__ = "bisections"
 
-    id: Mapped[Key]
-    finding_id: Mapped[int] = mapped_column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
-    answer: Mapped[Free]
-    stored_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    finding_id: ColumnElement[int] = column(ForeignKey("findings.id", ondelete="CASCADE"), index=True)
+    answer: ColumnElement[str]
+    stored_at: ColumnElement[datetime]
 
 
 class Expectations(Base):
@@ -253,14 +249,14 @@ class Expectations(Base):
     __tablename__ = "expectations"
     __table_args__ = (UniqueConstraint("host", "scope", "kind", "name", "devices"),)
 
-    id: Mapped[Key]
-    kind: Mapped[ExpectedKind]
-    host: Mapped[str]
-    scope: Mapped[Free]
-    name: Mapped[str]
-    devices: Mapped[str]
-    model: Mapped[str]
-    night: Mapped[int]
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    seen_at: Mapped[datetime]
-    finding_id: Mapped[int | None] = mapped_column(ForeignKey("findings.id", ondelete="SET NULL"), index=True)
+    id: ColumnElement[Key]
+    kind: ColumnElement[ExpectedKind]
+    host: ColumnElement[str]
+    scope: ColumnElement[str]
+    name: ColumnElement[str]
+    devices: ColumnElement[str]
+    model: ColumnElement[str]
+    night: ColumnElement[int]
+    run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    seen_at: ColumnElement[datetime]
+    finding_id: ColumnElement[int | None] = column(ForeignKey("findings.id", ondelete="SET NULL"), index=True)

@@ -25,9 +25,10 @@ from perfsvc import __version__
 from perfsvc.errors import InfrastructureError
 from perfsvc.files import Folder
 from perfsvc.model import RunState, digest
+from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL, Database, file_of, identity_of
 from perfsvc.store.schema.shared_reading import Columns
-from perfsvc.store.schema.tables import Base, Cases, Devices, Environments, Measurements, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
 
 FORMAT = 1
 """Is raised when the content of files changes in a way that neither a query nor perfsvc's version shows."""

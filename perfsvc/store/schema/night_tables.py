@@ -3,11 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, ForeignKey
 
 from perfsvc.model import RunState, StageState
-from perfsvc.store.schema.tables import Base, Free, Key, Uid
+from perfsvc.store.schema.base import Base, Key, Uid, column
 
 
 class Nights(Base):
@@ -20,23 +19,23 @@ class Nights(Base):
     __tablename__ = "nights"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write the numbers down: a number is never used again
 
-    id: Mapped[Key]
-    uid: Mapped[Uid]
-    state: Mapped[RunState]
-    started_at: Mapped[datetime]
-    finished_at: Mapped[datetime | None]
-    host: Mapped[str] = mapped_column(index=True)
-    pid: Mapped[int]
-    process_start: Mapped[str]
-    suite: Mapped[Free]
-    git_commit: Mapped[str]
-    git_dirty: Mapped[bool]
-    suite_digest: Mapped[str]
-    run_id: Mapped[int | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
-    command_line: Mapped[Free]
-    settings: Mapped[dict[str, Any]]
-    signatures: Mapped[str]
-    exit_code: Mapped[int | None]
+    id: ColumnElement[Key]
+    uid: ColumnElement[Uid]
+    state: ColumnElement[RunState]
+    started_at: ColumnElement[datetime]
+    finished_at: ColumnElement[datetime | None]
+    host: ColumnElement[str] = column(index=True)
+    pid: ColumnElement[int]
+    process_start: ColumnElement[str]
+    suite: ColumnElement[str]
+    git_commit: ColumnElement[str]
+    git_dirty: ColumnElement[bool]
+    suite_digest: ColumnElement[str]
+    run_id: ColumnElement[int | None] = column(ForeignKey("runs.id", ondelete="SET NULL"), index=True)
+    command_line: ColumnElement[str]
+    settings: ColumnElement[dict[str, Any]]
+    signatures: ColumnElement[str]
+    exit_code: ColumnElement[int | None]
 
 
 class Stages(Base):
@@ -44,15 +43,15 @@ class Stages(Base):
 
     __tablename__ = "stages"
 
-    night_id: Mapped[int] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    number: Mapped[int]
-    state: Mapped[StageState]
-    started_at: Mapped[datetime]
-    wall_s: Mapped[float | None]
-    message: Mapped[Free]
-    cure: Mapped[Free]
-    exit_code: Mapped[int]
+    night_id: ColumnElement[int] = column(ForeignKey("nights.id", ondelete="CASCADE"), primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    number: ColumnElement[int]
+    state: ColumnElement[StageState]
+    started_at: ColumnElement[datetime]
+    wall_s: ColumnElement[float | None]
+    message: ColumnElement[str]
+    cure: ColumnElement[str]
+    exit_code: ColumnElement[int]
 
 
 class Messages(Base):
@@ -64,13 +63,13 @@ class Messages(Base):
 
     __tablename__ = "messages"
 
-    id: Mapped[Key]
-    night_id: Mapped[int | None] = mapped_column(ForeignKey("nights.id", ondelete="CASCADE"), index=True)
-    event_id: Mapped[int | None]
-    key: Mapped[str] = mapped_column(unique=True)
-    title: Mapped[Free]
-    body: Mapped[Free]
-    created_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    night_id: ColumnElement[int | None] = column(ForeignKey("nights.id", ondelete="CASCADE"), index=True)
+    event_id: ColumnElement[int | None]
+    key: ColumnElement[str] = column(unique=True)
+    title: ColumnElement[str]
+    body: ColumnElement[str]
+    created_at: ColumnElement[datetime]
 
 
 class Deliveries(Base):
@@ -81,9 +80,9 @@ class Deliveries(Base):
 
     __tablename__ = "deliveries"
 
-    message_id: Mapped[int] = mapped_column(ForeignKey("messages.id", ondelete="CASCADE"), primary_key=True)
-    target: Mapped[str] = mapped_column(primary_key=True)
-    attempts: Mapped[int]
-    error: Mapped[Free]
-    tried_at: Mapped[datetime | None]
-    sent_at: Mapped[datetime | None]
+    message_id: ColumnElement[int] = column(ForeignKey("messages.id", ondelete="CASCADE"), primary_key=True)
+    target: ColumnElement[str] = column(primary_key=True)
+    attempts: ColumnElement[int]
+    error: ColumnElement[str]
+    tried_at: ColumnElement[datetime | None]
+    sent_at: ColumnElement[datetime | None]

@@ -2,10 +2,9 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import ColumnElement, ForeignKey, UniqueConstraint
 
-from perfsvc.store.schema.tables import Base, Free, Key
+from perfsvc.store.schema.base import Base, Key, column
 
 
 class Tokens(Base):
@@ -17,16 +16,16 @@ class Tokens(Base):
     __tablename__ = "tokens"
     __table_args__ = ({"sqlite_autoincrement": True},)  # sessions name a token by its id: an id is never used again
 
-    id: Mapped[Key]
-    name: Mapped[str] = mapped_column(unique=True)
-    scopes: Mapped[str]
-    sha256: Mapped[str] = mapped_column(unique=True)
-    made_at: Mapped[datetime]
-    made_by: Mapped[Free]
-    expires_at: Mapped[datetime | None]
-    used_at: Mapped[datetime | None]
-    revoked_at: Mapped[datetime | None]
-    revoked_by: Mapped[Free]
+    id: ColumnElement[Key]
+    name: ColumnElement[str] = column(unique=True)
+    scopes: ColumnElement[str]
+    sha256: ColumnElement[str] = column(unique=True)
+    made_at: ColumnElement[datetime]
+    made_by: ColumnElement[str]
+    expires_at: ColumnElement[datetime | None]
+    used_at: ColumnElement[datetime | None]
+    revoked_at: ColumnElement[datetime | None]
+    revoked_by: ColumnElement[str]
 
 
 class ReceivedRuns(Base):
@@ -38,12 +37,12 @@ class ReceivedRuns(Base):
     __tablename__ = "received_runs"
     __table_args__ = (UniqueConstraint("token_id", "key"),)
 
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
-    token_id: Mapped[int] = mapped_column(ForeignKey("tokens.id", ondelete="RESTRICT"))
-    key: Mapped[Free]
-    received_at: Mapped[datetime]
-    judged_at: Mapped[datetime | None]
+    digest: ColumnElement[str] = column(primary_key=True)
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    token_id: ColumnElement[int] = column(ForeignKey("tokens.id", ondelete="RESTRICT"))
+    key: ColumnElement[str]
+    received_at: ColumnElement[datetime]
+    judged_at: ColumnElement[datetime | None]
 
 
 class AuditEntries(Base):
@@ -54,11 +53,11 @@ class AuditEntries(Base):
 
     __tablename__ = "audit"
 
-    id: Mapped[Key]
-    at: Mapped[datetime] = mapped_column(index=True)
-    who: Mapped[Free]
-    action: Mapped[Free]
-    target: Mapped[Free]
-    address: Mapped[Free]
-    status: Mapped[int]
-    reason: Mapped[Free]
+    id: ColumnElement[Key]
+    at: ColumnElement[datetime] = column(index=True)
+    who: ColumnElement[str]
+    action: ColumnElement[str]
+    target: ColumnElement[str]
+    address: ColumnElement[str]
+    status: ColumnElement[int]
+    reason: ColumnElement[str]

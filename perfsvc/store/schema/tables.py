@@ -1,70 +1,16 @@
-"""The tables of runs and measurements (docs/reference/database.md), and the base of all tables.
+"""The tables of runs and measurements (docs/reference/database.md).
 
 Only ``migrations/`` creates tables; a test compares the result with these classes. Column names contain their units.
 Natural keys are interned: measurements refer to their case, device, environment and binary by id.
 """
 
 from datetime import datetime
-from typing import Annotated, Any
-from uuid import uuid4
+from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, LargeBinary, MetaData, UniqueConstraint, text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
 
-from perfsvc.model import (
-    CacheState,
-    Cause,
-    ChangeKind,
-    Direction,
-    EventKind,
-    ExpectedKind,
-    FindingState,
-    Limiter,
-    RunState,
-    StageState,
-    Status,
-    Verdict,
-)
-from perfsvc.store.schema.column_types import FreeText, Utc, Word
-
-Key = Annotated[int, mapped_column(primary_key=True)]
-Big = Annotated[int, mapped_column(BigInteger)]
-Free = Annotated[str, mapped_column(FreeText)]
-Uid = Annotated[str, mapped_column(FreeText, unique=True, default=lambda: uuid4().hex)]
-"""An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
-
-CONSTRAINT_NAMES = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-"""Every constraint has a name, because Alembic's batch mode for SQLite can alter only named constraints."""
-
-
-class Base(DeclarativeBase):
-    """The metadata of all tables."""
-
-    metadata = MetaData(naming_convention=CONSTRAINT_NAMES)
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own name, read once at class creation
-        str: FreeText,
-        float: Double,
-        bytes: LargeBinary,
-        datetime: Utc,
-        dict[str, Any]: JSON,
-        Cause: Word(Cause, Cause.UNCONFIRMED),
-        Direction: Word(Direction, Direction.SLOWER),
-        EventKind: Word(EventKind, EventKind.COMMENTED),
-        ExpectedKind: Word(ExpectedKind, needed=True),
-        FindingState: Word(FindingState, FindingState.OPEN),
-        Limiter: Word(Limiter),
-        CacheState: Word(CacheState, needed=True),
-        ChangeKind: Word(ChangeKind, ChangeKind.REGRESSION),
-        RunState: Word(RunState, RunState.FAILED),
-        StageState: Word(StageState, StageState.FAILED),
-        Status: Word(Status, Status.FAILED),
-        Verdict: Word(Verdict, Verdict.INCONCLUSIVE),
-    }
+from perfsvc.model import CacheState, RunState, Status
+from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
 
 
 class Runs(Base):
@@ -73,28 +19,28 @@ class Runs(Base):
     __tablename__ = "runs"
     __table_args__ = ({"sqlite_autoincrement": True},)  # people write run ids down: an id is never used again
 
-    id: Mapped[Key]
-    uid: Mapped[Uid]
-    state: Mapped[RunState]
-    started_at: Mapped[datetime]
-    finished_at: Mapped[datetime | None]
-    label: Mapped[str] = mapped_column(index=True)
-    suite: Mapped[Free]
-    scope: Mapped[Free] = mapped_column(index=True)
-    command_line: Mapped[Free]
-    git_commit: Mapped[str] = mapped_column(index=True)
-    git_dirty: Mapped[bool]
-    git_branch: Mapped[str]
-    host: Mapped[str]
-    cpu: Mapped[str]
-    pid: Mapped[int]
-    process_start: Mapped[str]
-    perfsvc_version: Mapped[str]
-    python_version: Mapped[str]
-    packages: Mapped[dict[str, Any]]
-    seed: Mapped[Big]
-    replicas: Mapped[int]
-    full_environment_id: Mapped[int | None] = mapped_column(
+    id: ColumnElement[Key]
+    uid: ColumnElement[Uid]
+    state: ColumnElement[RunState]
+    started_at: ColumnElement[datetime]
+    finished_at: ColumnElement[datetime | None]
+    label: ColumnElement[str] = column(index=True)
+    suite: ColumnElement[str]
+    scope: ColumnElement[str] = column(index=True)
+    command_line: ColumnElement[str]
+    git_commit: ColumnElement[str] = column(index=True)
+    git_dirty: ColumnElement[bool]
+    git_branch: ColumnElement[str]
+    host: ColumnElement[str]
+    cpu: ColumnElement[str]
+    pid: ColumnElement[int]
+    process_start: ColumnElement[str]
+    perfsvc_version: ColumnElement[str]
+    python_version: ColumnElement[str]
+    packages: ColumnElement[dict[str, Any]]
+    seed: ColumnElement[Big]
+    replicas: ColumnElement[int]
+    full_environment_id: ColumnElement[int | None] = column(
         ForeignKey("full_environments.id", ondelete="SET NULL"), index=True
     )
 
@@ -104,22 +50,22 @@ class Devices(Base):
 
     __tablename__ = "devices"
 
-    id: Mapped[Key]
-    uuid: Mapped[str] = mapped_column(unique=True)
-    kind: Mapped[str]
-    spec: Mapped[str]
-    model: Mapped[str]
-    target: Mapped[str]
-    compute_capability: Mapped[str]
-    multiprocessors: Mapped[int]
-    clock_hz: Mapped[float]
-    memory_clock_hz: Mapped[float]
-    memory_bytes: Mapped[Big]
-    l2_bytes: Mapped[Big]
-    shared_bytes_per_block: Mapped[int]
-    registers_per_block: Mapped[int]
-    warp_size: Mapped[int]
-    interconnect: Mapped[Free] = mapped_column(server_default="")
+    id: ColumnElement[Key]
+    uuid: ColumnElement[str] = column(unique=True)
+    kind: ColumnElement[str]
+    spec: ColumnElement[str]
+    model: ColumnElement[str]
+    target: ColumnElement[str]
+    compute_capability: ColumnElement[str]
+    multiprocessors: ColumnElement[int]
+    clock_hz: ColumnElement[float]
+    memory_clock_hz: ColumnElement[float]
+    memory_bytes: ColumnElement[Big]
+    l2_bytes: ColumnElement[Big]
+    shared_bytes_per_block: ColumnElement[int]
+    registers_per_block: ColumnElement[int]
+    warp_size: ColumnElement[int]
+    interconnect: ColumnElement[str] = column(server_default="")
 
 
 class FullEnvironments(Base):
@@ -127,9 +73,9 @@ class FullEnvironments(Base):
 
     __tablename__ = "full_environments"
 
-    id: Mapped[Key]
-    digest: Mapped[str] = mapped_column(unique=True)
-    parts: Mapped[Free]
+    id: ColumnElement[Key]
+    digest: ColumnElement[str] = column(unique=True)
+    parts: ColumnElement[str]
 
 
 class Environments(Base):
@@ -144,13 +90,13 @@ class Environments(Base):
         UniqueConstraint("driver", "toolkit", "power_limit_w", "places", "parts_digest", name="uq_environments"),
     )
 
-    id: Mapped[Key]
-    driver: Mapped[str]
-    toolkit: Mapped[str]
-    power_limit_w: Mapped[float]
-    places: Mapped[int]
-    parts: Mapped[Free]
-    parts_digest: Mapped[str]
+    id: ColumnElement[Key]
+    driver: ColumnElement[str]
+    toolkit: ColumnElement[str]
+    power_limit_w: ColumnElement[float]
+    places: ColumnElement[int]
+    parts: ColumnElement[str]
+    parts_digest: ColumnElement[str]
 
 
 class Lineages(Base):
@@ -158,8 +104,8 @@ class Lineages(Base):
 
     __tablename__ = "lineages"
 
-    id: Mapped[Key]
-    started_at: Mapped[datetime]
+    id: ColumnElement[Key]
+    started_at: ColumnElement[datetime]
 
 
 class Cases(Base):
@@ -171,24 +117,18 @@ class Cases(Base):
     __tablename__ = "cases"
     __table_args__ = (
         UniqueConstraint("benchmark", "variant", "point", "version"),
-        Index(
-            "uq_cases_present_of_lineage",
-            "lineage_id",
-            unique=True,
-            sqlite_where=text("NOT former"),
-            postgresql_where=text("NOT former"),
-        ),
+        partial_index("uq_cases_present_of_lineage", "lineage_id", where="NOT former", unique=True),
         Index(None, "lineage_id", "id"),
     )
 
-    id: Mapped[Key]
-    lineage_id: Mapped[int] = mapped_column(ForeignKey("lineages.id", ondelete="RESTRICT"))
-    name: Mapped[str] = mapped_column(index=True)
-    benchmark: Mapped[str]
-    variant: Mapped[str]
-    point: Mapped[str]
-    version: Mapped[int]
-    former: Mapped[bool]
+    id: ColumnElement[Key]
+    lineage_id: ColumnElement[int] = column(ForeignKey("lineages.id", ondelete="RESTRICT"))
+    name: ColumnElement[str] = column(index=True)
+    benchmark: ColumnElement[str]
+    variant: ColumnElement[str]
+    point: ColumnElement[str]
+    version: ColumnElement[int]
+    former: ColumnElement[bool]
 
 
 class Artifacts(Base):
@@ -196,10 +136,10 @@ class Artifacts(Base):
 
     __tablename__ = "artifacts"
 
-    sha256: Mapped[str] = mapped_column(primary_key=True)
-    kind: Mapped[str]
-    size_bytes: Mapped[Big]
-    content: Mapped[bytes]
+    sha256: ColumnElement[str] = column(primary_key=True)
+    kind: ColumnElement[str]
+    size_bytes: ColumnElement[Big]
+    content: ColumnElement[bytes]
 
 
 class Binaries(Base):
@@ -210,10 +150,10 @@ class Binaries(Base):
 
     __tablename__ = "binaries"
 
-    id: Mapped[Key]
-    digest: Mapped[str] = mapped_column(unique=True)
-    record: Mapped[str]
-    signatures: Mapped[str]
+    id: ColumnElement[Key]
+    digest: ColumnElement[str] = column(unique=True)
+    record: ColumnElement[str]
+    signatures: ColumnElement[str]
 
 
 class BinaryFiles(Base):
@@ -224,10 +164,10 @@ class BinaryFiles(Base):
 
     __tablename__ = "binary_files"
 
-    binary_id: Mapped[int] = mapped_column(ForeignKey("binaries.id", ondelete="CASCADE"), primary_key=True)
-    role: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    sha256: Mapped[str] = mapped_column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
+    binary_id: ColumnElement[int] = column(ForeignKey("binaries.id", ondelete="CASCADE"), primary_key=True)
+    role: ColumnElement[str] = column(primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    sha256: ColumnElement[str] = column(ForeignKey("artifacts.sha256", ondelete="RESTRICT"), index=True)
 
 
 class PythonCodes(Base):
@@ -238,10 +178,10 @@ class PythonCodes(Base):
 
     __tablename__ = "python_codes"
 
-    id: Mapped[Key]
-    digest: Mapped[str] = mapped_column(unique=True)
-    record: Mapped[str]
-    signatures: Mapped[str]
+    id: ColumnElement[Key]
+    digest: ColumnElement[str] = column(unique=True)
+    record: ColumnElement[str]
+    signatures: ColumnElement[str]
 
 
 class Measurements(Base):
@@ -260,46 +200,46 @@ class Measurements(Base):
         Index(None, "run_id", "status", "device_id"),  # counts the measurements of each run
     )
 
-    id: Mapped[Key]
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"))
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"))
-    environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id", ondelete="RESTRICT"))
-    binary_id: Mapped[int | None] = mapped_column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
-    python_code_id: Mapped[int | None] = mapped_column(ForeignKey("python_codes.id", ondelete="SET NULL"), index=True)
-    replica: Mapped[int]
-    cache: Mapped[CacheState]
-    status: Mapped[Status]
-    reason: Mapped[Free]
-    cure: Mapped[Free]
-    samples: Mapped[bytes | None]
-    sample_count: Mapped[int]
-    place_medians: Mapped[bytes | None]
-    median_s: Mapped[float | None]
-    low_s: Mapped[float | None]
-    high_s: Mapped[float | None]
-    max_error: Mapped[float | None]
-    mean_error: Mapped[float | None]
-    read_bytes: Mapped[Big]
-    written_bytes: Mapped[Big]
-    flops: Mapped[Big]
-    precision: Mapped[Free] = mapped_column(server_default="")
-    link_bytes: Mapped[Big] = mapped_column(server_default="0")
-    stopped: Mapped[Free]
-    wall_s: Mapped[float]
-    measured_at: Mapped[datetime]
-    warmup: Mapped[int | None]
-    note: Mapped[Free] = mapped_column(server_default="")
-    check_s: Mapped[float | None]
-    sampling_s: Mapped[float | None]
-    busy_s: Mapped[float | None]
-    sm_clock_hz: Mapped[float | None]
-    temperature_c: Mapped[float | None]
-    power_w: Mapped[float | None]
-    slowdowns: Mapped[str | None]
-    rejected_batches: Mapped[int] = mapped_column(server_default="0")
-    variant_index: Mapped[int | None]
-    relative_to: Mapped[str] = mapped_column(server_default="")
+    id: ColumnElement[Key]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"))
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"))
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"))
+    environment_id: ColumnElement[int] = column(ForeignKey("environments.id", ondelete="RESTRICT"))
+    binary_id: ColumnElement[int | None] = column(ForeignKey("binaries.id", ondelete="SET NULL"), index=True)
+    python_code_id: ColumnElement[int | None] = column(ForeignKey("python_codes.id", ondelete="SET NULL"), index=True)
+    replica: ColumnElement[int]
+    cache: ColumnElement[CacheState]
+    status: ColumnElement[Status]
+    reason: ColumnElement[str]
+    cure: ColumnElement[str]
+    samples: ColumnElement[bytes | None]
+    sample_count: ColumnElement[int]
+    place_medians: ColumnElement[bytes | None]
+    median_s: ColumnElement[float | None]
+    low_s: ColumnElement[float | None]
+    high_s: ColumnElement[float | None]
+    max_error: ColumnElement[float | None]
+    mean_error: ColumnElement[float | None]
+    read_bytes: ColumnElement[Big]
+    written_bytes: ColumnElement[Big]
+    flops: ColumnElement[Big]
+    precision: ColumnElement[str] = column(server_default="")
+    link_bytes: ColumnElement[Big] = column(server_default="0")
+    stopped: ColumnElement[str]
+    wall_s: ColumnElement[float]
+    measured_at: ColumnElement[datetime]
+    warmup: ColumnElement[int | None]
+    note: ColumnElement[str] = column(server_default="")
+    check_s: ColumnElement[float | None]
+    sampling_s: ColumnElement[float | None]
+    busy_s: ColumnElement[float | None]
+    sm_clock_hz: ColumnElement[float | None]
+    temperature_c: ColumnElement[float | None]
+    power_w: ColumnElement[float | None]
+    slowdowns: ColumnElement[str | None]
+    rejected_batches: ColumnElement[int] = column(server_default="0")
+    variant_index: ColumnElement[int | None]
+    relative_to: ColumnElement[str] = column(server_default="")
 
 
 class MeasurementBatches(Base):
@@ -311,22 +251,22 @@ class MeasurementBatches(Base):
 
     __tablename__ = "batches"
 
-    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    blocked: Mapped[bool]
-    kept_ahead: Mapped[bool | None]
-    busy_s: Mapped[float]
-    rejected: Mapped[Free]
-    sample_count: Mapped[int]
-    samples: Mapped[bytes | None]
-    sm_clock_hz: Mapped[float | None]
-    memory_clock_hz: Mapped[float | None]
-    temperature_c: Mapped[float | None]
-    power_w: Mapped[float | None]
-    slowdowns: Mapped[str]
-    ecc_errors: Mapped[int]
-    xids: Mapped[str]
-    others: Mapped[str]
+    measurement_id: ColumnElement[int] = column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    number: ColumnElement[int] = column(primary_key=True)
+    blocked: ColumnElement[bool]
+    kept_ahead: ColumnElement[bool | None]
+    busy_s: ColumnElement[float]
+    rejected: ColumnElement[str]
+    sample_count: ColumnElement[int]
+    samples: ColumnElement[bytes | None]
+    sm_clock_hz: ColumnElement[float | None]
+    memory_clock_hz: ColumnElement[float | None]
+    temperature_c: ColumnElement[float | None]
+    power_w: ColumnElement[float | None]
+    slowdowns: ColumnElement[str]
+    ecc_errors: ColumnElement[int]
+    xids: ColumnElement[str]
+    others: ColumnElement[str]
 
 
 class Metrics(Base):
@@ -334,9 +274,9 @@ class Metrics(Base):
 
     __tablename__ = "metrics"
 
-    measurement_id: Mapped[int] = mapped_column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
-    value: Mapped[float | None]
+    measurement_id: ColumnElement[int] = column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    value: ColumnElement[float | None]
 
 
 class Imports(Base):
@@ -347,11 +287,11 @@ class Imports(Base):
 
     __tablename__ = "imports"
 
-    digest: Mapped[str] = mapped_column(primary_key=True)
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
-    format: Mapped[str]
-    path: Mapped[Free]
-    imported_at: Mapped[datetime]
+    digest: ColumnElement[str] = column(primary_key=True)
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, index=True)
+    format: ColumnElement[str]
+    path: ColumnElement[str]
+    imported_at: ColumnElement[datetime]
 
 
 class NoiseOfCases(Base):
@@ -360,16 +300,16 @@ class NoiseOfCases(Base):
     __tablename__ = "noise"
     __table_args__ = (Index(None, "case_id", "device_id", "cache", "run_id"),)
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    cache: Mapped[CacheState] = mapped_column(primary_key=True)
-    noise_within: Mapped[float | None]
-    noise_between: Mapped[float | None]
-    noise_places: Mapped[float | None]
-    lowest_place_s: Mapped[float | None]
-    highest_place_s: Mapped[float | None]
-    replicas: Mapped[int]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    cache: ColumnElement[CacheState] = column(primary_key=True)
+    noise_within: ColumnElement[float | None]
+    noise_between: ColumnElement[float | None]
+    noise_places: ColumnElement[float | None]
+    lowest_place_s: ColumnElement[float | None]
+    highest_place_s: ColumnElement[float | None]
+    replicas: ColumnElement[int]
 
 
 class Peaks(Base):
@@ -377,10 +317,10 @@ class Peaks(Base):
 
     __tablename__ = "peaks"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    copy_bytes_per_s: Mapped[float]
-    read_bytes_per_s: Mapped[float]
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    copy_bytes_per_s: ColumnElement[float]
+    read_bytes_per_s: ColumnElement[float]
 
 
 class GpuPeaks(Base):
@@ -392,13 +332,13 @@ class GpuPeaks(Base):
 
     __tablename__ = "gpu_peaks"
 
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    driver: Mapped[Free] = mapped_column(primary_key=True)
-    power_limit_w: Mapped[float] = mapped_column(primary_key=True)
-    name: Mapped[Free] = mapped_column(primary_key=True)
-    rate: Mapped[float]
-    version: Mapped[int]
-    measured_at: Mapped[datetime]
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    driver: ColumnElement[str] = column(primary_key=True)
+    power_limit_w: ColumnElement[float] = column(primary_key=True)
+    name: ColumnElement[str] = column(primary_key=True)
+    rate: ColumnElement[float]
+    version: ColumnElement[int]
+    measured_at: ColumnElement[datetime]
 
 
 class OverBudgetCases(Base):
@@ -409,10 +349,10 @@ class OverBudgetCases(Base):
 
     __tablename__ = "over_budget"
 
-    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
-    case_id: Mapped[int] = mapped_column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
-    device_id: Mapped[int] = mapped_column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
-    cache: Mapped[CacheState] = mapped_column(primary_key=True)
+    run_id: ColumnElement[int] = column(ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True)
+    case_id: ColumnElement[int] = column(ForeignKey("cases.id", ondelete="RESTRICT"), primary_key=True)
+    device_id: ColumnElement[int] = column(ForeignKey("devices.id", ondelete="RESTRICT"), primary_key=True)
+    cache: ColumnElement[CacheState] = column(primary_key=True)
 
 
 class RemovedUids(Base):
@@ -420,5 +360,5 @@ class RemovedUids(Base):
 
     __tablename__ = "removed_uids"
 
-    uid: Mapped[Free] = mapped_column(primary_key=True)
-    removed_at: Mapped[datetime]
+    uid: ColumnElement[str] = column(primary_key=True)
+    removed_at: ColumnElement[datetime]

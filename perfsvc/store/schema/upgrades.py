@@ -15,11 +15,9 @@ from sqlalchemy import Connection, Engine, column, inspect, select, table, text
 
 from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
-from perfsvc.store.keeping.backup import copy_file
-from perfsvc.store.keeping.damage import damaged_rows
 from perfsvc.store.rows import SchemaState, Upgrade
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
-from perfsvc.store.schema.tables import Base
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -64,6 +62,8 @@ def upgrade(engine: Engine) -> Upgrade:
     path = file_of(engine.url)
     backup = None
     if before and before != head() and path is not None:
+        from perfsvc.store.keeping.backup import copy_file
+
         backup = path.with_name(f"{path.name}.{before}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
         copy_file(path, backup)
     _migrate(engine)
@@ -79,6 +79,8 @@ def check(engine: Engine) -> SchemaState:
         if revision == head():
             changes = [f"the schema differs from revision {revision}: {change}" for change in drift(connection)]
             if not changes and not problems:  # else reading the rows may fail
+                from perfsvc.store.keeping.damage import damaged_rows
+
                 problems += map(str, damaged_rows(connection))
             problems += changes
     if empty:
@@ -96,7 +98,7 @@ def drift(connection: Connection) -> list[str]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    return [str(change) for change in compare_metadata(MigrationContext.configure(connection), Base.metadata)]
+    return [str(change) for change in compare_metadata(MigrationContext.configure(connection), metadata())]
 
 
 @cache

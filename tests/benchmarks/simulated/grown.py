@@ -15,9 +15,10 @@ from perfsvc.measure.host.servers import worker_servers
 from perfsvc.service.run.prepare import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
+from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL
 from perfsvc.store.schema.judging_tables import Verdicts
-from perfsvc.store.schema.tables import Base, MeasurementBatches, Measurements, Metrics, NoiseOfCases, Peaks, Runs
+from perfsvc.store.schema.tables import MeasurementBatches, Measurements, Metrics, NoiseOfCases, Peaks, Runs
 
 VARIANTS = 100
 """How many cases a benchmark has."""

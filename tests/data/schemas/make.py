@@ -70,7 +70,8 @@ from perfsvc.model import (
     Work,
     digest,
 )
-from perfsvc.store import AuditEntry, CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store import CaseCode, MeasurementEntry, RunState, StageRow, StageState, Store
+from perfsvc.store.remote.rows import AuditEntry
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.night_tables import Deliveries, Messages
 from perfsvc.store.schema.server_tables import ReceivedRuns, Tokens

@@ -8,7 +8,8 @@ from click.testing import CliRunner
 
 from perfsvc.cli import cli
 from perfsvc.errors import UsageError
-from perfsvc.store import AuditEntry, Scope, Store
+from perfsvc.store import Store
+from perfsvc.store.remote.rows import AuditEntry, Scope
 
 
 def test_the_first_token_makes_the_database(tmp_path):

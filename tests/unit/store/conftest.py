@@ -33,8 +33,8 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import transaction
-from perfsvc.store.schema.tables import Base
 
 
 @pytest.fixture(scope="session")
@@ -209,7 +209,7 @@ def _keep_rows(place: str) -> tuple[dict[str, bytes], list[tuple[str, int]]]:
     rows = {}
     with psycopg.connect(place) as connection, connection.cursor() as cursor:
         used = {name for (name,) in cursor.execute(USED)}
-        for table in (one.name for one in Base.metadata.sorted_tables if one.name in used):
+        for table in (one.name for one in metadata().sorted_tables if one.name in used):
             with cursor.copy(f"COPY {table} TO STDOUT (FORMAT BINARY)") as copied:
                 rows[table] = b"".join(copied)
         return rows, cursor.execute(

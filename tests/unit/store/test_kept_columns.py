@@ -14,8 +14,9 @@ from perfsvc.model import Environment, RunState, Status
 from perfsvc.service.sync import sync
 from perfsvc.store import Store, histories
 from perfsvc.store.schema import kept_columns
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.column_types import report_damaged
-from perfsvc.store.schema.tables import Base, Measurements
+from perfsvc.store.schema.tables import Measurements
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +238,7 @@ def test_a_database_with_the_same_run_under_other_ids_has_its_own_columns(story,
     assert is_fresh(store)
     keys = _keys(store, run)
     for column in SWAPPED[table]:
-        names = Base.metadata.tables[f"{table}s"]
+        names = metadata().tables[f"{table}s"]
         with store.database.writing() as connection:
             values = connection.scalars(select(names.c[column]).order_by(names.c.id)).all()
             for number, value in ((1, "other"), (2, values[0]), (1, values[1])):

@@ -5,7 +5,7 @@ from math import nan
 import pytest
 
 from perfsvc.model import Batch, Conditions, Slowdown, Status
-from perfsvc.store.schema.column_types import unpack
+from perfsvc.store.schema.samples import unpack
 
 CALM = Conditions(sm_clock_hz=1.5e9, memory_clock_hz=2.5e9, temperature_c=40.0, power_w=300.0)
 HOT = Conditions(

@@ -16,8 +16,8 @@ from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileRe
 from perfsvc.store import Store
 from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema import upgrades
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
-from perfsvc.store.schema.tables import Base
 
 NEXT = """
 import sqlalchemy as sa
@@ -190,7 +190,7 @@ def test_the_section_of_each_table_documents_its_columns():
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |^# |\Z)", pages, re.MULTILINE | re.DOTALL))
     lacking = [
         f"{name}.{column.name}"
-        for name, table in Base.metadata.tables.items()
+        for name, table in metadata().tables.items()
         for column in table.columns
         if column.name != "id" and f"`{column.name}`" not in sections[name]
     ]

@@ -16,9 +16,9 @@ from perfsvc.service.sync import sync
 from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction
+from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.judging_tables import Bisections
-from perfsvc.store.schema.tables import Base
 
 DUMP = Path(__file__).parents[2] / "data" / "schemas" / "0001.sql"
 """A database with rows in every table."""
@@ -46,7 +46,7 @@ def copy(source, target, **options):
 
 def contents(location):
     """Return the rows of each table, with references replaced by what they refer to."""
-    by_table = Base.metadata.tables
+    by_table = metadata().tables
     with Store.open(location, create=False) as store, transaction(store.database.engine, writes=False) as connection:
         rows = {name: [dict(row._mapping) for row in connection.execute(select(by_table[name]))] for name in by_table}
     identities = {cls.__tablename__: names for cls, names in tables.IDENTITY.items()}
@@ -93,7 +93,7 @@ def test_each_table_is_copied_or_left_out_for_a_reason():
         *tables.BY_THEMSELVES,
         *tables.LEFT_OUT,
     ]
-    assert Counter(table.__tablename__ for table in named) == Counter(list(Base.metadata.tables))
+    assert Counter(table.__tablename__ for table in named) == Counter(list(metadata().tables))
 
 
 def test_the_dump_has_rows_in_every_table_that_is_copied(full):

@@ -35,8 +35,8 @@ from perfsvc.model import (
 )
 from perfsvc.store import RunState, StageState, Store
 from perfsvc.store.schema import upgrades
-from perfsvc.store.schema.column_types import unpack
 from perfsvc.store.schema.engine import connect, resolve, transaction
+from perfsvc.store.schema.samples import unpack
 
 DUMPS = sorted((Path(__file__).parents[2] / "data" / "schemas").glob("*.sql"))
 CASE = "transpose/shared[n=64]"

@@ -5,10 +5,10 @@ for the values of axes; an axis that the brackets do not name may have any value
 case.
 """
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Case
@@ -122,5 +122,5 @@ def _cure(glob: Glob, cases: Sequence[Case], others: Collection[Case]) -> str:
     if matches:
         return f"it matches {matches[0]}, whose point is not measured here: ask for the other points (--points)"
     names = [name for case in cases for name in (case.benchmark, f"{case.benchmark}/{case.variant}", case.id)]
-    close = difflib.get_close_matches(glob.text, list(dict.fromkeys(names)), n=_MOST_SUGGESTIONS, cutoff=0.4)
+    close = get_close_matches(glob.text, list(dict.fromkeys(names)), n=_MOST_SUGGESTIONS, cutoff=0.4)
     return f"the nearest are {', '.join(close)}" if close else "list all cases: perfsvc list"

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from perfsvc.errors import UsageError
 from perfsvc.model import Case
-from perfsvc.suite.selection import Selection, choose
+from perfsvc.selection import Selection, choose
 
 CASES = [
     Case(benchmark, variant, (("n", n), ("dtype", dtype)))

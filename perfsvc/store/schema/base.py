@@ -1,0 +1,141 @@
+"""The base of all tables: each class below it declares one table.
+
+The classes look like those of SQLAlchemy's ORM. perfsvc needs nothing else of the ORM, and importing it and mapping all
+classes took a quarter of the time of ``perfsvc runs``. So the base makes a plain ``Table`` from each class.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import UnionType
+from typing import Annotated, Any, ClassVar, get_args, get_origin
+from uuid import uuid4
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, text
+
+from perfsvc.model import (
+    CacheState,
+    Cause,
+    ChangeKind,
+    Direction,
+    EventKind,
+    ExpectedKind,
+    FindingState,
+    Limiter,
+    RunState,
+    StageState,
+    Status,
+    Verdict,
+)
+from perfsvc.store.schema.column_types import FreeText, Utc, Word
+
+CONSTRAINT_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+"""Every constraint has a name, because Alembic's batch mode for SQLite can alter only named constraints."""
+
+TYPES: Mapping[Any, Any] = {
+    bool: Boolean,
+    int: Integer,
+    str: FreeText,
+    float: Double,
+    bytes: LargeBinary,
+    datetime: Utc,
+    dict[str, Any]: JSON,
+    Cause: Word(Cause, Cause.UNCONFIRMED),
+    Direction: Word(Direction, Direction.SLOWER),
+    EventKind: Word(EventKind, EventKind.COMMENTED),
+    ExpectedKind: Word(ExpectedKind, needed=True),
+    FindingState: Word(FindingState, FindingState.OPEN),
+    Limiter: Word(Limiter),
+    CacheState: Word(CacheState, needed=True),
+    ChangeKind: Word(ChangeKind, ChangeKind.REGRESSION),
+    RunState: Word(RunState, RunState.FAILED),
+    StageState: Word(StageState, StageState.FAILED),
+    Status: Word(Status, Status.FAILED),
+    Verdict: Word(Verdict, Verdict.INCONCLUSIVE),
+}
+"""The type of a column in the database by its type in Python."""
+
+
+def column(*parts: Any, **options: Any) -> Any:
+    """Return what SQLAlchemy's ``Column`` gets besides name and type, such as a ``ForeignKey`` or ``index=True``."""
+    return parts, options
+
+
+Key = Annotated[int, column(primary_key=True)]
+Big = Annotated[int, column(type_=BigInteger)]
+Uid = Annotated[str, column(unique=True, default=lambda: uuid4().hex)]
+"""An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
+
+
+_METADATA = MetaData(naming_convention=CONSTRAINT_NAMES)
+
+
+def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """Return an index of the rows that meet a condition in SQL.
+
+    ``metadata`` passes the condition on to SQLAlchemy, which would import its code for PostgreSQL now.
+    """
+    return Index(name, *columns, unique=unique, info={"where": text(where)})
+
+
+class TableClass(type):
+    """The class of the table classes: SQLAlchemy takes such a class where it takes a ``Table``."""
+
+    __table__: Table
+
+    def __clause_element__(cls) -> Table:
+        """Return the table, for SQLAlchemy."""
+        return cls.__table__
+
+
+class Base(metaclass=TableClass):
+    """A table: its name, its constraints and options, and a column for each annotation."""
+
+    __tablename__: ClassVar[str]
+    __table_args__: ClassVar[tuple[Any, ...]] = ()
+    """Constraints, indexes, and dictionaries of the table's options."""
+
+    def __init_subclass__(cls) -> None:
+        """Make the table, and set each annotated attribute to its column."""
+        declared = {name: vars(cls).get(name) for name in cls.__annotations__}
+        columns = [_column(name, get_args(cls.__annotations__[name])[0], more) for name, more in declared.items()]
+        constraints = [part for part in cls.__table_args__ if not isinstance(part, dict)]
+        options = {name: value for part in cls.__table_args__ if isinstance(part, dict) for name, value in part.items()}
+        cls.__table__ = Table(cls.__tablename__, _METADATA, *columns, *constraints, **options)
+        for each in columns:
+            setattr(cls, each.name, each)
+
+
+def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, Any]] | None) -> Column[Any]:
+    """Return a column.
+
+    Args:
+        name: its name.
+        annotation: its type in Python, such as ``int``, ``float | None`` or ``Key``.
+        more: what ``column`` returned for it; None if its type says everything.
+    """
+    kind = get_args(annotation)[0] if isinstance(annotation, UnionType) else annotation
+    options: dict[str, Any] = {"nullable": kind is not annotation}
+    if get_origin(kind) is Annotated:
+        kind, (_, always) = get_args(kind)
+        options |= always
+    parts, own = more or ((), {})
+    return Column(name, *parts, **{"type_": TYPES[kind]} | options | own)
+
+
+def all_tables() -> list[type[Base]]:
+    """Return all tables, sorted by name. A command imports only those that it uses; this function imports the rest."""
+    from perfsvc.store.schema import code_tables, judging_tables, night_tables, server_tables, tables  # noqa: F401
+
+    return sorted(Base.__subclasses__(), key=lambda table: table.__tablename__)
+
+
+def metadata() -> MetaData:
+    """Return SQLAlchemy's description of all tables."""
+    for index in (index for table in all_tables() for index in table.__table__.indexes if "where" in index.info):
+        index.dialect_kwargs["sqlite_where"] = index.dialect_kwargs["postgresql_where"] = index.info["where"]
+    return _METADATA

@@ -1,0 +1,46 @@
+"""Samples as blobs: float32, compressed with zlib."""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DTYPE = np.dtype("<f4")
+MOST_SAMPLES = 1 << 25
+"""More samples than the message of a worker can hold; a forged blob of a few MB could otherwise fill the memory."""
+
+
+def pack(samples: Sequence[float]) -> bytes:
+    """Return samples in seconds as a blob."""
+    return zlib.compress(np.asarray(samples, _DTYPE).tobytes())
+
+
+def unpack(blob: bytes) -> tuple[float, ...]:
+    """Return the samples of a blob; raises ``zlib.error`` or ``ValueError`` if the blob is damaged."""
+    return tuple(unpack_array(blob).tolist())
+
+
+def unpack_array(blob: bytes) -> NDArray[np.float32]:
+    """Return the samples of a blob as an array, shape (samples,); raises what ``unpack`` raises."""
+    return np.frombuffer(_content(blob), _DTYPE)
+
+
+def unpack_together(blobs: Sequence[bytes]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the samples of all blobs, one after the other, and how many each blob has; raises what ``unpack`` raises.
+
+    This is faster than unpacking one by one.
+    """
+    contents = [_content(blob) for blob in blobs]
+    sizes = np.array(list(map(len, contents)), np.int64)
+    if (sizes % _DTYPE.itemsize).any():
+        raise ValueError("a blob holds a part of a sample")
+    return np.frombuffer(b"".join(contents), _DTYPE), sizes // _DTYPE.itemsize
+
+
+def _content(blob: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    content = stream.decompress(blob, MOST_SAMPLES * _DTYPE.itemsize)
+    if not stream.eof:
+        raise ValueError("the blob ends early, or holds too many samples")
+    return content
