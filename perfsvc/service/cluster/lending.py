@@ -83,7 +83,7 @@ class LentGpus:
 def lent(
     on: str, specs: Sequence[str], report: Callable[[str], object], slurm: "SlurmSettings | None" = None
 ) -> Iterator[LentGpus]:
-    """Request the GPUs of a cluster, lend them during the block, and give them back.
+    """Request the GPUs of a cluster, wait for them, and give them back at the end of the block.
 
     Args:
         on: the cluster: ``ray://HOST:PORT`` or ``slurm``.
@@ -100,7 +100,7 @@ def lent(
     wanted = _wanted(specs)
     cluster = _connect(on, slurm, report)
     try:
-        yield _lend(cluster, specs, wanted, report)
+        yield _wait_for_gpus(cluster, specs, wanted, report)
     finally:
         cluster.close()
 
@@ -137,7 +137,9 @@ def _wanted(specs: Sequence[str]) -> tuple[str, ...]:
     return tuple(uuids)
 
 
-def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], report: Callable[[str], object]) -> LentGpus:
+def _wait_for_gpus(
+    cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], report: Callable[[str], object]
+) -> LentGpus:
     """Wait for the GPUs, and return those that can measure; give the others back."""
     requested = cluster.request(specs)
     known = _facts_of(cluster, requested, report)

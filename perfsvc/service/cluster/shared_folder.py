@@ -45,7 +45,7 @@ class Outbox:
         self._end = 0
         self._touch_at = 0.0
 
-    def touch(self) -> None:
+    def show_life(self) -> None:
         """Show the reader that this process lives, at most once in ``TOUCH_S`` seconds."""
         if time.monotonic() >= self._touch_at:
             self._touch_at = time.monotonic() + TOUCH_S

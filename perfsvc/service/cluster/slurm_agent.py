@@ -39,13 +39,13 @@ def serve(folder: str, name: str, spec: str) -> None:
         Outbox(here / f"{name}{REPLIES}"),
         BlobFolder(here / BLOBS),
     )
-    replies.touch()  # the command counts the seconds of silence from here on
+    replies.show_life()  # the command counts the seconds of silence from here on
     agent = Agent()
     try:
         replies.send([codec.encode(AgentReply(facts=agent.facts(spec)))])
         for _ in _while_the_command_lives(here / f"{name}{ORDERS}"):
             # Not in a thread of its own: an agent that hangs must be noticed.
-            replies.touch()
+            replies.show_life()
             for text in orders.read():
                 _obey(agent, codec.decode(AgentOrder, text), replies, blobs)
             if packets := agent.take(LOOK_S):

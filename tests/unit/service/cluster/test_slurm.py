@@ -209,7 +209,7 @@ def test_a_silent_agent_is_lost_for_ever_and_its_job_cancelled(gpu, queue, tmp_p
     queue.printed = printed
     for _ in range(3):  # an agent that measures a long case sends nothing, and lives
         later(protocol.SILENT_AGENT_S - 10)
-        replies.touch()
+        replies.show_life()
         assert gpu.take() == []
     later(protocol.SILENT_AGENT_S + 10)
     with pytest.raises(LostError, match="its agent has given no sign of life for 5m"):
@@ -243,7 +243,7 @@ def test_the_parts_of_the_environment_may_come_late(gpu, queue, tmp_path, later,
 
     def wait(_):
         later(protocol.SILENT_AGENT_S - 50)  # longer than an answer took at most once
-        waits.append(replies.touch())
+        waits.append(replies.show_life())
         if len(waits) == 3:
             replies.send([codec.encode(AgentReply(parts=b"parts"))])
 
