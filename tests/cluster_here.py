@@ -42,7 +42,7 @@ class ClusterHere:
     patience_s = 60.0
     priority_cure = ""
 
-    def __init__(self, name, slurm=None):
+    def __init__(self, name, *_):
         self.name = name
         self._gpus = []
         # The agents of this process share the processes that make inputs. A lost agent must not stop those of the
@@ -50,7 +50,7 @@ class ClusterHere:
         self._unstopped = mock.patch("perfsvc.suite.isolated.stop")
         self._unstopped.start()
 
-    def lend(self, specs):
+    def request(self, specs):
         self._gpus = [AgentHere(spec) for spec in specs]
         return self._gpus
 

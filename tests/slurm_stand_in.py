@@ -40,6 +40,14 @@ class SlurmStandIn:
         """End all processes of a job at once, as if its node had lost its power."""
         os.killpg(int((self.folder / job / "pid").read_text()), signal.SIGKILL)
 
+    def freeze(self, job: str) -> None:
+        """Stop the agent of a job, as if it waited for a file server that does not answer."""
+        os.killpg(int((self.folder / job / "pid").read_text()), signal.SIGSTOP)
+
+    def hang(self) -> None:
+        """Let ``squeue`` not answer any more."""
+        (self.folder / "hang").touch()
+
     def states(self) -> dict[str, str]:
         """Return the states of all jobs by their numbers."""
         return {job.name: _state(job) for job in sorted(self.folder.glob("[0-9]*"))}
@@ -116,6 +124,8 @@ def sbatch(jobs: Path, script: str) -> None:
 
 
 def squeue(jobs: Path, *_: str) -> None:
+    if (jobs / "hang").exists():
+        time.sleep(1000)
     for job, state in SlurmStandIn(jobs).states().items():
         reason, node = ("Priority", "") if state == "PENDING" else ("None", "here")
         sys.stdout.write(f"{job}|{state}|{reason}|{node}\n")

@@ -39,16 +39,16 @@ class LevelColumns(Mapping[Series, Level]):
         """Return levels as columns."""
         if isinstance(levels, cls):
             return levels
-        every = list(levels.values())
-        replicas = [values for level in every for values in level.replicas]
+        values = list(levels.values())
+        replicas = [replica for level in values for replica in level.replicas]
         return cls(
             list(levels),
-            np.array([level.run for level in every], np.int64),
-            {at: (level.status, level.reason) for at, level in enumerate(every) if level.status is not Status.OK},
-            np.array([len(level.replicas) for level in every], np.int64),
+            np.array([level.run for level in values], np.int64),
+            {at: (level.status, level.reason) for at, level in enumerate(values) if level.status is not Status.OK},
+            np.array([len(level.replicas) for level in values], np.int64),
             np.array(list(map(len, replicas)), np.int64),
             np.concatenate(replicas, dtype=np.float64) if replicas else np.empty(0),
-            {at: level.further for at, level in enumerate(every) if level.further},
+            {at: level.further for at, level in enumerate(values) if level.further},
         )
 
     @cached_property

@@ -1,7 +1,7 @@
 """Work that several processes share: forked children, which inherit everything that the work needs.
 
-Nothing is sent to a child. A child writes its results to a file in memory. If a child is killed or fails, its parent
-does the missing parts itself, so that an error appears in the parent.
+Nothing is sent to a child. A child writes its results to a file in memory. If a child is killed, stopped or fails, its
+parent does the missing parts itself, so that an error appears in the parent.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import os
 import signal
 import struct
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Self
@@ -22,6 +23,12 @@ MOST_PORTIONS = 1024
 
 LEAST_PORTION = 8
 """How many parts a process takes at once, at least."""
+
+STOPPED_S = 5.0
+"""Seconds that a child may be stopped while its parent waits for it; then the parent kills it and does its parts. A
+child that is slow is not stopped. Ctrl-Z stops parent and child, and both go on together."""
+LOOK_S = 0.1
+"""Seconds between two looks at a stopped child."""
 
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _PORTION = struct.Struct("<I")
@@ -141,5 +148,20 @@ class SharedWork:
 
 
 def _wait_for(child: int) -> None:
+    """Wait until a child has ended; kill it if it stays stopped, as by SIGSTOP."""
+    kill_at: float | None = None
     with contextlib.suppress(ChildProcessError):  # the parent of this process made it ignore SIGCHLD
-        os.waitpid(child, 0)
+        while True:
+            changes = os.WUNTRACED | os.WCONTINUED
+            changed, status = os.waitpid(child, changes if kill_at is None else changes | os.WNOHANG)
+            if changed and os.WIFSTOPPED(status):
+                kill_at = time.monotonic() + STOPPED_S
+            elif changed and os.WIFCONTINUED(status):
+                kill_at = None
+            elif changed:
+                return
+            elif kill_at is not None and time.monotonic() >= kill_at:
+                os.kill(child, signal.SIGKILL)
+                kill_at = None
+            else:
+                time.sleep(LOOK_S)

@@ -1,6 +1,8 @@
 """A run on a Ray cluster of two nodes with two fake GPUs each."""
 
+import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install perfsvc[ray]")
 
+from perfsvc.service.cluster import ray_cluster
 from tests.benchmarks.ray_nodes import ray_nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -28,6 +31,33 @@ def _content(path):
         return path.read_bytes()
     except OSError:  # the process has ended since it was listed
         return b""
+
+
+def test_each_case_is_stored_once_though_an_agent_hangs(perfsvc, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "SILENT_AGENT_S", 12.0)
+    options = ("--suite", perfsvc.suites / "sleeps", "--points", "full", "--replicas", "1", "--spread", "each-model")
+
+    frozen = []
+
+    def freeze_agent_in_the_middle():
+        perfsvc.wait_for(None, 4)
+        pids = [pid for pid in agents(perfsvc.folder) if b"RayAgent" in _content(Path("/proc", pid, "cmdline"))]
+        frozen.append(int(pids[0]))
+        os.kill(frozen[0], signal.SIGSTOP)
+
+    with ray_nodes(perfsvc.folder, (2, 2)) as nodes:
+        freezing = threading.Thread(target=freeze_agent_in_the_middle)
+        freezing.start()
+        ended = perfsvc("run", "--on", nodes.address, *nodes.devices, *options, code=0)
+        freezing.join()
+        os.kill(frozen[0], signal.SIGCONT)  # an agent that goes on must end: its cases have moved
+        ends = time.monotonic() + 10
+        while Path("/proc", str(frozen[0])).exists() and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert not Path("/proc", str(frozen[0])).exists()
+    assert "was lost: its agent has not answered for 12s" in ended.err
+    measured = perfsvc.rows(MEASURED)
+    assert len(measured) == len(set(measured)) == CASES
 
 
 def test_each_case_is_stored_once_though_a_node_dies_and_nothing_runs_on_after_ctrl_c(perfsvc):

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("submitit", reason="submitit is not installed: pip install perfsvc[slurm]")
 
+from perfsvc.service.cluster import slurm_cluster, slurm_jobs
 from tests.slurm_stand_in import slurm_stand_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -59,6 +60,30 @@ def test_each_case_is_stored_once_though_a_node_dies(perfsvc, on_slurm):
     measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
     assert len(measured) == len(set(measured)) == CASES
     assert slurm.states() == {"1": "NODE_FAIL", "2": "CANCELLED"}
+    assert list((perfsvc.folder / "shared").iterdir()) == []
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_each_case_is_stored_once_though_an_agent_hangs(perfsvc, on_slurm, monkeypatch, hangs):
+    command, slurm = on_slurm
+    monkeypatch.setattr(slurm_cluster, "SILENT_AGENT_S", 8.0)
+    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 3.0)
+
+    def freeze_agent_in_the_middle():
+        perfsvc.wait_for(None, 4)
+        slurm.freeze("1")
+        if hangs:
+            slurm.hang()
+
+    freezing = threading.Thread(target=freeze_agent_in_the_middle)
+    freezing.start()
+    ended = perfsvc(*command(), code=0)
+    freezing.join()
+    assert "FAKE-0 is lost (job 1 on here was lost: its agent has given no sign of life for 8s)" in ended.err
+    assert ended.err.count("Slurm does not say how the jobs are (squeue did not end within 3s)") == hangs
+    measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
+    assert len(measured) == len(set(measured)) == CASES
+    assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
     assert list((perfsvc.folder / "shared").iterdir()) == []
 
 

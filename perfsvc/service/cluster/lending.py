@@ -17,7 +17,7 @@ from perfsvc.model import DeviceInfo, Measurement, OverBudget, codec
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.cluster import measure as on_cluster
 from perfsvc.service.cluster.messages import Facts, Parts
-from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
+from perfsvc.service.cluster.protocol import Cluster, ClusterGpu, LostError
 from perfsvc.service.run.full_environment import RemoteParts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LentGpus:
 
     devices: tuple[DeviceInfo, ...]
     cluster: Cluster
-    agents: Mapping[str, LentGpu]
+    agents: Mapping[str, ClusterGpu]
     hosts: Mapping[str, str]
 
     def measure(
@@ -65,26 +65,25 @@ class LentGpus:
         )
 
     def parts(self, benches: Mapping[str, Path]) -> dict[str, RemoteParts]:
-        """Return the parts of the full environment of each GPU, by UUID; a lost agent has none.
+        """Return the parts of the full environment of each GPU, by UUID, without the GPUs whose agents are lost.
 
         Args:
             benches: the texts of the benchmark files, with their folders.
         """
         folders = {text: str(folder) for text, folder in benches.items()}
-        found: dict[str, RemoteParts] = {}
+        parts: dict[str, RemoteParts] = {}
         for device in self.devices:
-            parts = Parts()
             with contextlib.suppress(LostError):  # measuring reports the loss
-                parts = codec.decode(Parts, self.agents[device.uuid].parts(codec.encode(device), folders))
-            found[device.uuid] = parts.common, parts.device
-        return found
+                answer = codec.decode(Parts, self.agents[device.uuid].parts(codec.encode(device), folders))
+                parts[device.uuid] = answer.common, answer.device
+        return parts
 
 
 @contextlib.contextmanager
 def lent(
     on: str, specs: Sequence[str], report: Callable[[str], object], slurm: "SlurmSettings | None" = None
 ) -> Iterator[LentGpus]:
-    """Request the GPUs of a cluster, lend them during the block, and give them back.
+    """Request the GPUs of a cluster, wait for them, and give them back at the end of the block.
 
     Args:
         on: the cluster: ``ray://HOST:PORT`` or ``slurm``.
@@ -99,14 +98,14 @@ def lent(
         NoDeviceError: the cluster lends none of the GPUs in time.
     """
     wanted = _wanted(specs)
-    cluster = _connect(on, slurm)
+    cluster = _connect(on, slurm, report)
     try:
-        yield _lend(cluster, specs, wanted, report)
+        yield _wait_for_gpus(cluster, specs, wanted, report)
     finally:
         cluster.close()
 
 
-def _connect(on: str, slurm: "SlurmSettings | None") -> Cluster:
+def _connect(on: str, slurm: "SlurmSettings | None", report: Callable[[str], object]) -> Cluster:
     if on.startswith(RAY):
         from perfsvc.service.cluster.ray_cluster import RayCluster
 
@@ -115,7 +114,7 @@ def _connect(on: str, slurm: "SlurmSettings | None") -> Cluster:
         from perfsvc.config.settings import SlurmSettings
         from perfsvc.service.cluster.slurm_cluster import SlurmCluster
 
-        return SlurmCluster(slurm or SlurmSettings())
+        return SlurmCluster(slurm or SlurmSettings(), report)
     raise UsageError(
         f"no cluster can be named {on!r}", cure=f"write the address of a Ray cluster ({RAY}head:10001), or {SLURM}"
     )
@@ -138,14 +137,16 @@ def _wanted(specs: Sequence[str]) -> tuple[str, ...]:
     return tuple(uuids)
 
 
-def _lend(cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], report: Callable[[str], object]) -> LentGpus:
+def _wait_for_gpus(
+    cluster: Cluster, specs: Sequence[str], wanted: tuple[str, ...], report: Callable[[str], object]
+) -> LentGpus:
     """Wait for the GPUs, and return those that can measure; give the others back."""
-    requested = cluster.lend(specs)
+    requested = cluster.request(specs)
     known = _facts_of(cluster, requested, report)
     _require_our_versions(cluster, known.values())
     for host in sorted({facts.host for facts in known.values() if facts.niceness > 0}):
         report(f"measuring has a low priority on host {host}, which can slow programs: {cluster.priority_cure}")
-    usable: dict[str, tuple[str, DeviceInfo, LentGpu]] = {}
+    usable: dict[str, tuple[str, DeviceInfo, ClusterGpu]] = {}
     for gpu in requested:
         facts = known.get(gpu)
         if facts is None:
@@ -191,12 +192,14 @@ def _require_our_versions(cluster: Cluster, known: Iterable[Facts]) -> None:
             )
 
 
-def _facts_of(cluster: Cluster, requested: Sequence[LentGpu], report: Callable[[str], object]) -> dict[LentGpu, Facts]:
+def _facts_of(
+    cluster: Cluster, requested: Sequence[ClusterGpu], report: Callable[[str], object]
+) -> dict[ClusterGpu, Facts]:
     """Return the facts of each GPU that the cluster lends in time; report the others, and give them back."""
     began = time.monotonic()
     reports_s = began + FIRST_WAIT_S
     ends = began + cluster.patience_s
-    known: dict[LentGpu, Facts] = {}
+    known: dict[ClusterGpu, Facts] = {}
     waiting = list(requested)
     while waiting and time.monotonic() < ends:
         for gpu in tuple(waiting):

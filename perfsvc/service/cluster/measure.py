@@ -17,7 +17,7 @@ from perfsvc.measure.plan.order import MeasurementKey, Plan, Task, TaskKey
 from perfsvc.measure.protocol.messages import without_samples
 from perfsvc.model import DeviceInfo, Measurement, OverBudget, Status, codec
 from perfsvc.service.cluster.messages import AgentNews, Ended, Packet, share_of
-from perfsvc.service.cluster.protocol import Cluster, LentGpu, LostError
+from perfsvc.service.cluster.protocol import Cluster, ClusterGpu, LostError
 
 POLL_S = 1.0
 """Seconds between two looks at whether the run must stop."""
@@ -41,7 +41,7 @@ class GpuQueue:
         opened: whether the GPU has measured something.
     """
 
-    def __init__(self, plan: Plan, device: DeviceInfo, gpu: LentGpu, sharing: int) -> None:
+    def __init__(self, plan: Plan, device: DeviceInfo, gpu: ClusterGpu, sharing: int) -> None:
         self.device = device
         self.gpu = gpu
         self.refusal: NoDeviceError | None = None
@@ -200,7 +200,7 @@ def measure(
     *,
     on_loss: OnLoss | None,
     cluster: Cluster,
-    gpus: Mapping[str, LentGpu],
+    gpus: Mapping[str, ClusterGpu],
     hosts: Mapping[str, str],
 ) -> Generator[Measurement | OverBudget, None, None]:
     """Measure a plan on the GPUs of a cluster; the arguments and the results are those of ``pool.measure``.

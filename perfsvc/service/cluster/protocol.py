@@ -6,13 +6,20 @@ from typing import Protocol
 from perfsvc.errors import NoDeviceError
 from perfsvc.service.cluster.messages import Blobs, Packet
 
+SILENT_AGENT_S = 300.0
+"""Seconds without a sign of life of an agent, after which its GPU is lost. Its cases then move, and what it may send
+later is not read."""
+
 
 class LostError(NoDeviceError):
     """The agent of a GPU does not answer any more: its host, or the job that the cluster lent the GPU to, has ended."""
 
 
-class LentGpu(Protocol):
-    """A GPU that the cluster lends to this run, and its agent. The methods raise ``LostError`` if the agent is lost."""
+class ClusterGpu(Protocol):
+    """A GPU of a cluster that this run has requested, and its agent.
+
+    The methods raise ``LostError`` if the agent is lost. A lost agent stays lost.
+    """
 
     @property
     def place(self) -> str:
@@ -41,7 +48,7 @@ class LentGpu(Protocol):
 
 
 class Cluster(Protocol):
-    """Lends GPUs.
+    """Gives GPUs to this run for some time.
 
     Attributes:
         name: what messages call the cluster: its address, or ``the Slurm cluster``.
@@ -53,7 +60,7 @@ class Cluster(Protocol):
     patience_s: float
     priority_cure: str
 
-    def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
+    def request(self, specs: Sequence[str]) -> Sequence[ClusterGpu]:
         """Request GPUs, at most one for each GPU of the cluster, and return them; they may not be lent yet.
 
         Args:
@@ -64,7 +71,7 @@ class Cluster(Protocol):
             InfrastructureError: the cluster refuses the request.
         """
 
-    def wait(self, gpus: Sequence[LentGpu], limit_s: float) -> None:
+    def wait(self, gpus: Sequence[ClusterGpu], limit_s: float) -> None:
         """Wait until an agent has news or is lost, at most ``limit_s`` seconds."""
 
     def close(self) -> None:

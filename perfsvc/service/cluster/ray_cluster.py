@@ -7,22 +7,22 @@ still guards the GPU against runs that Ray does not know.
 import contextlib
 import logging
 import os
+import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from perfsvc import units
 from perfsvc.errors import InfrastructureError, MissingPackageError, NoDeviceError
 from perfsvc.installation import install_command
 from perfsvc.service.cluster.agent import Agent
 from perfsvc.service.cluster.messages import Blobs, Packet
-from perfsvc.service.cluster.protocol import LentGpu, LostError, last_line, start_cure
+from perfsvc.service.cluster.protocol import SILENT_AGENT_S, ClusterGpu, LostError, last_line, start_cure
 
 PATIENCE_S = 120.0
 """Seconds that Ray may take to lend a GPU: an idle GPU is lent within seconds, and a busy one may stay busy."""
 TAKE_S = 5.0
 """Seconds that an agent waits for news before it answers that there are none."""
-ANSWER_S = 120.0
-"""Seconds that an agent may take for an answer that needs no measurement."""
 ATTEMPTS = 3
 NOT_STARTED = "Starting Ray client server failed"
 """The head starts a process for each command. In Ray 2.60 this process sometimes ends at once if gRPC is busy."""
@@ -56,7 +56,11 @@ class RayGpu:
         self._actor = actor
         self._stored = stored
         self._facts = actor.facts.remote(spec)
+        self._begun: Any = None
+        self._begun_s = 0.0
         self._news: Any = None
+        self._asked_s = 0.0
+        self._lost: LostError | None = None
 
     @property
     def news(self) -> Any:
@@ -64,38 +68,48 @@ class RayGpu:
         return self._news
 
     def facts(self) -> bytes | None:
-        """Return the facts of the agent; see ``LentGpu.facts``."""
+        """Return the facts of the agent; see ``ClusterGpu.facts``."""
         ready, _ = self._ray.wait([self._facts], timeout=0)
         return self._get(self._facts) if ready else None
 
     def parts(self, device: bytes, benches: Mapping[str, str]) -> bytes:
-        """Return the parts of the environment."""
+        """Return the parts of the environment; wait for them as long as an agent may be silent."""
+        self._require_agent()
         answer: bytes = self._get(self._actor.parts.remote(device, dict(benches)))
         return answer
 
     def begin(self, share: bytes, blobs: Blobs) -> None:
-        """Store the binaries that Ray does not have yet, and begin a share."""
+        """Store the binaries that Ray does not have yet, and begin a share; ``take`` raises what goes wrong there."""
+        self._require_agent()
         for name, code in blobs.items():
             if name not in self._stored:
                 self._stored[name] = self._ray.put(code)
-        self._get(self._actor.begin_stored.remote(share, {name: self._stored[name] for name in blobs}))
+        # Do not wait for the agent: while one hangs, the others go on.
+        self._begun = self._actor.begin_stored.remote(share, {name: self._stored[name] for name in blobs})
+        self._begun_s = time.monotonic()
         if self._news is None:  # else the agent still waits for news, and would put them into an answer that is dropped
-            self._news = self._actor.take.remote(TAKE_S)
+            self._ask()
 
     def take(self) -> list[Packet]:
         """Return the news that have arrived."""
-        if self._news is None or not self._ray.wait([self._news], timeout=0)[0]:
+        self._require_agent()
+        if self._begun is not None and self._has_answered(self._begun, self._begun_s):
+            self._get(self._begun)
+            self._begun = None
+        if self._news is None or not self._has_answered(self._news, self._asked_s):
             return []
         packets: list[Packet] = self._get(self._news)
-        self._news = self._actor.take.remote(TAKE_S)
+        self._ask()
         return packets
 
     def drop(self, positions: Collection[int]) -> None:
         """Measure no further pair of these tasks."""
+        self._require_agent()
         self._actor.drop.remote(list(positions))
 
     def stop(self) -> None:
         """Begin no further case."""
+        self._require_agent()
         self._actor.stop.remote()
 
     def end(self) -> None:
@@ -103,17 +117,43 @@ class RayGpu:
         with contextlib.suppress(Exception):  # the actor or the whole cluster may be gone
             self._ray.kill(self._actor)
 
+    def _ask(self) -> None:
+        """Ask the agent for news; it answers after ``TAKE_S`` seconds at the latest, which also shows that it lives."""
+        self._news = self._actor.take.remote(TAKE_S)
+        self._asked_s = time.monotonic()
+
+    def _has_answered(self, reference: Any, asked_s: float) -> bool:
+        """Return whether the agent has answered; raise ``LostError`` if it has been silent for too long."""
+        if self._ray.wait([reference], timeout=0)[0]:
+            return True
+        if time.monotonic() - asked_s > SILENT_AGENT_S:
+            raise self._lose(_silent())
+        return False
+
+    def _require_agent(self) -> None:
+        """Raise ``LostError`` if the agent is lost."""
+        if self._lost:
+            raise self._lost
+
+    def _lose(self, error: LostError) -> LostError:
+        """Return the error that ends the use of this GPU, and give the GPU back."""
+        self._lost = error
+        self.end()
+        return error
+
     def _get(self, reference: Any) -> Any:
         """Return what an actor answered; raise ``LostError`` if the actor or the connection is lost."""
         try:
-            return self._ray.get(reference, timeout=ANSWER_S)
+            return self._ray.get(reference, timeout=SILENT_AGENT_S)
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise self._lose(_silent()) from error
         except Exception as error:
             cure = start_cure(
                 str(error),
                 "the Python that runs Ray",
                 "see the logs of Ray on that node (/tmp/ray/session_latest/logs)",
             )
-            raise LostError(_what(error), cure=cure) from error
+            raise self._lose(LostError(_what(error), cure=cure)) from error
 
 
 class RayCluster:
@@ -155,7 +195,7 @@ class RayCluster:
                     "Ray clients there (10001); both sides need the same versions of Ray and Python",
                 ) from error
 
-    def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
+    def request(self, specs: Sequence[str]) -> Sequence[ClusterGpu]:
         """Start an actor for each GPU of each node, and return the GPUs."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -179,7 +219,7 @@ class RayCluster:
                 self._gpus.append(RayGpu(self._ray, actor, place, spec, stored))
         return tuple(self._gpus)
 
-    def wait(self, gpus: Sequence[LentGpu], limit_s: float) -> None:
+    def wait(self, gpus: Sequence[ClusterGpu], limit_s: float) -> None:
         """Wait until an agent has news or is lost."""
         references = [gpu.news for gpu in gpus if isinstance(gpu, RayGpu) and gpu.news is not None]
         if references:
@@ -197,6 +237,13 @@ class RayCluster:
             gpu.end()
         with contextlib.suppress(Exception):  # the cluster may be gone
             self._ray.shutdown()
+
+
+def _silent() -> LostError:
+    return LostError(
+        f"its agent has not answered for {units.duration_text(SILENT_AGENT_S)}",
+        cure="see whether its node answers, and the logs of Ray there (/tmp/ray/session_latest/logs)",
+    )
 
 
 def _what(error: Exception) -> str:

@@ -4,10 +4,13 @@ Each side appends its messages to a file of its own, and the other side opens th
 exists before the agent starts. That matters on NFS, which promises one thing: a host that opens a file sees what was
 flushed before. A host may cache the list of a folder, and that a file does not exist, for up to a minute.
 
+Each side also touches its file again and again, so that the other side sees that it lives.
+
 A reader may see a message before all of its bytes have arrived, so each message carries its length and digest. A
 message whose digest does not match counts as not arrived yet.
 """
 
+import contextlib
 import hashlib
 import os
 import struct
@@ -25,6 +28,10 @@ ARRIVAL_S = 120.0
 """Seconds after which a message that has not arrived whole counts as damaged. NFS shows new bytes within a minute."""
 
 
+TOUCH_S = 5.0
+"""Seconds between two signs of life of an agent."""
+
+
 def create(path: Path) -> None:
     """Create the empty file of one side's messages; raise ``OSError`` if that fails."""
     write(path, b"", mode=0o600)
@@ -36,6 +43,14 @@ class Outbox:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._end = 0
+        self._touch_at = 0.0
+
+    def show_life(self) -> None:
+        """Show the reader that this process lives, at most once in ``TOUCH_S`` seconds."""
+        if time.monotonic() >= self._touch_at:
+            self._touch_at = time.monotonic() + TOUCH_S
+            with contextlib.suppress(OSError):  # the reader notices it
+                os.utime(self._path)
 
     def send(self, messages: Iterable[bytes]) -> None:
         """Append messages; raise ``OSError`` if the file is gone or the disk is full."""
@@ -47,10 +62,15 @@ class Outbox:
 
 
 class Inbox:
-    """Reads the messages of a file."""
+    """Reads the messages of a file.
+
+    Attributes:
+        touched_ns: when the file was last written or touched, by the clock of its disk; of the last read.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.touched_ns = 0
         self._end = 0
         self._incomplete_since: float | None = None
 
@@ -67,6 +87,7 @@ class Inbox:
             ValueError: a message is damaged.
         """
         with self._path.open("rb") as file:
+            self.touched_ns = os.fstat(file.fileno()).st_mtime_ns
             file.seek(self._end)
             data = file.read()
         messages, at = [], 0
@@ -85,6 +106,30 @@ class Inbox:
         elif time.monotonic() - self._incomplete_since > ARRIVAL_S:
             raise ValueError(f"{self._path} is damaged after {self._end} bytes")
         return messages
+
+
+class LifeSigns:
+    """Notices when the other side no longer touches its file. Only changes count: the clocks of two hosts differ.
+
+    Args:
+        limit_s: seconds that may be between two touches.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._touched_ns: int | None = None
+        self._since_s = 0.0
+
+    def are_missing(self, touched_ns: int) -> bool:
+        """Return whether the file has kept this time for longer than the limit.
+
+        Args:
+            touched_ns: when the file was last touched, as the file has it now.
+        """
+        now_s = time.monotonic()
+        if touched_ns != self._touched_ns:
+            self._touched_ns, self._since_s = touched_ns, now_s
+        return now_s - self._since_s > self._limit_s
 
 
 class BlobFolder:

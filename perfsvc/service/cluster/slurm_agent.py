@@ -1,5 +1,6 @@
 """The agent in a Slurm job: it takes orders from a file of the shared folder, and sends replies in another one."""
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from types import FrameType
 from perfsvc.model import codec
 from perfsvc.service.cluster.agent import Agent
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply
-from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox
+from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, LifeSigns, Outbox
 
 ORDERS, REPLIES = ".orders", ".replies"
 """The endings of the names of the two files of a job."""
@@ -19,7 +20,7 @@ LOOK_S = 0.25
 SETTLE_S = 0.05
 """Seconds between news and sending it. Slurm ends a job with SIGTERM to all of its processes. The agent must receive
 its own signal before it sends that a worker has died, which would look like a fault of the case."""
-SILENT_S = 600.0
+SILENT_COMMAND_S = 600.0
 """Seconds without a sign of life of the command, after which the agent ends."""
 
 
@@ -38,10 +39,13 @@ def serve(folder: str, name: str, spec: str) -> None:
         Outbox(here / f"{name}{REPLIES}"),
         BlobFolder(here / BLOBS),
     )
+    replies.show_life()  # the command counts the seconds of silence from here on
     agent = Agent()
     try:
         replies.send([codec.encode(AgentReply(facts=agent.facts(spec)))])
         for _ in _while_the_command_lives(here / f"{name}{ORDERS}"):
+            # Not in a thread of its own: an agent that hangs must be noticed.
+            replies.show_life()
             for text in orders.read():
                 _obey(agent, codec.decode(AgentOrder, text), replies, blobs)
             if packets := agent.take(LOOK_S):
@@ -58,16 +62,11 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def _while_the_command_lives(orders: Path) -> Iterator[None]:
-    """Yield until the command has removed the file of its orders, or has not touched it for ``SILENT_S`` seconds."""
-    touched, heard = 0.0, time.monotonic()
-    while time.monotonic() - heard < SILENT_S:
-        try:
-            seen = orders.stat().st_mtime
-        except FileNotFoundError:
-            return
-        if seen != touched:
-            touched, heard = seen, time.monotonic()
-        yield
+    """Yield until the command has removed its orders, or has been silent for ``SILENT_COMMAND_S`` seconds."""
+    life_signs = LifeSigns(SILENT_COMMAND_S)
+    with contextlib.suppress(FileNotFoundError):
+        while not life_signs.are_missing(orders.stat().st_mtime_ns):
+            yield
 
 
 def _obey(agent: Agent, order: AgentOrder, replies: Outbox, blobs: BlobFolder) -> None:

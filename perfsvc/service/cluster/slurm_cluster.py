@@ -9,129 +9,50 @@ import io
 import math
 import os
 import shutil
-import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfsvc.build import cache
-from perfsvc.config.settings import SlurmGpuSettings, SlurmSettings
-from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
+from perfsvc import units
+from perfsvc.config.settings import PREFIX, SlurmGpuSettings, SlurmSettings
+from perfsvc.errors import InfrastructureError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import codec
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply, Blobs, Packet
-from perfsvc.service.cluster.protocol import LentGpu, LostError, last_line, start_cure
-from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
+from perfsvc.service.cluster.protocol import SILENT_AGENT_S, ClusterGpu, LostError, last_line, start_cure
+from perfsvc.service.cluster.run_folder import (
+    COMMAND,
+    LOGS,
+    ROOM,
+    make_run_folder,
+    unusable,
+    why_unwritable,
+)
+from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, LifeSigns, Outbox, create
 from perfsvc.service.cluster.slurm_agent import BLOBS, ORDERS, REPLIES, serve
+from perfsvc.service.cluster.slurm_jobs import FAILED, GONE, RUNNING, JobQueue, JobState, slurm
 
 COMMANDS = ("sbatch", "squeue", "scancel", "srun")
 """The commands of Slurm that perfsvc and submitit need."""
-LOGS = "logs"
 LOOK_S = 0.2
 """Seconds between two looks at the replies."""
 ASK_S = 5.0
 """Seconds between two questions to Slurm about the jobs."""
 ASK_AGAIN_S = 60.0
 """Seconds until the next question if Slurm does not answer."""
-ANSWER_S = 120.0
-"""Seconds that an agent may take for an answer that needs no measurement."""
-COMMAND_S = 30.0
-"""Seconds that a command of Slurm may take."""
 TOUCH_S = 30.0
 """Seconds between two signs of life of the command."""
-FAILED = "FAILED"
-"""The state of a job whose command failed."""
-GONE = "GONE"
-"""The state of a job that Slurm no longer lists."""
-ENDED = {
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    FAILED,
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REVOKED",
-    "TIMEOUT",
-}
-"""The states of jobs that have ended."""
+NEEDED = {f"{PREFIX}CACHE", f"{PREFIX}LOCKS"}
+"""The variables of perfsvc that jobs get. Some of the others hold the password of the database, or a token."""
+OF_POSTGRESQL = "PGPASSWORD"
+"""A variable with the password of the database that jobs do not get either: they use no database."""
 CURES = {
     "NODE_FAIL": "sinfo -R shows why the node failed",
     "TIMEOUT": "give the jobs more time: the key time of [slurm]",
     "OUT_OF_MEMORY": 'request more memory: options = { mem = "32G" } in [slurm]',
 }
-
-
-@dataclass(frozen=True, slots=True)
-class JobState:
-    """What ``squeue`` shows of a job.
-
-    Attributes:
-        state: the state, such as ``RUNNING``.
-        reason: why the job waits, such as ``Priority``.
-        node: the node of the job; empty while it waits.
-    """
-
-    state: str
-    reason: str = ""
-    node: str = ""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the job runs no more."""
-        return self.state in ENDED or self.state == GONE
-
-
-UNKNOWN = JobState("UNKNOWN")
-
-
-class JobQueue:
-    """The states of the jobs of this user, asked at most every ``ASK_S`` seconds for all jobs together.
-
-    ``squeue`` also works without an accounting database, which ``sacct`` and therefore submitit needs, and shows why a
-    job waits.
-    """
-
-    def __init__(self) -> None:
-        self._states: Mapping[str, JobState] = {}
-        self._next_ask_s = 0.0
-
-    def state(self, job: str) -> JobState:
-        """Return the state of a job; ``UNKNOWN`` if Slurm has not answered yet."""
-        if time.monotonic() >= self._next_ask_s:
-            listed = _listed()
-            self._next_ask_s = time.monotonic() + (ASK_AGAIN_S if listed is None else ASK_S)
-            if listed is not None:
-                gone = {job: state if state.has_ended else JobState(GONE) for job, state in self._states.items()}
-                self._states = gone | listed
-        return self._states.get(job, UNKNOWN)
-
-    def add(self, job: str) -> None:
-        """Add a job that was just submitted."""
-        self._states = {**self._states, job: UNKNOWN}
-        self._next_ask_s = 0.0
-
-
-def _listed() -> dict[str, JobState] | None:
-    """Return the jobs that Slurm lists, by their numbers; None if it does not answer."""
-    listed = _slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N")
-    if listed is None:
-        return None
-    rows = (line.strip().split("|", 3) for line in listed.splitlines())
-    return {row[0]: JobState(*row[1:]) for row in rows if len(row) == len(("job", "state", "reason", "node"))}
-
-
-def _slurm(*command: str) -> str | None:
-    """Return what a command of Slurm prints; None if it fails or takes too long."""
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(command, capture_output=True, timeout=COMMAND_S, check=True, stdin=subprocess.DEVNULL)
-        return done.stdout.decode(errors="replace")
-    return None
 
 
 class SlurmGpu:
@@ -156,6 +77,8 @@ class SlurmGpu:
         self.is_cancelled = False
         self._queue = queue
         self._orders, self._replies, self._blobs = Outbox(orders), Inbox(replies), blobs
+        self._life_signs = LifeSigns(SILENT_AGENT_S)
+        self._lost: LostError | None = None
         self._packets: list[Packet] = []
         self._facts: bytes | None = None
         self._parts: bytes | None = None
@@ -163,10 +86,10 @@ class SlurmGpu:
     @property
     def place(self) -> str:
         """The job with its node, or with the reason why it waits."""
-        seen = self.state
-        if seen.node:
-            return f"job {self.id} on {seen.node}"
-        return f"job {self.id} ({seen.state}{f': {seen.reason}' if seen.reason not in {'', 'None'} else ''})"
+        state = self.state
+        if state.node:
+            return f"job {self.id} on {state.node}"
+        return f"job {self.id} ({state.state}{f': {state.reason}' if state.reason not in {'', 'None'} else ''})"
 
     @property
     def state(self) -> JobState:
@@ -180,19 +103,16 @@ class SlurmGpu:
         return self._facts
 
     def parts(self, device: bytes, benches: Mapping[str, str]) -> bytes:
-        """Ask for the parts of the environment, and wait for them."""
+        """Ask for the parts of the environment, and wait for them as long as the agent lives."""
         self._send(AgentOrder(parts_of=device, benches=benches))
-        ends = time.monotonic() + ANSWER_S
         while self._parts is None:
             self._receive()
-            if time.monotonic() >= ends:
-                raise LostError(f"it did not answer within {ANSWER_S:.0f} s")
             time.sleep(LOOK_S)
         return self._parts
 
     def begin(self, share: bytes, blobs: Blobs) -> None:
         """Write the binaries that are not in the folder yet, and begin a share."""
-        with _lost_if_unwritable():
+        with self._losing("its shared folder cannot be written", ROOM):
             self._blobs.write(blobs)
         self._send(AgentOrder(share=share, blobs=tuple(blobs)))
 
@@ -219,16 +139,21 @@ class SlurmGpu:
     def end(self) -> None:
         """Cancel the job."""
         self.is_cancelled = True
-        _slurm("scancel", self.id)
+        with contextlib.suppress(InfrastructureError):  # the job ends by itself when the folder is removed
+            slurm("scancel", self.id)
 
     def _send(self, order: AgentOrder) -> None:
-        with _lost_if_unwritable():
+        with self._losing("its shared folder cannot be written", ROOM):
             self._orders.send([codec.encode(order)])
 
     def _receive(self) -> None:
-        """Read what has arrived; raise ``LostError`` if the job has ended and nothing is left to read."""
-        ended = self.state.has_ended  # before reading: what the job sent at its end is read too
-        with _lost_if_unreadable():
+        """Read what has arrived.
+
+        Raises:
+            LostError: nothing is left to read, and the job has ended or its agent is silent; or a message is damaged.
+        """
+        state = self.state  # before reading: what the job sent at its end is read too
+        with self._losing("what it sent cannot be read"):
             texts = self._replies.read()
             for text in texts:
                 reply = codec.decode(AgentReply, text)
@@ -236,21 +161,54 @@ class SlurmGpu:
                 self._parts = reply.parts or self._parts
                 if reply.news:
                     self._packets.append((reply.news, self._blobs.read(reply.files)))
-        if ended and not texts and not self._packets:
-            raise self._loss()
+        if texts or self._packets:
+            return
+        if state.has_ended:
+            raise self._lose(self._loss(state))
+        if self._facts is None and state.state != RUNNING:  # the agent has not started yet
+            return
+        if self._life_signs.are_missing(self._replies.touched_ns):
+            what = f"its agent has given no sign of life for {units.duration_text(SILENT_AGENT_S)}"
+            raise self._lose(LostError(what, cure="see whether its node and the shared folder there answer"))
 
-    def _loss(self) -> LostError:
-        state = self.state.state
-        if state == GONE:
+    @contextlib.contextmanager
+    def _losing(self, what: str, cure: str = "") -> Iterator[None]:
+        """Raise ``LostError`` if the block fails to read or write the shared folder, or if the agent is lost already.
+
+        Args:
+            what: what the error begins with.
+            cure: what to do about it.
+        """
+        if self._lost:
+            raise self._lost
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise self._lose(LostError(f"{what}: {error}", cure=cure)) from error
+
+    def _lose(self, error: LostError) -> LostError:
+        """Return the error that ends the use of this GPU. What its agent may send later is not read any more."""
+        self._lost = error
+        if not self.state.has_ended:
+            self.end()
+        return error
+
+    def _loss(self, state: JobState) -> LostError:
+        """Return why a job has ended."""
+        if state.state == GONE:
             return LostError("Slurm no longer lists its job")
-        what = f"its job ended with the state {state}"
-        if state != FAILED:
-            return LostError(what, cure=CURES.get(state, ""))
+        what = f"its job ended with the state {state.state}"
+        if state.state != FAILED:
+            return LostError(what, cure=CURES.get(state.state, ""))
+        folder = self.log.parents[1]
+        if why := why_unwritable(folder):  # then the log of the job may be empty
+            return LostError(f"{what}, and {folder} cannot be written: {why}", cure=ROOM)
         try:
             log = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:  # Slurm could not make the log
-            folder = self.log.parents[2]
-            return LostError(what, cure=f"name a folder that all nodes see, unlike {folder}: the key folder of [slurm]")
+            return LostError(
+                what, cure=f"name a folder that all nodes see, unlike {folder.parent}: the key folder of [slurm]"
+            )
         what += f": {last_line(log)}" if log.strip() else ""
         return LostError(what, cure=start_cure(log, "the Python of this command", f"see {self.log}"))
 
@@ -260,6 +218,7 @@ class SlurmCluster:
 
     Args:
         settings: how to request GPUs.
+        report: receives a message if Slurm does not answer.
 
     Raises:
         MissingPackageError: submitit is not installed.
@@ -269,7 +228,7 @@ class SlurmCluster:
     name = "the Slurm cluster"
     priority_cure = "start perfsvc without nice"
 
-    def __init__(self, settings: SlurmSettings) -> None:
+    def __init__(self, settings: SlurmSettings, report: Callable[[str], object]) -> None:
         try:
             import submitit
         except ImportError as error:
@@ -283,20 +242,24 @@ class SlurmCluster:
             )
         self.patience_s = math.inf if settings.wait is None else settings.wait
         self._settings = settings
-        self._folder = _run_folder(settings.folder)
+        self._report = report
+        self._folder = make_run_folder(settings.folder)
         self._blobs = BlobFolder(self._folder / BLOBS)
         self._executor = submitit.SlurmExecutor(self._folder / LOGS)
-        self._queue = JobQueue()
+        self._queue = JobQueue(report)
         self._gpus: list[SlurmGpu] = []
         self._is_closed = threading.Event()
-        threading.Thread(target=self._touch, daemon=True).start()
+        # Two threads: a question that Slurm does not answer must not delay the signs of life.
+        for target in (self._touch, self._ask):
+            threading.Thread(target=target, daemon=True).start()
 
-    def lend(self, specs: Sequence[str]) -> Sequence[LentGpu]:
+    def request(self, specs: Sequence[str]) -> Sequence[ClusterGpu]:
         """Submit a job for each GPU that the settings name."""
         wanted = [gpus for gpus in self._settings.gpus or (SlurmGpuSettings(),) for _ in range(gpus.count)]
         fakes = [spec for spec in specs if spec.startswith("fake:")]
         for gpus, spec in zip(wanted, fakes or ["cuda"] * len(wanted), strict=False):
             self._gpus.append(self._submit(gpus, spec))
+        self._queue.ask()  # so that the first message about these jobs has their states
         return tuple(self._gpus)
 
     def _submit(self, gpus: SlurmGpuSettings, spec: str) -> SlurmGpu:
@@ -308,10 +271,11 @@ class SlurmCluster:
         try:
             create(orders)
             create(replies)
-            with contextlib.redirect_stderr(io.StringIO()):  # submitit prints the error too
+            # submitit prints the error too; sbatch passes its environment on to the job
+            with contextlib.redirect_stderr(io.StringIO()), _without_secrets():
                 job = self._executor.submit(serve, str(self._folder), name, spec)
         except OSError as error:
-            raise _unusable(self._folder, error) from error
+            raise unusable(self._folder, error) from error
         except (FailedJobError, FailedSubmissionError) as error:
             lines = (line.strip().removeprefix("sbatch: error: ") for line in str(error).splitlines())
             raise InfrastructureError(
@@ -321,7 +285,7 @@ class SlurmCluster:
         self._queue.add(str(job.job_id))
         return SlurmGpu(job, self._queue, orders, replies, self._blobs)
 
-    def wait(self, gpus: Sequence[LentGpu], limit_s: float) -> None:
+    def wait(self, gpus: Sequence[ClusterGpu], limit_s: float) -> None:
         """Wait until an agent has news or is lost."""
         ends = time.monotonic() + limit_s
         while time.monotonic() < ends:
@@ -333,7 +297,11 @@ class SlurmCluster:
         """Cancel all jobs, and remove the shared folder; the logs stay if a job has failed."""
         self._is_closed.set()
         if running := [gpu.id for gpu in self._gpus if not (gpu.is_cancelled or gpu.state.has_ended)]:
-            _slurm("scancel", *running)
+            try:
+                slurm("scancel", *running)
+            except InfrastructureError as error:
+                jobs = " ".join(running)
+                self._report(f"{error.what}: type scancel {jobs} when Slurm answers; jobs that run end by themselves")
         has_failed = any(gpu.state.state == FAILED for gpu in self._gpus if not gpu.is_cancelled)
         with contextlib.suppress(OSError):  # the folder is gone, or cannot be reached
             for path in self._folder.iterdir() if has_failed else [self._folder]:
@@ -345,9 +313,15 @@ class SlurmCluster:
     def _touch(self) -> None:
         """Give the agents a sign of life again and again: an agent ends if the command is gone."""
         while not self._is_closed.wait(TOUCH_S):
-            for path in self._folder.glob(f"*{ORDERS}"):
+            for path in (self._folder / COMMAND, *self._folder.glob(f"*{ORDERS}")):
                 with contextlib.suppress(OSError):
                     os.utime(path)
+
+    def _ask(self) -> None:
+        """Ask Slurm for the states of the jobs again and again."""
+        wait_s = ASK_S
+        while not self._is_closed.wait(wait_s):
+            wait_s = ASK_S if self._queue.ask() else ASK_AGAIN_S
 
 
 def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any]:
@@ -372,47 +346,17 @@ def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any
     }
 
 
-def _run_folder(parent: Path | None) -> Path:
-    """Make the shared folder of a run, which only this user can read, and return its path.
-
-    The jobs run what they find there. So no other user may change the folder above either: he could replace this one.
-
-    Args:
-        parent: the folder of the settings; None for one in the build cache.
-    """
-    parent = parent or cache.private_folder(cache.default_folder()) / "slurm"
-    if not str(parent.resolve()).isprintable():  # the path becomes a line of the jobs' script
-        raise UsageError(
-            f"{str(parent)!r} has characters that cannot be printed", cure="name another folder in [slurm]"
-        )
-    try:
-        parent.mkdir(0o700, parents=True, exist_ok=True)
-        cache.private_folder(parent)
-        folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent.resolve()))
-        (folder / BLOBS).mkdir(0o700)
-    except OSError as error:
-        raise _unusable(parent, error) from error
-    return folder
-
-
-def _unusable(folder: Path, error: OSError) -> InfrastructureError:
-    return InfrastructureError(
-        f"the folder {folder} for the jobs of Slurm cannot be used: {error.strerror or error}",
-        cure="name a folder that all nodes see, and that you can write to: the key folder of [slurm]",
-    )
-
-
 @contextlib.contextmanager
-def _lost_if_unwritable() -> Iterator[None]:
+def _without_secrets() -> Iterator[None]:
+    """Take the variables that jobs must not get out of the environment of this process during the block."""
+    secrets = {
+        name: value
+        for name, value in os.environ.items()
+        if name == OF_POSTGRESQL or (name.startswith(PREFIX) and name not in NEEDED)
+    }
+    for name in secrets:
+        del os.environ[name]
     try:
         yield
-    except OSError as error:
-        raise LostError(f"its shared folder cannot be written: {error}") from error
-
-
-@contextlib.contextmanager
-def _lost_if_unreadable() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise LostError(f"what it sent cannot be read: {error}") from error
+    finally:
+        os.environ.update(secrets)

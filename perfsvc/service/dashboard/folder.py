@@ -38,7 +38,10 @@ def writing(folder: Path, names: Sequence[str]) -> Iterator["SiteFolder"]:
             site.refuse_foreign(names, ours)
             site.write(MANIFEST, _manifest(ours | set(names)))
             site.remove_abandoned(names)
-            yield site
+            try:
+                yield site
+            finally:  # a process that shared the work may have been killed, or this process may fail
+                site.remove_abandoned(names)
             site.remove(ours - set(names))
             site.write(MANIFEST, _manifest(names))
     except NotADirectoryError as error:
@@ -69,7 +72,7 @@ class SiteFolder:
             self._folder.remove(name)
 
     def remove_abandoned(self, names: Iterable[str]) -> None:
-        """Remove, from the folders of these files, the temporary files that killed builds left behind."""
+        """Remove, from the folders of these files, the temporary files that killed processes left behind."""
         for folder in {str(PurePosixPath(name).parent) for name in names}:
             with suppress(FileNotFoundError), self._folder.subfolder(folder) as opened:
                 opened.remove_abandoned()

@@ -38,7 +38,6 @@ LONGEST_VALUE = 300
 
 RemoteParts = tuple[Mapping[str, str], Mapping[str, str]]
 """The parts of a host and its software, and those of one GPU of the host."""
-NO_PARTS: Mapping[str, RemoteParts] = {}
 
 _ROOT = Path("/")
 _USER = re.compile(r"://[^/\s@]*@")
@@ -47,23 +46,26 @@ _V1_UNLIMITED_BYTES = 1 << 60
 
 
 def full_environment(
-    targets: "Iterable[Target]", environments: Mapping[str, Environment], remote: Mapping[str, RemoteParts] = NO_PARTS
+    targets: "Iterable[Target]",
+    environments: Mapping[str, Environment],
+    remote: Mapping[str, RemoteParts] | None = None,
 ) -> FullEnvironment:
     """Return the full environment of a run that starts now.
 
     Args:
         targets: the devices of the run with their cases and compilers.
         environments: what is already known about each device, by UUID.
-        remote: the parts of each device that another host has, by UUID: those of its host, and its own. What all hosts
-            have in common is common; the rest belongs to the devices.
+        remote: the parts of each device of other hosts, by UUID: those of its host, and its own. What all hosts have in
+            common is common; the rest belongs to the devices. A device that is absent has no environment: its host did
+            not answer, so the device measures nothing. None if all devices are of this host.
     """
-    targets = tuple(targets)
-    if not remote:
+    targets = tuple(target for target in targets if remote is None or target.device.uuid in remote)
+    if remote is None:
         common = _recorded(common_parts(benches_of(targets)))
         own = {target.device.uuid: gpu_parts(target.device) for target in targets}
     else:
         hosts = [remote[target.device.uuid][0] for target in targets]
-        common = _recorded(dict(set.intersection(*(set(host.items()) for host in hosts))))
+        common = _recorded(dict(set.intersection(*(set(host.items()) for host in hosts)) if hosts else {}))
         own = {
             target.device.uuid: {
                 **{name: part for name, part in host.items() if name not in common},

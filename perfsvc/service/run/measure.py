@@ -22,7 +22,7 @@ from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
 from perfsvc.service.cluster.lending import LentGpus
 from perfsvc.service.progress import Progress
-from perfsvc.service.run.full_environment import NO_PARTS, benches_of, full_environment
+from perfsvc.service.run.full_environment import benches_of, full_environment
 from perfsvc.service.run.prepare import (
     Binaries,
     ResolvedRun,
@@ -201,13 +201,22 @@ def record_environments(
 ) -> dict[str, Environment]:
     """Store the full environment of a run, and return the environment in which each device measures, by UUID.
 
-    The full environment of a resumed run is the one in which it was resumed.
+    The full environment of a resumed run is the one in which it was resumed. The cases of a GPU whose host did not
+    answer can only fail. They fail in the environment that the GPU had last, so that it does not seem to have changed.
     """
     request, targets = resolved.request, resolved.targets
     known = {target.device.uuid: environment(request, target) for target in targets}
-    full = full_environment(targets, known, lent.parts(benches_of(targets)) if lent else NO_PARTS)
+    full = full_environment(targets, known, lent.parts(benches_of(targets)) if lent else None)
     store.devices.put_full_environment(run, full)
-    return {uuid: replace(known[uuid], parts=full.chosen(uuid, request.segment_parts)) for uuid in known}
+    environments = {}
+    for target in targets:
+        uuid = target.device.uuid
+        parts = full.chosen(uuid, request.segment_parts)
+        if uuid not in full.devices:
+            last = store.devices.environment_before(run, uuid, {spec.case for spec in target.specs})
+            parts = last[1].parts if last else ()
+        environments[uuid] = replace(known[uuid], parts=parts)
+    return environments
 
 
 def environment(request: RunRequest, target: Target) -> Environment:

@@ -100,11 +100,11 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
     with contextlib.ExitStack() as stack:
         servers = servers or stack.enter_context(worker_servers())
         with _before_measuring():
-            lends = None
+            cluster_gpus = None
             if request.on:  # a mistyped selection must not wait until the cluster lends its GPUs
                 suite.discover(request.suite).select(request.selection, request.points or "full")
-                lends = stack.enter_context(lent(request.on, request.devices, progress.report, request.slurm))
-            resolved = resolve(request, progress, lends.devices if lends else ())
+                cluster_gpus = stack.enter_context(lent(request.on, request.devices, progress.report, request.slurm))
+            resolved = resolve(request, progress, cluster_gpus.devices if cluster_gpus else ())
             store = stack.enter_context(Store.open(request.database))
             store.keys.signing()  # without a key, no binary can be stored
             send_spools(store, request, progress.report)
@@ -112,7 +112,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             binaries = compile_units(resolved.targets, progress, with_lines=request.profile)
         opened = begin(store, request, progress.report)
         recorder = measure(
-            resolved, binaries, store=store, opened=opened, servers=servers, progress=progress, lent=lends
+            resolved, binaries, store=store, opened=opened, servers=servers, progress=progress, lent=cluster_gpus
         )
         helper_kernels = helper_kernels_of(resolved.targets, binaries)
         judgements = judge_measured(store, opened.run, request)
@@ -121,7 +121,7 @@ def run(request: RunRequest, progress: Progress, servers: ForkServers | None = N
             settings = pair_settings(
                 request, resolved.devices, helper_kernels, seed=opened.seed, servers=servers, report=progress.report
             )
-            settings = replace(settings, measure=lends.measure) if lends else settings
+            settings = replace(settings, measure=cluster_gpus.measure) if cluster_gpus else settings
             confirmations, _ = confirm_suspects(store, opened.run, settings, progress)
             judgements = with_causes(judgements, confirmations)
         update_findings(store, opened.run, threshold=request.threshold)

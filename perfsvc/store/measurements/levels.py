@@ -50,11 +50,12 @@ def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelCol
         {0: Cases, 1: Devices},
         partial(_read_runs, database),
         func.count(Measurements.samples),  # old samples may be pruned
+        lambda columns: bool(_StoredLevels(*columns).damaged.size),
     )
     parts = [_StoredLevels(*columns) for columns in columns_by_run(database, runs, reading)]
     with database.reading() as connection:
-        known: dict[bytes, Sequence[Series]] = {}
-        return {part.run: part.levels(connection, known) for part in parts}
+        series_by_key: dict[bytes, Sequence[Series]] = {}
+        return {part.run: part.levels(connection, series_by_key) for part in parts}
 
 
 def levels_in(
@@ -122,12 +123,13 @@ class _StoredLevels:
         """The run."""
         return int(json.loads(self.text.tobytes())["run"])
 
-    def levels(self, connection: Connection, known: dict[bytes, Sequence[Series]]) -> LevelColumns:
+    def levels(self, connection: Connection, series_by_key: dict[bytes, Sequence[Series]]) -> LevelColumns:
         """Return the levels that are judged, under the present names of their cases, and report damaged samples.
 
         Args:
             connection: a transaction.
-            known: the series of other runs read in this transaction: two nights of a suite have the same series.
+            series_by_key: the series of runs read before in this transaction, by what decides them; this run's are
+                added. Two nights of a suite have the same series.
         """
         text = json.loads(self.text.tobytes())
         excluded = {case for _, case in reasons_of_exclusion(connection, [text["run"]])}
@@ -135,14 +137,14 @@ class _StoredLevels:
         ids = np.unique(self.cases[is_judged]).tolist()
         keys = (self.cases, self.devices, self.states, self.groups, self.metrics)
         key = repr((text["metrics"], excluded)).encode() + b"".join(column.tobytes() for column in keys)
-        if key not in known or self.damaged.size:
+        if key not in series_by_key or self.damaged.size:
             cases = present_cases_of(connection, ids)
-            known[key] = self._series(connection, cases, text["metrics"])
+            series_by_key[key] = self._series(connection, cases, text["metrics"])
             for case in self.damaged.tolist():
                 if case in cases:
                     report_damaged(f"a blob of samples of {cases[case]}")
-        every = LevelColumns(
-            known[key],
+        levels = LevelColumns(
+            series_by_key[key],
             np.full(self.groups.size, text["run"]),
             {at: (Status(status), reason) for at, (status, reason) in enumerate(text["bad"])},
             self.sizes.astype(np.int64),
@@ -150,7 +152,7 @@ class _StoredLevels:
             np.concatenate([self.times, self.others], dtype=np.float64),
             {},
         )
-        return every.where(np.array([series.case is not _UNNAMED for series in every.series], np.bool_))
+        return levels.where(np.array([series.case is not _UNNAMED for series in levels.series], np.bool_))
 
     def _series(self, connection: Connection, cases: Mapping[int, Case], metrics: Sequence[str]) -> Sequence[Series]:
         """Return the series of each level; ``cases`` lacks what is excluded, or was deleted by another transaction."""
@@ -192,41 +194,41 @@ def _read(
     if not rows:
         return None
     cases, devices, states, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
-    of_rows = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
-    firsts = np.flatnonzero(is_first := changes(*of_rows))
-    numbers, group = np.array(ids), np.cumsum(is_first) - 1
+    identity = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
+    firsts = np.flatnonzero(is_first := changes(*identity))
+    row_ids, group = np.array(ids), np.cumsum(is_first) - 1
     is_good = np.logical_and.reduceat(np.array(ok) == 1, firsts)[group]
-    bad = {} if is_good.all() else _bad(connection, numbers, group, measured)
+    bad = {} if is_good.all() else _bad(connection, row_ids, group, measured)
     good = np.flatnonzero(is_good)
-    of_metrics: list[tuple[str, _MetricValues]] = []
+    metric_values: list[tuple[str, _MetricValues]] = []
     damaged: list[int] = []
     if metrics is None or TIME in metrics:
         times, damaged = _times(good, medians, blobs)
-        of_metrics.append((TIME, times))
-    known = [(row, error) for row in good.tolist() if (error := errors[row]) is not None]
-    of_metrics.append((MAX_ERROR, _alone([row for row, _ in known], [error for _, error in known])))
+        metric_values.append((TIME, times))
+    with_error = [row for row in good.tolist() if errors[row] is not None]
+    metric_values.append((MAX_ERROR, _alone(with_error, [errors[row] for row in with_error])))
     if metrics is None or not set(metrics) <= {TIME, MAX_ERROR}:
-        of_metrics += _named(connection, numbers, is_good, metrics, measured if where else ())
-    levels = [_by_level(group[at], lengths) for _, (at, lengths, _) in of_metrics]
+        metric_values += _named(connection, row_ids, is_good, metrics, measured if where else ())
+    levels = [_by_level(group[at], lengths) for _, (at, lengths, _) in metric_values]
     counts = [groups.size for groups, _ in levels]
-    values = [of_metric for _, (_, _, of_metric) in of_metrics]
-    has_times = of_metrics[0][0] == TIME
+    numbers_of_metrics = [numbers for _, (_, _, numbers) in metric_values]
+    has_times = metric_values[0][0] == TIME
     text = {
         "run": run,
-        "metrics": [TIME, *(name for name, _ in of_metrics)],
+        "metrics": [TIME, *(name for name, _ in metric_values)],
         "bad": list(bad.values()),
     }
     return _StoredLevels(
-        of_rows[0][firsts],
-        of_rows[1][firsts],
-        of_rows[2][firsts],
+        identity[0][firsts],
+        identity[1][firsts],
+        identity[2][firsts],
         np.concatenate([np.array(list(bad), np.int64), *(groups for groups, _ in levels)]),
         np.repeat(np.arange(len(levels) + 1), [len(bad), *counts]),
         np.concatenate([np.zeros(len(bad), np.int64), *(sizes for _, sizes in levels)]),
-        np.concatenate([lengths[lengths > 0] for _, (_, lengths, _) in of_metrics]),
-        values[0] if has_times else np.empty(0, np.float32),
-        np.concatenate(values[has_times:] or [np.empty(0)]),
-        np.unique(of_rows[0][damaged]) if damaged else np.empty(0, np.int64),
+        np.concatenate([lengths[lengths > 0] for _, (_, lengths, _) in metric_values]),
+        numbers_of_metrics[0] if has_times else np.empty(0, np.float32),
+        np.concatenate(numbers_of_metrics[has_times:] or [np.empty(0)]),
+        np.unique(identity[0][damaged]) if damaged else np.empty(0, np.int64),
         np.frombuffer(json.dumps(text).encode(), np.uint8),
     )
 
@@ -247,8 +249,8 @@ def _bad(
 ) -> dict[int, tuple[Status, str]]:
     """Return the status and the reason of the worst replica of each group that is not ok."""
     columns = (Measurements.id, Measurements.status, Measurements.reason)
-    found = connection.execute(select(*columns).where(*measured, Measurements.status != Status.OK))
-    replicas = {number: (status, reason) for number, status, reason in found}
+    bad_rows = connection.execute(select(*columns).where(*measured, Measurements.status != Status.OK))
+    replicas = {number: (status, reason) for number, status, reason in bad_rows}
     worst: dict[int, tuple[Status, str]] = {}
     for number, place in zip(ids.tolist(), group.tolist(), strict=True):
         if number in replicas and (place not in worst or replicas[number][0].severity > worst[place][0].severity):
@@ -314,16 +316,16 @@ def _named(
     else:  # the measurements of a run are almost all those between the first and the last
         query = query.where(Metrics.measurement_id.between(int(ids.min()), int(ids.max())))
     with connection.execute(query) as result:
-        found = result.cursor.fetchall()
-    if not found:
+        rows = result.cursor.fetchall()
+    if not rows:
         return
-    numbers, names, numbers_of_rows = zip(*found, strict=True)
-    known = sorted(set(names))
-    code, values = np.array(list(map(known.index, names))), np.array(numbers_of_rows, np.float64)
+    measurements, names_of_rows, numbers = zip(*rows, strict=True)
+    names = sorted(set(names_of_rows))
+    code, values = np.array(list(map(names.index, names_of_rows))), np.array(numbers, np.float64)
     by_id = np.argsort(ids)
-    at = by_id[np.searchsorted(ids, numbers, sorter=by_id).clip(max=by_id.size - 1)]
+    at = by_id[np.searchsorted(ids, measurements, sorter=by_id).clip(max=by_id.size - 1)]
     order = np.lexsort((at, code))
-    order = order[((ids[at] == numbers) & is_good[at])[order]]
-    for number, name in enumerate(known):
+    order = order[((ids[at] == measurements) & is_good[at])[order]]
+    for number, name in enumerate(names):
         of_name = order[code[order] == number]
         yield name, _alone(at[of_name], values[of_name])

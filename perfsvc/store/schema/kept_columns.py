@@ -2,14 +2,15 @@
 
 A file holds what one run measured. The file is used only if the run is as it was when the file was written: nothing in
 perfsvc changes a stored measurement but the removal of old samples, so the number of a run's measurements, the newest
-of them, the end of the run and the number of its samples show each change (docs/decisions.md). Files cost only speed: a
-file that is missing or damaged is written anew.
+of them, the end of the run and the number of its samples show each change (docs/decisions.md). A repair of damaged
+content shows in none of them, so a run with damaged content gets no file. A file that is missing or damaged costs only
+time: it is written anew.
 """
 
 import contextlib
 import hashlib
-import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -19,18 +20,18 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
+from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, or_, select
 
 from perfsvc import __version__
 from perfsvc.errors import InfrastructureError
 from perfsvc.files import Folder
-from perfsvc.model import RunState, digest
+from perfsvc.model import PRECISIONS, CacheState, RunState, Status, codec, digest
 from perfsvc.store.schema.base import Base
 from perfsvc.store.schema.engine import POSTGRESQL, Database, file_of, identity_of
 from perfsvc.store.schema.shared_reading import Columns
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
 
-FORMAT = 1
+FORMAT = 2
 """Is raised when the content of files changes in a way that neither a query nor perfsvc's version shows."""
 
 LEAST_MEASUREMENTS = 200
@@ -44,6 +45,8 @@ PRIVATE_FILE = 0o600
 
 _HEAD = struct.Struct("<II")  # the CRC-32 of all that follows it, and the length of the header
 _PADDING = 8
+_KIND = re.compile(r"[<|][iuf][1248]")
+"""The types of columns, as numpy writes them."""
 _NAMED: Final[dict[type[Base], tuple[Any, ...]]] = {
     Cases: (Cases.benchmark, Cases.variant, Cases.point, Cases.version),
     Devices: (Devices.uuid,),
@@ -69,6 +72,8 @@ class Reading:
         read: returns the columns of each run, in any order; a run that measured nothing is absent.
         state: an aggregate of the measurements of a run: files are used only while it is the same. None if nothing in
             perfsvc changes what is read of a stored measurement.
+        is_damaged: returns True for the columns of a run in which damaged content was found while reading it. None if
+            only words can be damaged, which ``_with_damaged_words`` finds.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Reading:
     ids: Mapping[int, type[Base]]
     read: Callable[[Sequence[int]], Mapping[int, Columns]]
     state: ColumnElement[int] | None = None
+    is_damaged: Callable[[Columns], bool] | None = None
 
 
 def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) -> list[Columns]:
@@ -103,7 +109,11 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
         # A change may fall between the two transactions: columns are kept only if the run is the same before and after.
         with database.reading() as connection:
             after, names = _keys_of(connection, new, reading.state), _Names(connection, reading.ids)
-        files.save({run: (keys[run], read[run]) for run in new if after.get(run) == keys[run]}, names)
+            damaged = _with_damaged_words(connection, new)
+        if reading.is_damaged:
+            damaged |= {run for run in new if reading.is_damaged(read[run])}
+        same = [run for run in new if after.get(run) == keys[run] and run not in damaged]
+        files.save({run: (keys[run], read[run]) for run in same}, names)
     return [kept[run] if run in kept else read[run] for run in runs if run in kept or run in read]
 
 
@@ -162,6 +172,17 @@ def _keys_of(connection: Connection, runs: Sequence[int], state: ColumnElement[i
     if connection.dialect.name == POSTGRESQL:  # a database that was restored in place of another has another number
         query = query.add_columns(literal_column("(SELECT oid FROM pg_database WHERE datname = current_database())"))
     return {run: " ".join(map(str, (run, *state))) for run, *state in connection.execute(query)}
+
+
+def _with_damaged_words(connection: Connection, runs: Sequence[int]) -> set[int]:
+    """Return the runs with a measurement whose status, cache state or precision is no word of perfsvc."""
+    is_damaged = or_(
+        Measurements.status.not_in(list(Status)),
+        Measurements.cache.not_in(list(CacheState)),
+        Measurements.precision.not_in(["", *PRECISIONS]),
+    )
+    query = select(Measurements.run_id).where(Measurements.run_id.in_(runs), is_damaged).distinct()
+    return set(connection.scalars(query))
 
 
 class _Names:
@@ -260,12 +281,29 @@ def _digest(queries: Sequence[Select[Any]]) -> str:
     return digest("\n".join(texts).encode())
 
 
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What is before the columns in a file.
+
+    Attributes:
+        key: the state of the run.
+        newest: the largest id in each column that holds ids.
+        names: the digests of what the ids up to these stand for.
+        columns: the type and the length of each column.
+    """
+
+    key: str
+    newest: tuple[int, ...]
+    names: str
+    columns: tuple[tuple[str, int], ...]
+
+
 def _encoded(columns: Columns, key: str, names: _Names) -> bytes:
     """Return the content of a file: a header, and the columns with integers as small as their values allow."""
-    newest = [int(columns[at].max()) for at in names.columns]
+    newest = tuple(int(columns[at].max()) for at in names.columns)
     narrow = [_narrow(column) for column in columns]
-    kinds = [(column.dtype.str, column.size) for column in narrow]
-    header = json.dumps({"key": key, "newest": newest, "names": names.of(newest), "columns": kinds}).encode()
+    kinds = tuple((column.dtype.str, column.size) for column in narrow)
+    header = codec.encode(_Header(key, newest, names.of(newest), kinds))
     parts = [header, *(column.tobytes() for column in narrow)]
     content = b"".join(part + bytes(-len(part) % _PADDING) for part in parts)
     length = struct.pack("<I", len(header))
@@ -279,12 +317,21 @@ def _decoded(content: bytes, key: str, names: _Names) -> Columns | None:
     checksum, length = _HEAD.unpack_from(content)
     if zlib.crc32(memoryview(content)[4:]) != checksum:
         return None
-    header = json.loads(content[_HEAD.size : _HEAD.size + length])
-    if header["key"] != key or header["names"] != names.of(header["newest"]):
+    try:
+        header = codec.decode(_Header, content[_HEAD.size : _HEAD.size + length])
+        if header.key != key or header.names != names.of(header.newest):
+            return None
+        return _columns(content, _HEAD.size + length, header.columns)
+    except ValueError:  # the checksum is right, so another program wrote this
         return None
+
+
+def _columns(content: bytes, at: int, kinds: Sequence[tuple[str, int]]) -> Columns:
+    """Return the columns behind ``at``; raise ``ValueError`` if the content is too short, or a type is none of ours."""
     columns = []
-    at = _HEAD.size + length
-    for kind, size in header["columns"]:
+    for kind, size in kinds:
+        if not _KIND.fullmatch(kind) or not 0 <= size <= len(content):
+            raise ValueError(f"a column of {size} {kind}")
         at += -at % _PADDING
         columns.append(np.frombuffer(content, kind, size, at))
         at += columns[-1].nbytes

@@ -5,11 +5,14 @@ import errno
 import gc
 import os
 import signal
+import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from perfsvc.process import shared_work
 from perfsvc.process.shared_work import SharedWork
 
 
@@ -52,6 +55,43 @@ def test_the_parent_does_what_a_child_did_not_finish(end):
         (child,) = shared._children
         os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
         assert shared.results() == [bytes([part]) * 100_000 for part in range(40)]
+
+
+@pytest.mark.timeout(60)
+def test_the_parent_does_what_a_stopped_child_holds_up_and_kills_the_child(monkeypatch):
+    monkeypatch.setattr(shared_work, "STOPPED_S", 0.3)
+    parent = os.getpid()
+
+    def work(part):
+        if part == 5 and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return b"%d" % part
+
+    with SharedWork(40, work, 2) as shared:
+        (child,) = shared._children
+        os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+        assert shared.results() == [b"%d" % part for part in range(40)]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, 0)
+
+
+@pytest.mark.timeout(60)
+def test_a_child_that_is_stopped_only_for_a_moment_does_its_parts(monkeypatch):
+    monkeypatch.setattr(shared_work, "STOPPED_S", 20.0)
+    parent = os.getpid()
+
+    def work(part):
+        if part == 5 and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(0.5)  # the child goes on for longer than the parent has work
+        return b"%d" % os.getpid()
+
+    with SharedWork(32, work, 2, portion=16) as shared:
+        (child,) = shared._children
+        os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOWAIT)
+        resuming = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -CONT {child}"])
+        assert shared.results() == [b"%d" % child] * 16 + [b"%d" % parent] * 16
+    resuming.wait()
 
 
 def test_an_error_appears_in_the_parent():

@@ -1,7 +1,9 @@
 """The columns of ended runs that are kept in files are always those that the database has."""
 
+import json
 import os
 import shutil
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -173,7 +175,7 @@ def test_a_level_without_its_samples_is_its_medians(story, store):
     assert [len(replica) for replica in after.replicas] == [3, 1]
 
 
-def test_damaged_samples_are_reported_from_a_file_too(story, store, caplog):
+def test_damaged_samples_are_reported_each_time(story, store, caplog):
     run = measured(story)
     story.execute("UPDATE measurements SET samples = :samples WHERE replica = 1", samples=b"damaged")
     for _ in range(2):
@@ -182,6 +184,26 @@ def test_damaged_samples_are_reported_from_a_file_too(story, store, caplog):
         assert is_fresh(store)
         assert [record.message for record in caplog.records if story.tiled.id in record.message]
     assert [len(replica) for replica in store.series.levels(run)[story.series(story.tiled)].replicas] == [3, 1]
+
+
+@pytest.mark.parametrize(("column", "damaged"), [("samples", b"damaged"), ("status", "odd"), ("precision", "odd")])
+def test_what_was_damaged_is_read_anew_after_a_repair(story, store, column, damaged, cache):
+    measured(story)
+    before = everything(store)
+    for file in cache.iterdir():
+        file.unlink()
+    with store.database.reading() as connection:
+        whole = connection.scalar(select(getattr(Measurements, column)).where(Measurements.replica == 1))
+
+    def write(value):
+        with store.database.writing() as connection:
+            connection.execute(update(Measurements).where(Measurements.replica == 1).values({column: value}))
+
+    write(damaged)
+    assert everything(store) != before
+    write(whole)
+    assert is_fresh(store)
+    assert everything(store) == before
 
 
 class Quiet:
@@ -289,6 +311,50 @@ def test_a_damaged_file_is_replaced(story, store, cache):
             file.write_bytes(damage(content))
         assert is_fresh(store)
         assert {file: file.read_bytes() for file in cache.iterdir()} == whole
+
+
+def with_head(content, head):
+    """The content of a file with another header and the right checksum."""
+    _, length = kept_columns._HEAD.unpack_from(content)
+    rest = content[kept_columns._HEAD.size + length :]
+    size = kept_columns._HEAD.pack(0, len(head))[4:]
+    return kept_columns._HEAD.pack(zlib.crc32(size + head + rest), len(head)) + head + rest
+
+
+def changed(content, **fields):
+    """The content of a file whose header has other fields, with the right checksum."""
+    _, length = kept_columns._HEAD.unpack_from(content)
+    header = json.loads(content[kept_columns._HEAD.size : kept_columns._HEAD.size + length])
+    return with_head(content, json.dumps(header | fields).encode())
+
+
+FORGED = {
+    "no text": lambda content: with_head(content, b"\xff\xfe{"),
+    "a list": lambda content: with_head(content, b"[]"),
+    "a number": lambda content: with_head(content, b"5"),
+    "deep": lambda content: with_head(content, b"[" * 100_000),
+    "no ids": lambda content: changed(content, newest=None),
+    "fewer ids": lambda content: changed(content, newest=[]),
+    "no columns": lambda content: changed(content, columns=7),
+    "objects": lambda content: changed(content, columns=[["|O", 1]]),
+    "no type": lambda content: changed(content, columns=[["odd", 1]]),
+    "no length": lambda content: changed(content, columns=[["<i8", "x"]]),
+    "too long": lambda content: changed(content, columns=[["<i8", 10**9]]),
+    "no number": lambda content: changed(content, columns=[["<i8", 10**30]]),
+    "negative": lambda content: changed(content, columns=[["<i8", -1]]),
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_file_is_replaced(story, store, cache, forgery):
+    measured(story)
+    assert is_fresh(store)
+    whole = {file: file.read_bytes() for file in cache.iterdir()}
+    for file, content in whole.items():
+        file.write_bytes(FORGED[forgery](content))
+    assert is_fresh(store)
+    assert {file: file.read_bytes() for file in cache.iterdir()} == whole
 
 
 @on_sqlite

@@ -46,7 +46,7 @@ class FakeCluster:
         self.lent = [Lent(each) for each in facts]
         self.closed = False
 
-    def lend(self, specs):
+    def request(self, specs):
         return self.lent
 
     def close(self):
@@ -59,7 +59,7 @@ def lend(monkeypatch):
 
     def do(*facts, specs=("auto",)):
         cluster, messages = FakeCluster(facts), []
-        monkeypatch.setattr(lending, "_connect", lambda on, slurm: cluster)
+        monkeypatch.setattr(lending, "_connect", lambda *_: cluster)
         with lending.lent(cluster.name, specs, messages.append) as lends:
             uuids = [device.uuid for device in lends.devices]
             assert not cluster.closed

@@ -1,12 +1,10 @@
 """What perfsvc asks Slurm for, and what it makes of Slurm's answers."""
 
-import contextlib
 import os
 import re
-import shutil
-import stat
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,16 +12,14 @@ from types import SimpleNamespace
 import pytest
 
 from perfsvc.config import Settings
-from perfsvc.config.settings import SlurmSettings
-from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
+from perfsvc.errors import InfrastructureError
 from perfsvc.model import codec
-from perfsvc.service.cluster import slurm_agent, slurm_cluster
-from perfsvc.service.cluster.lending import lent
+from perfsvc.service.cluster import protocol, shared_folder, slurm_agent, slurm_cluster, slurm_jobs
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply
 from perfsvc.service.cluster.protocol import LostError
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
-from perfsvc.service.cluster.slurm_cluster import JobQueue, SlurmCluster, SlurmGpu, parameters
-from tests.slurm_stand_in import slurm_stand_in
+from perfsvc.service.cluster.slurm_cluster import SlurmGpu, parameters
+from perfsvc.service.cluster.slurm_jobs import JobQueue
 
 HOW_TO = Path(__file__).parents[4] / "docs" / "how-to" / "measure-on-a-cluster.md"
 SETTINGS = {
@@ -94,13 +90,25 @@ def test_a_setting_that_cannot_work_is_refused(settings, problem):
 
 
 class Queue(JobQueue):
-    """The states of jobs as squeue would print them."""
+    """The states of jobs as squeue would print them; None if it fails."""
 
-    def __init__(self, monkeypatch, printed=""):
-        super().__init__()
-        self.printed = printed
-        monkeypatch.setattr(slurm_cluster, "_slurm", lambda *_: self.printed)
-        monkeypatch.setattr(slurm_cluster, "ASK_S", -1.0)
+    def __init__(self, monkeypatch):
+        self.messages = []
+        super().__init__(self.messages.append)
+        self.printed = ""
+        self.commands = []
+        for module in (slurm_cluster, slurm_jobs):
+            monkeypatch.setattr(module, "slurm", self._slurm)
+
+    def _slurm(self, *command):
+        self.commands.append(command)
+        if self.printed is None:
+            raise InfrastructureError(f"{command[0]} failed: Unable to contact slurm controller")
+        return self.printed
+
+    def state(self, job):
+        self.ask()
+        return super().state(job)
 
 
 @pytest.fixture
@@ -120,6 +128,19 @@ def gpu(queue, tmp_path):
     return SlurmGpu(job, queue, tmp_path / "orders", tmp_path / "replies", BlobFolder(tmp_path))
 
 
+@pytest.fixture
+def later(monkeypatch):
+    """Return a function that lets seconds pass for the command."""
+    past = [0.0]
+    monotonic = shared_folder.time.monotonic
+    monkeypatch.setattr(shared_folder.time, "monotonic", lambda: monotonic() + past[0])
+
+    def do(seconds):
+        past[0] += seconds
+
+    return do
+
+
 @pytest.mark.parametrize(
     ("printed", "place"),
     [
@@ -135,11 +156,108 @@ def test_a_job_is_named_with_its_node_or_with_what_it_waits_for(gpu, queue, prin
     assert gpu.place == place
 
 
-def test_jobs_that_slurm_does_not_answer_for_are_not_lost(gpu, queue):
+def test_jobs_that_slurm_does_not_answer_for_are_not_lost_and_it_is_reported_once(gpu, queue):
     queue.printed = "7|RUNNING|None|node3"
     assert gpu.take() == []
+    assert queue.messages == []
     queue.printed = None
-    assert gpu.take() == []
+    for _ in range(3):
+        assert gpu.take() == []
+    (message,) = queue.messages
+    assert "(squeue failed: Unable to contact slurm controller): the run goes on" in message
+
+
+def test_a_job_that_is_added_while_slurm_is_asked_is_not_gone(monkeypatch):
+    queue = JobQueue(print)
+
+    def answer_of_before(*_):
+        queue.add("8")
+        return ""
+
+    monkeypatch.setattr(slurm_jobs, "slurm", answer_of_before)
+    queue.ask()
+    assert queue.state("8").state == "UNKNOWN"
+
+
+@pytest.mark.timeout(30)
+def test_a_command_of_slurm_that_hangs_is_killed_with_all_that_it_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 0.5)
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\nsleep 1000 &\necho $! >{tmp_path}/pid\nwait\n")
+    (tmp_path / "squeue").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(InfrastructureError, match=r"squeue did not end within 0\.5s"):
+        slurm_jobs.slurm("squeue", "--me")
+    started = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    while started.exists() and started.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.05)
+
+
+def test_a_command_of_slurm_that_fails_is_reported_with_its_last_line(tmp_path, monkeypatch):
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho slurm_load_jobs error: Unable to contact >&2\nexit 1\n")
+    (tmp_path / "squeue").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(InfrastructureError, match=r"squeue failed: slurm_load_jobs error: Unable to contact$"):
+        slurm_jobs.slurm("squeue", "--me")
+
+
+@pytest.mark.parametrize("printed", ["7|RUNNING|None|node3", "7|SUSPENDED|None|node3", None])
+def test_a_silent_agent_is_lost_for_ever_and_its_job_cancelled(gpu, queue, tmp_path, later, printed):
+    queue.printed = "7|RUNNING|None|node3"
+    replies = Outbox(tmp_path / "replies")
+    replies.send([codec.encode(AgentReply(facts=b"facts"))])
+    assert gpu.facts() == b"facts"
+    queue.printed = printed
+    for _ in range(3):  # an agent that measures a long case sends nothing, and lives
+        later(protocol.SILENT_AGENT_S - 10)
+        replies.show_life()
+        assert gpu.take() == []
+    later(protocol.SILENT_AGENT_S + 10)
+    with pytest.raises(LostError, match="its agent has given no sign of life for 5m"):
+        gpu.take()
+    assert ("scancel", "7") in queue.commands
+    replies.send([codec.encode(AgentReply(news=b"late"))])
+    for use in (gpu.take, gpu.stop, lambda: gpu.begin(b"share", {})):
+        with pytest.raises(LostError, match="no sign of life"):
+            use()
+
+
+def test_a_job_that_waits_is_not_silent_and_one_that_runs_without_an_agent_is(gpu, queue, later):
+    queue.printed = "7|PENDING|Priority|"
+    for _ in range(3):
+        assert gpu.facts() is None
+        later(10 * protocol.SILENT_AGENT_S)
+    queue.printed = "7|RUNNING|None|node3"
+    assert gpu.facts() is None
+    later(protocol.SILENT_AGENT_S + 10)
+    with pytest.raises(LostError, match="no sign of life for 5m"):
+        gpu.facts()
+
+
+@pytest.mark.timeout(30)
+def test_the_parts_of_the_environment_may_come_late(gpu, queue, tmp_path, later, monkeypatch):
+    queue.printed = "7|RUNNING|None|node3"
+    replies = Outbox(tmp_path / "replies")
+    replies.send([codec.encode(AgentReply(facts=b"facts"))])
+    gpu.facts()
+    waits = []
+
+    def wait(_):
+        later(protocol.SILENT_AGENT_S - 50)  # longer than an answer took at most once
+        waits.append(replies.show_life())
+        if len(waits) == 3:
+            replies.send([codec.encode(AgentReply(parts=b"parts"))])
+
+    monkeypatch.setattr(slurm_cluster.time, "sleep", wait)
+    assert gpu.parts(b"device", {}) == b"parts"
+
+
+def test_parts_of_a_silent_agent_are_not_awaited_for_ever(gpu, queue, later, monkeypatch, tmp_path):
+    queue.printed = "7|RUNNING|None|node3"
+    Outbox(tmp_path / "replies").send([codec.encode(AgentReply(facts=b"facts"))])
+    gpu.facts()
+    monkeypatch.setattr(slurm_cluster.time, "sleep", lambda _: later(protocol.SILENT_AGENT_S / 2))
+    with pytest.raises(LostError, match="no sign of life"):
+        gpu.parts(b"device", {})
 
 
 @pytest.mark.parametrize(
@@ -175,6 +293,15 @@ def test_an_agent_that_failed_is_lost_with_its_error(gpu, queue, log, what, cure
     assert re.search(cure, lost.value.cure)
 
 
+def test_a_full_disk_is_named_if_the_agent_could_not_write_why_it_failed(gpu, queue, request):
+    request.getfixturevalue("full_disk")
+    queue.printed = "7|FAILED|None|a"
+    gpu.log.write_text("")
+    with pytest.raises(LostError, match=r"the state FAILED, and .*run-1 cannot be written: No space left") as lost:
+        gpu.take()
+    assert "make room there" in lost.value.cure
+
+
 def test_what_a_job_sent_before_its_end_is_read_first(gpu, queue, tmp_path):
     queue.printed = "7|NODE_FAIL|None|a"
     Outbox(tmp_path / "replies").send(
@@ -204,8 +331,9 @@ def test_orders_arrive_with_their_binaries(gpu, tmp_path):
 
 def test_a_full_disk_loses_the_gpu(gpu, tmp_path):
     (tmp_path / "orders").unlink()
-    with pytest.raises(LostError, match="its shared folder cannot be written"):
+    with pytest.raises(LostError, match="its shared folder cannot be written") as lost:
         gpu.stop()
+    assert "make room there" in lost.value.cure
 
 
 # --- the agent -------------------------------------------------------------------------------------------------------
@@ -214,6 +342,33 @@ def test_a_full_disk_loses_the_gpu(gpu, tmp_path):
 def test_an_agent_does_not_load_the_store():
     loaded = "import sys, perfsvc.service.cluster.slurm_agent; sys.exit('sqlalchemy' in sys.modules)"
     subprocess.run([sys.executable, "-c", loaded], check=True)
+
+
+def test_an_agent_shows_that_it_lives_while_it_has_no_news(tmp_path, monkeypatch):
+    for name in ("0.orders", "0.replies"):
+        create(tmp_path / name)
+    signs = set()
+
+    class Quiet:
+        """An agent that measures a long case."""
+
+        def facts(self, spec):
+            return b"facts"
+
+        def take(self, wait_s):
+            signs.add((tmp_path / "0.replies").stat().st_mtime_ns)
+            if len(signs) == 3:
+                (tmp_path / "0.orders").unlink()
+            return []
+
+        def end(self, limit_s):
+            pass
+
+    monkeypatch.setattr(shared_folder, "TOUCH_S", 0.01)
+    monkeypatch.setattr(slurm_agent, "Agent", Quiet)
+    monkeypatch.setattr(slurm_agent.signal, "signal", lambda *_: None)
+    slurm_agent.serve(str(tmp_path), "0", "cuda")
+    assert len(signs) == 3
 
 
 def test_an_agent_ends_when_the_command_is_gone(tmp_path, monkeypatch):
@@ -226,7 +381,7 @@ def test_an_agent_ends_when_the_command_is_gone(tmp_path, monkeypatch):
         looks += 1
         if looks <= 5:
             os.utime(orders, (looks, looks))  # a sign of life
-    assert looks == 8  # look 6 sees the last sign of life; looks 7 and 8 come within SILENT_S after that
+    assert looks == 8  # look 6 sees the last sign of life; looks 7 and 8 come within SILENT_COMMAND_S after that
 
 
 def test_an_agent_ends_when_its_folder_is_removed(tmp_path):
@@ -236,81 +391,3 @@ def test_an_agent_ends_when_its_folder_is_removed(tmp_path):
     for _ in slurm_agent._while_the_command_lives(orders):
         looks.append(orders.unlink())
     assert len(looks) == 1
-
-
-# --- the cluster -----------------------------------------------------------------------------------------------------
-
-
-def test_without_submitit_the_error_names_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(MissingPackageError, match="needs submitit, which is not") as told, lent("slurm", (), print):
-        pass
-    assert re.search(r"submitit|\[slurm\]", told.value.cure)
-
-
-def test_without_slurm_the_error_names_the_missing_commands(monkeypatch, tmp_path):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InfrastructureError, match="missing on this host: sbatch, squeue, scancel, srun"):
-        SlurmCluster(SlurmSettings())
-
-
-def test_a_shared_folder_that_cannot_be_made_is_named(tmp_path):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    (tmp_path / "file").touch()
-    with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match="file for the jobs of Slurm cannot be"):
-        SlurmCluster(SlurmSettings(folder=tmp_path / "file"))
-
-
-def test_a_shared_folder_that_others_may_change_is_refused(tmp_path):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared").chmod(0o777)
-    with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match="other users may write"):
-        SlurmCluster(SlurmSettings(folder=tmp_path / "shared"))
-
-
-def test_the_default_folder_is_private_whatever_the_umask(tmp_path, monkeypatch):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    monkeypatch.setenv("PERFSVC_CACHE", str(tmp_path / "cache"))
-    before = os.umask(0o002)
-    try:
-        with slurm_stand_in(tmp_path):
-            SlurmCluster(SlurmSettings()).close()
-    finally:
-        os.umask(before)
-    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("cache", "cache/slurm")] == [0o700, 0o700]
-
-
-def test_a_path_that_would_add_a_line_to_the_script_is_refused(tmp_path):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    with slurm_stand_in(tmp_path), pytest.raises(UsageError, match="cannot be printed"):
-        SlurmCluster(SlurmSettings(folder=tmp_path / "a\ntouch b"))
-
-
-def test_a_shared_folder_that_disappears_is_named_and_closing_never_fails(tmp_path):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    with slurm_stand_in(tmp_path) as slurm:
-        cluster = SlurmCluster(SlurmSettings(folder=tmp_path / "shared"))
-        shutil.rmtree(tmp_path / "shared")
-        with pytest.raises(InfrastructureError, match="for the jobs of Slurm cannot be used: No such file"):
-            cluster.lend(("auto",))
-        cluster.close()
-        assert slurm.states() == {}
-
-
-def test_an_agent_that_cannot_start_keeps_its_log(tmp_path, monkeypatch):
-    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(slurm_cluster, "ASK_S", 0.2)
-    (tmp_path / "numpy.py").write_text("raise OSError('the disk of this node is full')")
-    messages, settings = [], SlurmSettings(folder=tmp_path / "shared")
-    with (
-        slurm_stand_in(tmp_path),
-        contextlib.suppress(InfrastructureError),
-        lent("slurm", ("auto",), messages.append, settings),
-    ):
-        pass
-    assert "ended with the state FAILED: OSError: the disk of this node is full; see" in messages[0]
-    (log,) = tmp_path.glob("shared/run-*/logs/*.err")
-    assert str(log) in messages[0]

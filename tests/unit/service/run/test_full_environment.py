@@ -318,3 +318,12 @@ def test_what_the_hosts_of_a_cluster_have_in_common_is_common():
     assert {uuid: found.devices[uuid]["host.name"] for uuid in known} == {"GPU-1": "a", "FAKE-1": "b"}
     assert found.devices["GPU-1"]["gpu.ecc"] == "on"
     assert found.devices["GPU-1"]["software.driver"] == KNOWN.driver
+
+
+@pytest.mark.parametrize("answered", [["GPU-1"], []])
+def test_a_gpu_whose_host_did_not_answer_has_no_environment(answered):
+    targets = [Target(device, (), build.toolchain_for(FAKE.target)) for device in (GPU, FAKE)]
+    known = {"GPU-1": KNOWN, "FAKE-1": KNOWN}
+    found = full_environment(targets, known, {uuid: ({"host.kernel": "6.1"}, {}) for uuid in answered})
+    assert found.common == ({"host.kernel": "6.1"} if answered else {})
+    assert list(found.devices) == answered
