@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -106,17 +107,29 @@ def _script_data(value: Any) -> Markup:
 
 def template(name: str) -> Any:
     """Return a template of ``dashboards/``, for a page that is a single file."""
-    environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards")),
+    return _single_pages().get_template(name)
+
+
+@cache
+def _single_pages() -> Environment:
+    """Return the environment of the templates of single pages, which compiles each template once in a process."""
+    environment = _environment_of(data_folder("dashboards"))
+    environment.globals |= OF_LAUNCHES | OF_COMPARISONS
+    environment.filters |= {"cut": cut, "change": views.change}
+    return environment
+
+
+def _environment_of(folder: Path) -> Environment:
+    """Return an environment for the templates of a folder, which escapes and shortens the texts of users."""
+    return Environment(
+        loader=FileSystemLoader(folder),
+        auto_reload=False,
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shortened,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= OF_LAUNCHES | OF_COMPARISONS
-    environment.filters |= {"cut": cut, "change": views.change}
-    return environment.get_template(name)
 
 
 def explanation_page(picture: LaunchPicture) -> str:
@@ -161,17 +174,9 @@ def assets() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _environment() -> Environment:
+def _site_pages() -> Environment:
     """Return the environment of the site's templates, which compiles each template once in a process."""
-    environment = Environment(
-        loader=FileSystemLoader(data_folder("dashboards") / "site"),
-        auto_reload=False,
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_shortened,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = _environment_of(data_folder("dashboards") / "site")
     environment.globals |= (
         OF_LAUNCHES
         | OF_COMPARISONS
@@ -342,12 +347,12 @@ class SitePages:
     @cached_property
     def _navigation(self) -> Callable[[str, str], Markup]:
         """Returns the links to the lists, from the address of the site's root and the title of the page if a list."""
-        template = _environment().get_template("navigation.html.j2")
+        template = _site_pages().get_template("navigation.html.j2")
         site = {"views": self._views, "site": self.site}
         return cache(lambda root, title: Markup(template.render(title=title, root=root, **site)))  # noqa: S704 - ours
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
-        template = _environment().get_template(f"{name}.html.j2")
+        template = _site_pages().get_template(f"{name}.html.j2")
         site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
         navigation = self._navigation(root, "" if root else title)
         return visible(template.render(title=title, root=root, navigation=navigation, **site, **values))
