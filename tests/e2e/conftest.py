@@ -70,6 +70,14 @@ class Ended:
         return self
 
 
+def text_of(stream: io.StringIO | io.TextIOWrapper) -> str:
+    """Return all that was written to a stream in memory."""
+    if isinstance(stream, io.StringIO):
+        return stream.getvalue()
+    stream.seek(0)
+    return stream.read()
+
+
 class Workplace:
     """An empty folder with a database, a cache and a script of its own, in which the command line is run.
 
@@ -106,8 +114,9 @@ class Workplace:
             **options,
         )
 
-    def __call__(self, *arguments, code: int | None = None) -> Ended:
-        out, err = io.StringIO(), io.StringIO()
+    def __call__(self, *arguments, code: int | None = None, encoding: str = "") -> Ended:
+        """Run a command whose standard streams have an encoding; without one they take every text as it is."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), encoding) if encoding else io.StringIO() for _ in range(2))
         with (
             contextlib.chdir(self.folder),
             mock.patch.dict(os.environ, self.environment, clear=True),
@@ -118,7 +127,7 @@ class Workplace:
             pytest.raises(SystemExit) as ended,
         ):
             main()
-        return Ended(ended.value.code or 0, out.getvalue(), err.getvalue()).require(code)
+        return Ended(ended.value.code or 0, *map(text_of, (out, err))).require(code)
 
     def process(self, *arguments, code: int | None = None) -> Ended:
         """The same in a process of its own."""

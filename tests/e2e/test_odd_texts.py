@@ -105,9 +105,11 @@ def process(workplace, encoding, *arguments):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_fails_for_an_encoding(odd, command, encoding):
     workplace, case = odd
-    code, out = process(workplace, encoding, *command.split(), *((case,) if command == "show" else COMMANDS[command]))
-    assert code in ({0, 5} if command == "doctor" else {0, 1, 4})
-    assert out
+    arguments = (case,) if command == "show" else COMMANDS[command]
+    ended = workplace(*command.split(), *arguments, encoding=encoding)
+    assert "Traceback" not in ended.err
+    assert ended.code in ({0, 5} if command == "doctor" else {0, 1, 4})
+    assert ended.out
 
 
 @pytest.mark.slow

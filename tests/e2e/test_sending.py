@@ -1,4 +1,7 @@
-"""``perfsvc send`` and ``perfsvc serve`` as real processes that talk over HTTP, on both databases."""
+"""``perfsvc send`` and ``perfsvc serve`` as real processes that talk over HTTP.
+
+tests/server/test_receiving.py receives runs into both databases. Here, one test stores a run in both.
+"""
 
 import gzip
 import json
@@ -48,13 +51,19 @@ class Hub:
         return [(entry["who"], entry["action"], entry["status"]) for entry in json.loads(shown.out)]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def hub(request, perfsvc):
+@pytest.fixture
+def kind():
+    """The kind of the database into which the server stores runs."""
+    return "sqlite"
+
+
+@pytest.fixture
+def hub(request, perfsvc, kind):
     (perfsvc.folder / "perfsvc.toml").write_text('[server]\nchanges = true\nupload = "2s"\n')
     perfsvc.play({"*": {"seconds": 1e-4}})
     perfsvc.fake(code=0)
     location, drop = perfsvc.folder / "there.db", lambda: None
-    if request.param == "postgresql":
+    if kind == "postgresql":
         databases = request.getfixturevalue("databases")
         name = databases.create(request.getfixturevalue("template_postgresql"))
         location, drop = databases.url(name), lambda: databases.drop(name)
@@ -93,6 +102,7 @@ def body_of(perfsvc):
         return gzip.decompress(b"".join(written(store, 1)))
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_run_that_is_sent_twice_is_stored_once(hub, send):
     assert "run 1 is run 1 there\n" in send().out
     assert "run 1 is run 1 there, as before" in send().out

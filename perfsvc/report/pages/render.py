@@ -105,8 +105,25 @@ def _script_data(value: Any) -> Markup:
     return Markup(written)  # noqa: S704 - escaped above
 
 
+def template(name: str) -> Any:
+    """Return a template of ``dashboards/``, for a page that is a single file."""
+    return _single_pages().get_template(name)
+
+
+@cache
+def _single_pages() -> Environment:
+    """Return the environment of the templates of single pages."""
+    environment = _environment_of("")
+    environment.globals |= OF_LAUNCHES | OF_COMPARISONS
+    environment.filters |= {"cut": cut, "change": views.change}
+    return environment
+
+
 def _environment_of(folder: str) -> Environment:
-    """Return the environment of the templates in a folder of ``dashboards/``."""
+    """Return an environment for the templates in a folder of ``dashboards/``.
+
+    It escapes and shortens the texts of users, and compiles each template once.
+    """
     environment = Environment(
         loader=FileSystemLoader(data_folder("dashboards") / folder),
         auto_reload=False,
@@ -118,14 +135,6 @@ def _environment_of(folder: str) -> Environment:
     )
     environment.bytecode_cache = TemplateCode(f"{environment.trim_blocks} {environment.lstrip_blocks}")
     return environment
-
-
-def template(name: str) -> Any:
-    """Return a template of ``dashboards/``, for a page that is a single file."""
-    environment = _environment_of("")
-    environment.globals |= OF_LAUNCHES | OF_COMPARISONS
-    environment.filters |= {"cut": cut, "change": views.change}
-    return environment.get_template(name)
 
 
 def explanation_page(picture: LaunchPicture) -> str:
@@ -170,8 +179,8 @@ def assets() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _environment() -> Environment:
-    """Return the environment of the site's templates, which compiles each template once in a process."""
+def _site_pages() -> Environment:
+    """Return the environment of the site's templates."""
     environment = _environment_of("site")
     environment.globals |= (
         OF_LAUNCHES
@@ -343,12 +352,12 @@ class SitePages:
     @cached_property
     def _navigation(self) -> Callable[[str, str], Markup]:
         """Returns the links to the lists, from the address of the site's root and the title of the page if a list."""
-        template = _environment().get_template("navigation.html.j2")
+        template = _site_pages().get_template("navigation.html.j2")
         site = {"views": self._views, "site": self.site}
         return cache(lambda root, title: Markup(template.render(title=title, root=root, **site)))  # noqa: S704 - ours
 
     def _page(self, name: str, title: str, *, root: str = "", **values: Any) -> str:
-        template = _environment().get_template(f"{name}.html.j2")
+        template = _site_pages().get_template(f"{name}.html.j2")
         site = {"views": self._views, "site": self.site, "tabs": self._tabs, "plotly": self._plotly}
         navigation = self._navigation(root, "" if root else title)
         return visible(template.render(title=title, root=root, navigation=navigation, **site, **values))

@@ -1,4 +1,4 @@
-"""Each test of the store runs on SQLite and on PostgreSQL (tests/conftest.py), in a database of its own."""
+"""Each test of the store has a database of its own, on SQLite and on PostgreSQL unless it is ``ON_SQLITE``."""
 
 import contextlib
 import platform
@@ -123,6 +123,11 @@ def emptied(databases: Any, template_postgresql: str) -> Iterator[EmptyDatabases
     held = EmptyDatabases(databases, template_postgresql)
     yield held
     held.end()
+
+
+ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"])
+"""For slow tests of many nights, whose claims do not depend on the database: other tests execute their statements on
+both."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

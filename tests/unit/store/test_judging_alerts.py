@@ -21,6 +21,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import actions, suspects, update
 from perfsvc.service.findings.alerts import Alerts
 from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_SQLITE
 
 OTHER = b"other"
 NOISY = {"between": (-2e-2, 0.0, 2e-2)}
@@ -74,6 +75,7 @@ def nights(night, rng, after):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night):
     assert [suspect for place in range(25) for suspect in night(1 + 4e-3 * (-1) ** place, **NOISY)] == []
     night(1.005, OTHER, **NOISY)
@@ -83,6 +85,7 @@ def test_a_step_detected_a_night_late_is_compared_with_the_code_before_it(night)
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, nights):
     raised = [nights(1.015, OTHER, **NOISY) for _ in range(6)]
     assert [len(of_night) for of_night in raised[-3:]] == [1, 1, 1]
@@ -93,12 +96,14 @@ def test_an_alert_is_raised_every_night_until_it_is_confirmed_or_cleared(story, 
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_an_unanswered_alert_ends_after_two_weeks(nights):
     raised = [len(nights(1.015, OTHER, **NOISY)) for _ in range(20)]
     assert (sum(raised), raised[-1]) == (15, 0)
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_an_alert_of_an_interrupted_night_is_raised_on_the_next_one(nights):
     for _ in range(4):
         nights(1.015, OTHER, state=RunState.INTERRUPTED, **NOISY)
@@ -154,6 +159,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert(story, nights):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_an_improvement_with_a_verdict_raises_no_alert_in_later_noisy_nights_of_its_code(story, night):
     noise = {"between": (-4e-3, 0.0, 4e-3)}
     assert [suspect for _ in range(25) for suspect in night(**noise)] == []
@@ -168,6 +174,7 @@ def test_an_improvement_with_a_verdict_raises_no_alert_in_later_noisy_nights_of_
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_the_recovery_of_a_device_raises_no_alert_in_the_histories(story, night):
     cases = [replace(story.tiled, variant=f"v{place}") for place in range(6)]
     for by in [1.0] * 25 + [1.05] * 5 + [1.0] * 8:

@@ -30,6 +30,7 @@ from perfsvc.service.compare.sides import changed_packages, sides_of
 from perfsvc.service.findings import actions, update
 from perfsvc.service.findings.suspects import recovered, suspects_of
 from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_SQLITE
 
 BENCH = b"# bench.py"
 
@@ -407,6 +408,7 @@ def test_a_step_below_the_threshold_is_a_suspect_against_the_run_before_it(story
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
     edited = {"code": b"other", "source": b"edited"}
     for number in range(31, 37):
@@ -418,6 +420,7 @@ def test_undoing_a_step_below_the_threshold_resolves_its_finding(story, nights):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_a_step_of_the_history_stays_open_if_the_run_before_it_is_pinned(story, night, cases):
     rng = np.random.default_rng(7)
     case = cases[0]
@@ -512,6 +515,7 @@ def test_a_step_of_unchanged_code_is_no_suspect(nights):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 def test_a_device_that_steps_as_a_whole_is_one_finding_of_the_environment(story, nights):
     slow = [f"v{place}" for place in range(6)]
     assert [suspect for _ in range(6) for suspect in nights(*slow, by=1.02)[1]] == []
@@ -590,9 +594,13 @@ def test_a_step_of_energy_is_detected_like_a_step_of_time(story, night, cases):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 @pytest.mark.parametrize(("error", "raised"), [(1.5e-7, set()), (4e-7, {"max_error"})])
-def test_an_error_that_changes_by_less_than_one_bit_raises_nothing(night, cases, error, raised):
-    for _ in range(24):
-        night(times(cases[:1]), replicas=1)
+def test_an_error_that_changes_by_less_than_one_bit_raises_nothing(night, cases, after, error, raised):
+    def quiet():
+        for _ in range(24):
+            night(times(cases[:1]), replicas=1)
+
+    after("24 equal nights of a case", quiet)
     suspects = [s for _ in range(6) for s in night(times(cases[:1]), replicas=1, error=error, **EDITED)[1]]
     assert {suspect.series.metric for suspect in suspects} == raised

@@ -14,6 +14,7 @@ from perfsvc.service.confirm.conclude import relevant_change
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.store import RunState
+from tests.unit.store.conftest import ON_SQLITE
 
 FIVE_PERCENT = compare.thresholds(Settings(thresholds=[{"cases": "*/tiled", "change": "5%"}]))
 
@@ -90,6 +91,7 @@ def stepped(story, by):
 
 
 @pytest.mark.slow
+@ON_SQLITE
 @pytest.mark.parametrize(("by", "alerted"), [(1.03, False), (1.08, True)])
 def test_a_history_raises_no_alert_smaller_than_its_rule(story, by, alerted):
     run = stepped(story, by)
