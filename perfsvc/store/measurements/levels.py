@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
+from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, Status
 from perfsvc.model.levels import LevelColumns
@@ -32,6 +33,14 @@ _STATES = tuple(CacheState)
 _CODE_OF_STATE = {state.value: code for code, state in enumerate(_STATES)}
 _KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 _UNNAMED = Case("", "")
+_OF_RUN = aliased(Measurements)
+_SAMPLES = (
+    select(func.count())
+    .where(_OF_RUN.run_id == Measurements.run_id, _OF_RUN.samples.is_not(None))
+    .correlate(Measurements)
+    .scalar_subquery()
+)
+"""The number of measurements of a run that have samples, which pruning removes; an index alone counts them."""
 
 
 def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelColumns]:
@@ -48,7 +57,7 @@ def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelCol
         (_rows_of(), _named_metrics(None)),
         {0: Cases, 1: Devices},
         partial(_read_runs, database),
-        func.count(Measurements.samples),  # old samples may be pruned
+        _SAMPLES,
     )
     parts = [_StoredLevels(*columns) for columns in columns_by_run(database, runs, reading)]
     with database.reading() as connection:
