@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, select
 from sqlalchemy import case as sql_case
-from sqlalchemy.orm import aliased
 
 from perfsvc.model import MAX_ERROR, TIME, UNJUDGED, CacheState, Case, Series, Status
 from perfsvc.model.levels import LevelColumns
@@ -33,10 +32,10 @@ _STATES = tuple(CacheState)
 _CODE_OF_STATE = {state.value: code for code, state in enumerate(_STATES)}
 _KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 _UNNAMED = Case("", "")
-_OF_RUN = aliased(Measurements)
+_OF_RUN = Measurements.__table__.alias()
 _SAMPLES = (
     select(func.count())
-    .where(_OF_RUN.run_id == Measurements.run_id, _OF_RUN.samples.is_not(None))
+    .where(_OF_RUN.c.run_id == Measurements.run_id, _OF_RUN.c.samples.is_not(None))
     .correlate(Measurements)
     .scalar_subquery()
 )
