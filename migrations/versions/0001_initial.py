@@ -607,10 +607,23 @@ def upgrade() -> None:
     op.create_index(
         "ix_measurements_case_id_device_id_run_id", "measurements", ["case_id", "device_id", "run_id"], unique=False
     )
-    op.create_index("ix_measurements_environment_id_run_id", "measurements", ["environment_id", "run_id"], unique=False)
+    op.create_index(
+        "ix_measurements_environment_id_run_id_device_id",
+        "measurements",
+        ["environment_id", "run_id", "device_id"],
+        unique=False,
+    )
     op.create_index("ix_measurements_python_code_id", "measurements", ["python_code_id"], unique=False)
     op.create_index(
         "ix_measurements_run_id_status_device_id", "measurements", ["run_id", "status", "device_id"], unique=False
+    )
+    op.create_index(
+        "ix_measurements_with_samples",
+        "measurements",
+        ["run_id", "case_id"],
+        unique=False,
+        sqlite_where=sa.text("samples IS NOT NULL"),
+        postgresql_where=sa.text("samples IS NOT NULL"),
     )
     op.create_table(
         "messages",

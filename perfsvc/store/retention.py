@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, delete, exists, func, or_, select, text, union_all, update
+from sqlalchemy import Connection, Select, delete, exists, func, or_, select, text, union_all, update
 
 from perfsvc.model import FindingState, RunState
 from perfsvc.store.baselines.baselines import levels_to_keep
@@ -15,7 +15,7 @@ from perfsvc.store.baselines.expected import measured_before_budget_ran_out, new
 from perfsvc.store.cases import judged
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
 from perfsvc.store.schema.code_tables import Profiles
-from perfsvc.store.schema.engine import POSTGRESQL, Database
+from perfsvc.store.schema.engine import POSTGRESQL, Database, among
 from perfsvc.store.schema.judging_tables import Exclusions, FindingCases, FindingEvents, Findings, Pins, Verdicts
 from perfsvc.store.schema.night_tables import Deliveries, Messages, Nights
 from perfsvc.store.schema.tables import (
@@ -23,6 +23,8 @@ from perfsvc.store.schema.tables import (
     Binaries,
     BinaryFiles,
     Cases,
+    Devices,
+    Environments,
     MeasurementBatches,
     Measurements,
     PythonCodes,
@@ -31,9 +33,10 @@ from perfsvc.store.schema.tables import (
 
 Item = TypeVar("Item")
 
-MOST = 20_000
-"""The measurements whose samples one transaction reads; it is short, since a run may wait to store results."""
-_SIZE = func.length(Measurements.samples).label("size")
+CASES_AT_ONCE = 5_000
+"""The cases of a run whose samples one transaction removes; it is short, since a run may wait to store results."""
+ROWS_AT_ONCE = 10_000
+"""How many rows of a long result are in memory together."""
 IDS = 500
 """The number of ids in one statement."""
 CONFIRMING_HOSTS, CONFIRMING_DAYS = 2, 3
@@ -129,42 +132,44 @@ class Retention:
     def samples(self, before: datetime, keep: Collection[int], *, dry_run: bool) -> Removed:
         """Remove the samples and batches of measurements of runs that began before a moment.
 
-        Medians, intervals and errors stay. Each ``MOST`` measurements are a transaction of their own, so that a run
-        that stores results waits only for a short time.
+        Medians, intervals and errors stay. Each run, or part of it, is a transaction of its own, so that a run that
+        stores results waits only for a short time.
 
         Args:
             before: the moment.
             keep: runs that keep everything. Data that the function ``needed`` finds stays too.
             dry_run: whether to change nothing.
         """
-        removed, after, decided = Removed(), 0, None
-        still_needed = Needed()
-        while True:
+        has_samples = exists().where(Measurements.run_id == Runs.id, Measurements.samples.is_not(None))
+        old = select(Runs.id).where(Runs.started_at < before, has_samples)
+        candidates = (
+            select(Measurements.run_id, Cases.lineage_id)
+            .join(Cases, Cases.id == Measurements.case_id)
+            .where(Measurements.run_id.in_(old), Measurements.samples.is_not(None))
+        )
+        with self._database.reading() as connection:
+            decided = _what_decides(connection)
+            still_needed = needed(connection, keep, candidates)
+            pairs = connection.execute(candidates.distinct().execution_options(yield_per=ROWS_AT_ONCE))
+            runs = {run for run, lineage in pairs if not still_needed.contains(run, lineage)}
+        removed, after, remaining = Removed(), 0, sorted(runs, reverse=True)
+        while remaining:
             with self._database.reading() if dry_run else self._database.writing() as connection:
-                if decided is None:
-                    old = set(connection.scalars(select(Runs.id).where(Runs.started_at < before)))
-                    lineages: dict[int, int] = dict(connection.execute(select(Cases.id, Cases.lineage_id)).all())
                 state = _what_decides(connection)
                 if state != decided:  # what is needed takes seconds to find, and seldom changes meanwhile
-                    still_needed, decided = needed(connection, keep), state
-                query = (
-                    select(Measurements.id, Measurements.run_id, Measurements.case_id, _SIZE)
-                    .where(Measurements.id > after, Measurements.samples.is_not(None))
-                    .order_by(Measurements.id)
-                    .limit(MOST)
-                )
-                rows = connection.execute(query).all()
-                unneeded = [
-                    row
-                    for row in rows
-                    if row.run_id in old and not still_needed.contains(row.run_id, lineages[row.case_id])
-                ]
+                    still_needed, decided = needed(connection, keep, candidates), state
+                run = remaining[-1]
+                cases = _sizes_of_samples(connection, run, after)
+                unneeded = {case: size for case, lineage, size in cases if not still_needed.contains(run, lineage)}
                 if not dry_run:
-                    _remove_samples(connection, [row.id for row in unneeded])
-            removed += Removed(len(unneeded), sum(row.size for row in unneeded))
-            if len(rows) < MOST:
-                return removed
-            after = rows[-1].id
+                    _remove_samples(connection, run, unneeded)
+            removed = sum(unneeded.values(), removed)
+            if len(cases) < CASES_AT_ONCE:
+                remaining.pop()
+                after = 0
+            else:
+                after = cases[-1][0]
+        return removed
 
     def code(
         self,
@@ -226,8 +231,8 @@ class Retention:
                 transaction.rollback()
 
 
-def needed(connection: Connection, keep: Collection[int]) -> Needed:
-    """Return the runs and levels that later commands may still need.
+def needed(connection: Connection, keep: Collection[int], candidates: Select[int, int]) -> Needed:
+    """Return the runs and levels that later commands may still need, as far as they are among the candidates.
 
     - the runs in ``keep``;
     - levels that later runs may be compared with;
@@ -235,11 +240,14 @@ def needed(connection: Connection, keep: Collection[int]) -> Needed:
     - the last run of each scope (suite and selection) on each device, which shows the next run what is missing; and for
       each case that was over budget in this last run, the last run that measured the case;
     - runs that have not ended, and the run of each host's last night, which may be resumed.
+
+    ``candidates`` is a query of the runs and lineages (``run_id``, ``lineage_id``) of what may be removed. The result
+    may have more of the candidates than later commands need, but never fewer.
     """
     last, over_budget = _last_finished(connection)
     return Needed(
         frozenset({*keep, *last, *_resumable(connection)}),
-        frozenset(levels_to_keep(connection) | over_budget | _in_findings(connection)),
+        frozenset(levels_to_keep(connection, candidates) | over_budget | _in_findings(connection)),
     )
 
 
@@ -263,12 +271,28 @@ def _what_decides(connection: Connection) -> tuple[Any, ...]:
     return (tuple(states), *(connection.scalar(count) for count in counts))
 
 
-def _remove_samples(connection: Connection, measurements: Iterable[int]) -> None:
-    for ids in _chunks(measurements):
-        connection.execute(
-            update(Measurements).where(Measurements.id.in_(ids)).values(samples=None, place_medians=None)
-        )
-        connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(ids)))
+def _sizes_of_samples(connection: Connection, run: int, after: int) -> list[tuple[int, int, Removed]]:
+    """Return the next cases of a run that have samples: the id, the lineage, and how much there is to remove.
+
+    ``after`` is the last id that was handled; the result has at most ``CASES_AT_ONCE`` cases.
+    """
+    query = (
+        select(Cases.id, Cases.lineage_id, func.count(), func.sum(func.length(Measurements.samples)))
+        .join(Cases, Cases.id == Measurements.case_id)
+        .where(Measurements.run_id == run, Measurements.samples.is_not(None), Measurements.case_id > after)
+        .group_by(Cases.id, Cases.lineage_id)
+        .order_by(Cases.id)
+        .limit(CASES_AT_ONCE)
+    )
+    return [(case, lineage, Removed(*counted)) for case, lineage, *counted in connection.execute(query)]
+
+
+def _remove_samples(connection: Connection, run: int, cases: Iterable[int]) -> None:
+    for ids in _chunks(cases):
+        of_cases = (Measurements.run_id == run, Measurements.case_id.in_(ids), Measurements.samples.is_not(None))
+        measurements = select(Measurements.id).where(*of_cases)
+        connection.execute(delete(MeasurementBatches).where(MeasurementBatches.measurement_id.in_(measurements)))
+        connection.execute(update(Measurements).where(*of_cases).values(samples=None, place_medians=None))
 
 
 def _newest_confirmed(connection: Connection) -> datetime | None:
@@ -306,11 +330,17 @@ def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int
     These runs had no budget for such cases. A level is a pair: the last earlier run that measured the case, and the
     lineage of the case (its id under all its names).
     """
+    measured = exists().where(
+        # Any environment: with it, one step in an index shows whether a run measured on a device.
+        Measurements.environment_id.in_(select(Environments.id)),
+        Measurements.run_id == Runs.id,
+        Measurements.device_id == Devices.id,
+    )
     query = (
-        select(Runs.scope, Measurements.device_id, newest_clean())
-        .join(Runs, Runs.id == Measurements.run_id)
+        select(Runs.scope, Devices.id, newest_clean())
+        .join(Devices, measured.correlate(Runs, Devices))
         .where(Runs.state == RunState.FINISHED, judged(Runs.id))
-        .group_by(Runs.scope, Measurements.device_id)
+        .group_by(Runs.scope, Devices.id)
     )
     last: dict[str, dict[int, int]] = {}
     for scope, device, run in connection.execute(query):
@@ -348,19 +378,16 @@ def _is_run_running(connection: Connection, now: datetime) -> bool:
 
 def _remove_binaries(connection: Connection, before: datetime, keep: Collection[int], watched: int) -> int:
     """Remove the binaries that no run since ``before`` used and that are not needed; return how many."""
-    used = (
-        select(Measurements.binary_id, Measurements.run_id, Cases.lineage_id, (Runs.started_at < before).label("old"))
-        .join(Runs, Runs.id == Measurements.run_id)
-        .join(Cases, Cases.id == Measurements.case_id)
-        .where(Measurements.binary_id.is_not(None))
-        .distinct()
-    )
-    rows = connection.execute(used).all()
-    old = set(connection.scalars(select(Binaries.id))) - {row.binary_id for row in rows if not row.old}
+    young = select(Runs.id).where(Runs.started_at >= before)
+    used = select(Measurements.binary_id).where(Measurements.run_id.in_(young), Measurements.binary_id.is_not(None))
+    old = set(connection.scalars(select(Binaries.id))) - set(connection.scalars(used.distinct()))
     if not old:
         return 0
-    still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)})
-    removed = sorted(old - {row.binary_id for row in rows if still_needed.contains(row.run_id, row.lineage_id)})
+    of_old = among(connection, Measurements.binary_id, old)
+    uses = select(Measurements.run_id, Cases.lineage_id).join(Cases, Cases.id == Measurements.case_id).where(of_old)
+    still_needed = needed(connection, {*keep, *newest_of_scopes(connection, watched)}, uses)
+    uses = uses.add_columns(Measurements.binary_id).distinct()
+    removed = sorted(old - {binary for *use, binary in connection.execute(uses) if still_needed.contains(*use)})
     for ids in _chunks(removed):
         connection.execute(delete(Binaries).where(Binaries.id.in_(ids)))
     return len(removed)
@@ -380,13 +407,12 @@ def _remove_unused_artifacts(connection: Connection) -> Removed:
 
 def _remove_reports(connection: Connection, before: datetime, keep: Collection[int]) -> int:
     """Remove the reports of profiles that were made before ``before``, except needed reports; return how many."""
-    query = (
-        select(Profiles.id, Profiles.run_id, Cases.lineage_id)
-        .join(Cases, Cases.id == Profiles.case_id)
-        .where(Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
-    )
-    rows = connection.execute(query).all()
-    still_needed = needed(connection, keep) if rows else Needed()
+    old = (Profiles.profiled_at < before, Profiles.report_sha256.is_not(None))
+    query = select(Profiles.run_id, Cases.lineage_id).join(Cases, Cases.id == Profiles.case_id).where(*old)
+    rows = connection.execute(query.add_columns(Profiles.id)).all()
+    if not rows:
+        return 0
+    still_needed = needed(connection, keep, query)
     removed = [row.id for row in rows if not still_needed.contains(row.run_id, row.lineage_id)]
     for ids in _chunks(removed):
         connection.execute(update(Profiles).where(Profiles.id.in_(ids)).values(report_sha256=None))

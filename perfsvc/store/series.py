@@ -370,27 +370,64 @@ def segment_starts(connection: Connection, lineages: Collection[int], run: int) 
     measured: dict[int, set[CaseIds]] = defaultdict(set)
     for lineage, device, cache, environment in connection.execute(query):
         measured[environment].add((lineage, device, cache))
+    return _last_elsewhere(connection, measured, run)
+
+
+def present_segment_starts(connection: Connection, keys: Collection[CaseIds]) -> dict[CaseIds, int]:
+    """Return, for each of some cases, the last run before its present segment (runs in one environment).
+
+    The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
+    excluded count. A case that was measured in one environment only is absent.
+    """
+    after_all = 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
+    measured: dict[int, set[CaseIds]] = defaultdict(set)
+    for key, (_, environment) in _last_measured(connection, keys, after_all).items():
+        measured[environment].add(key)
+    return _last_elsewhere(connection, measured, after_all)
+
+
+def _last_elsewhere(
+    connection: Connection, measured: Mapping[int, Collection[CaseIds]], run: int
+) -> dict[CaseIds, int]:
+    """For each case, return the newest run before ``run`` that measured it in another environment, if there is one.
+
+    ``measured`` has the cases by the environment that is theirs.
+    """
     starts: dict[CaseIds, int] = {}
     for environment, keys in measured.items():
-        for key, last in _last_elsewhere(connection, keys, environment, run).items():
+        for key, (last, _) in _last_measured(connection, keys, run, other_than=environment).items():
             starts[key] = max(starts.get(key, 0), last)
     return starts
 
 
-def _last_elsewhere(
-    connection: Connection, keys: Collection[CaseIds], environment: int, run: int
-) -> dict[CaseIds, int]:
-    """For each case, return the newest run before ``run`` that measured it in another environment, if there is one.
+def _last_measured(
+    connection: Connection, keys: Collection[CaseIds], run: int, *, other_than: int | None = None
+) -> dict[CaseIds, tuple[int, int]]:
+    """For each case, return the newest run before ``run`` that measured it, and the environment of the run.
 
-    Looks at the newest such runs first, and then only for the cases that were not found: to read all measurements of
-    other environments would take the longer the more nights there are.
+    Looks at the newest runs first, and then only for the cases that were not found: to read all measurements would take
+    the longer the more nights there are. Only runs that have ended, had no uncommitted changes and are not excluded
+    count. A case that no such run measured is absent.
+
+    Args:
+        connection: a transaction.
+        keys: lineage, device and cache state of each case.
+        run: the run.
+        other_than: an environment in which measurements do not count; None to count all.
     """
-    # By the ids of other environments, which an index finds: a comparison with this one would read all measurements.
-    others = select(Environments.id).where(Environments.id != environment)
-    elsewhere = exists().where(Measurements.environment_id.in_(others), Measurements.run_id == Runs.id)
+    # By the ids of environments, which an index finds: a comparison with one would read all measurements.
+    environments, elsewhere = select(Environments.id), []
+    if other_than is not None:
+        environments = environments.where(Environments.id != other_than)
+        elsewhere = [Measurements.environment_id != other_than]
+    on_devices = exists().where(
+        Measurements.environment_id.in_(environments),
+        Measurements.run_id == Runs.id,
+        among(connection, Measurements.device_id, {device for _, device, _ in keys}),
+    )
     earlier = (Runs.id < run, Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-    runs = connection.scalars(select(Runs.id).where(*earlier, elsewhere).order_by(Runs.id.desc())).all()
-    last: dict[CaseIds, int] = {}
+    runs = connection.scalars(select(Runs.id).where(*earlier, on_devices).order_by(Runs.id.desc())).all()
+    last: dict[CaseIds, tuple[int, int]] = {}
     missing, at, count = set(keys), 0, 1
     while missing and at < len(runs):
         part = runs[at : at + count]
@@ -398,34 +435,15 @@ def _last_elsewhere(
             select(Cases.id).where(among(connection, Cases.lineage_id, {lineage for lineage, _, _ in missing}))
         ).all()
         query = (
-            select(*_SERIES_KEY, func.max(Measurements.run_id))
+            select(*_SERIES_KEY, func.max(Measurements.run_id), Measurements.environment_id)
             .join(Cases, Cases.id == Measurements.case_id)
             .where(among(connection, Measurements.run_id, part), among(connection, Measurements.case_id, numbers))
-            .where(Measurements.environment_id != environment, judged(Measurements.run_id, Measurements.case_id))
-            .group_by(*_SERIES_KEY)
+            .where(*elsewhere, judged(Measurements.run_id, Measurements.case_id))
+            .group_by(*_SERIES_KEY, Measurements.environment_id)
         )
-        for lineage, device, cache, newest in connection.execute(query):
-            if (lineage, device, cache) in missing:
-                last[lineage, device, cache] = newest
+        for lineage, device, cache, newest, environment in connection.execute(query):
+            if (key := (lineage, device, cache)) in missing:
+                last[key] = max(last.get(key, (0, 0)), (newest, environment))
         missing -= last.keys()
         at, count = at + count, count * 4
     return last
-
-
-def present_segment_starts(connection: Connection) -> dict[CaseIds, int]:
-    """Return, for each case, the last run before its present segment (runs in one environment).
-
-    The keys are lineage, device and cache state. Only runs that have ended, had no uncommitted changes and are not
-    excluded count. A case that was measured in one environment only is absent.
-    """
-    query = (
-        select(*_SERIES_KEY, func.max(Measurements.run_id))
-        .join(Cases, Cases.id == Measurements.case_id)
-        .join(Runs, Runs.id == Measurements.run_id)
-        .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(Measurements.run_id, Measurements.case_id))
-        .group_by(*_SERIES_KEY, Measurements.environment_id)
-    )
-    last: dict[CaseIds, list[int]] = defaultdict(list)
-    for lineage, device, cache, run in connection.execute(query):
-        last[lineage, device, cache].append(run)
-    return {case_ids: sorted(runs)[-2] for case_ids, runs in last.items() if len(runs) > 1}

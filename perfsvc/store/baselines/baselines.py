@@ -174,28 +174,38 @@ class BaselineStore:
             return _remove_pins(connection, lineage_keys(connection, series).values())
 
 
-def levels_to_keep(connection: Connection) -> set[tuple[int, int]]:
+def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[tuple[int, int]]:
     """Return the levels that a later run may be compared with, as pairs of run and lineage (a case with all its names).
 
     These are all pins; all levels that were ever accepted, since a newer level may be revoked; the first correct result
     of each series; and its first correct result in the present environment (segment).
+
+    First results are looked for among the candidates alone, because all measurements of years are too many. If the
+    first result of a series is no candidate, the result has the first of the candidates instead.
+
+    Args:
+        connection: a transaction.
+        candidates: a query of runs and lineages (``run_id``, ``lineage_id``): what may be removed.
     """
     accepted = (
         select(Verdicts.run_id, Cases.lineage_id)
         .join(Cases, Cases.id == Verdicts.case_id)
         .join(Runs, Runs.id == Verdicts.run_id)
         .where(*_ACCEPTING)
-        .distinct()
     )
     kept = {(run, lineage) for run, lineage in connection.execute(accepted)}
     kept |= {(run, lineage) for run, lineage in connection.execute(select(Pins.run_id, Pins.lineage_id))}
-    lineages = set(connection.scalars(select(Cases.lineage_id)))
-    first = _first_correct_runs(connection, lineages, Runs.state.in_(ENDED))
-    starts = present_segment_starts(connection)
-    first_in_segment = _first_runs_in_segments(
-        connection, first.keys(), starts, 1 + (connection.scalar(select(func.max(Runs.id))) or 0)
-    )
-    return kept | {(run, key.lineage) for runs in (first, first_in_segment) for key, run in runs.items()}
+    ended = Runs.state.in_(ENDED)
+    first = _first_correct_runs(connection, None, ended, candidates=candidates)
+    kept |= {(run, key.lineage) for key, run in first.items()}
+    starts = present_segment_starts(connection, {key.case_ids for key in first})
+    for start, keys in _by_start(first, starts).items():
+        later = candidates.subquery()
+        of_keys = among(connection, later.c.lineage_id, _lineages(keys))
+        in_segment = select(later.c.run_id, later.c.lineage_id).where(later.c.run_id > start, of_keys)
+        runs = _first_correct_runs(connection, None, ended, candidates=in_segment)
+        kept |= {(run, key.lineage) for key, run in runs.items() if key in keys}
+    return kept
 
 
 def _remove_pins(connection: Connection, keys: Iterable[SeriesKey]) -> int:
@@ -281,16 +291,21 @@ def _first_runs_in_segments(
 
     Series without a segment start are absent.
     """
+    return {
+        key: run
+        for start, of_start in _by_start(keys, starts).items()
+        for key, run in _first_runs(connection, of_start, start, before_run).items()
+        if key in of_start
+    }
+
+
+def _by_start(keys: Iterable[SeriesKey], starts: Mapping[CaseIds, int]) -> dict[int, set[SeriesKey]]:
+    """Return the series whose segment begins after each run; series without a segment start are absent."""
     by_start: dict[int, set[SeriesKey]] = defaultdict(set)
     for key in keys:
         if key.case_ids in starts:
             by_start[starts[key.case_ids]].add(key)
-    return {
-        key: run
-        for start, of_start in by_start.items()
-        for key, run in _first_runs(connection, of_start, start, before_run).items()
-        if key in of_start
-    }
+    return by_start
 
 
 def _first_runs(
@@ -315,16 +330,20 @@ def _first_runs(
 
 
 def _first_correct_runs(
-    connection: Connection, lineages: Collection[int], *runs: ColumnElement[bool]
+    connection: Connection,
+    lineages: Collection[int] | None,
+    *runs: ColumnElement[bool],
+    candidates: Select[int, int] | None = None,
 ) -> dict[SeriesKey, int]:
-    """For each series of some lineages, return the first run that has a correct result.
+    """For each series of some lineages, or of all, return the first run that has a correct result.
 
-    Only the runs that meet the conditions ``runs`` count. Runs without uncommitted changes are preferred. A result is
-    correct if all replicas are ok.
+    Only the runs that meet the conditions ``runs`` count, and of these only the runs and lineages that ``candidates``
+    returns, if it is given. Runs without uncommitted changes are preferred. A result is correct if all replicas are ok.
     """
+    of_lineages = [] if lineages is None else [among(connection, Cases.lineage_id, lineages)]
     names = ("run_id", "case_id", "device_id", "cache")
     measured = [getattr(Measurements, name) for name in names]
-    correct = (
+    results = (
         select(
             *measured,
             func.max(Measurements.sample_count).label("samples"),
@@ -334,8 +353,14 @@ def _first_correct_runs(
         .where(*runs, judged(Measurements.run_id, Measurements.case_id))
         .group_by(*measured)
         .having(func.count().filter(Measurements.status != Status.OK) == 0)
-        .cte("correct")
     )
+    if candidates is not None:
+        pairs = candidates.subquery()
+        # Distinct pairs of a run and a case: SQLite then begins with them, and not with all measurements.
+        named = select(pairs.c.run_id, Cases.id).join(Cases, Cases.lineage_id == pairs.c.lineage_id).distinct()
+        of = named.subquery("candidates")
+        results = results.join(of, and_(of.c.run_id == Measurements.run_id, of.c.id == Measurements.case_id))
+    correct = results.cte("correct")
 
     def first(metric: Any) -> Select[Any]:
         """Return a query of the first run of each series of a metric; runs of committed code are preferred."""
@@ -346,11 +371,11 @@ def _first_correct_runs(
             select(Cases.lineage_id, own, correct.c.device_id, metric, correct.c.cache, run)
             .join(Cases, Cases.id == correct.c.case_id)
             .join(Runs, Runs.id == correct.c.run_id)
-            .where(among(connection, Cases.lineage_id, lineages))
+            .where(*of_lineages)
             .group_by(Cases.lineage_id, own, correct.c.device_id, correct.c.cache)
         )
 
-    named = (
+    by_name = (
         first(Metrics.name)
         .join(Measurements, and_(*(getattr(Measurements, name) == correct.c[name] for name in names)))
         .join(Metrics, Metrics.measurement_id == Measurements.id)
@@ -359,7 +384,7 @@ def _first_correct_runs(
     )
     timed = first(literal(TIME)).where(correct.c.samples > 0)
     with_error = first(literal(MAX_ERROR)).where(correct.c.max_error.is_not(None))
-    return _by_key(connection, union_all(timed, with_error, named))
+    return _by_key(connection, union_all(timed, with_error, by_name))
 
 
 def _by_key(connection: Connection, query: Executable) -> dict[SeriesKey, int]:

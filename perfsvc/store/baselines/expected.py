@@ -89,9 +89,9 @@ def measured_before_budget_ran_out(connection: Connection, runs: Mapping[int, in
 
 
 def newest_clean() -> ColumnElement[int]:
-    """Return an SQL aggregate: the newest run of a group of measurements, preferably without uncommitted changes."""
-    clean = func.max(Measurements.run_id).filter(Runs.git_dirty.is_(False))
-    return func.coalesce(clean, func.max(Measurements.run_id))
+    """Return an SQL aggregate: the newest run of a group of rows, preferably without uncommitted changes."""
+    clean = func.max(Runs.id).filter(Runs.git_dirty.is_(False))
+    return func.coalesce(clean, func.max(Runs.id))
 
 
 def _skipped(runs: Iterable[int]) -> CTE:

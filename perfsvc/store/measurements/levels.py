@@ -33,6 +33,14 @@ _STATES = tuple(CacheState)
 _CODE_OF_STATE = {state.value: code for code, state in enumerate(_STATES)}
 _KEY = (Measurements.case_id, Measurements.device_id, Measurements.cache)
 _UNNAMED = Case("", "")
+_OF_RUN = Measurements.__table__.alias()
+_SAMPLES = (
+    select(func.count())
+    .where(_OF_RUN.c.run_id == Measurements.run_id, _OF_RUN.c.samples.is_not(None))
+    .correlate(Measurements)
+    .scalar_subquery()
+)
+"""The number of measurements of a run that have samples, which pruning removes; an index alone counts them."""
 
 
 def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelColumns]:
@@ -49,7 +57,7 @@ def levels_by_run(database: Database, runs: Sequence[int]) -> dict[int, LevelCol
         (_rows_of(), _named_metrics(None)),
         {0: Cases, 1: Devices},
         partial(_read_runs, database),
-        func.count(Measurements.samples),  # old samples may be pruned
+        _SAMPLES,
         lambda columns: bool(_StoredLevels(*columns).damaged.size),
     )
     parts = [_StoredLevels(*columns) for columns in columns_by_run(database, runs, reading)]

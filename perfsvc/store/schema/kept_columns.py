@@ -70,8 +70,8 @@ class Reading:
         queries: what is read; files that other queries read are not used.
         ids: which columns hold ids, and of which table.
         read: returns the columns of each run, in any order; a run that measured nothing is absent.
-        state: an aggregate of the measurements of a run: files are used only while it is the same. None if nothing in
-            perfsvc changes what is read of a stored measurement.
+        state: a number that a query by ``Measurements.run_id`` computes for each run: files are used only while it is
+            the same. None if nothing in perfsvc changes what is read of a stored measurement.
         is_damaged: returns True for the columns of a run in which damaged content was found while reading it. None if
             only words can be damaged, which ``_with_damaged_words`` finds.
     """

@@ -196,8 +196,10 @@ class Measurements(Base):
     __table_args__ = (
         UniqueConstraint("run_id", "case_id", "device_id", "replica", "cache"),
         Index(None, "case_id", "device_id", "run_id"),
-        Index(None, "environment_id", "run_id"),
+        Index(None, "environment_id", "run_id", "device_id"),
         Index(None, "run_id", "status", "device_id"),  # counts the measurements of each run
+        # Retention looks each night for old samples, and nearly all old measurements have none.
+        partial_index("ix_measurements_with_samples", "run_id", "case_id", where="samples IS NOT NULL"),
     )
 
     id: ColumnElement[Key]

@@ -2,14 +2,14 @@
 
 import math
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from simulated.planted import Plan
 from simulated.workplace import BETWEEN, Workplace
-from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text, update
 
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.service.run.prepare import RunRequest
@@ -74,11 +74,17 @@ def measure(place: Workplace, database: str) -> list[float]:
 
 
 def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
-    """Copy the newest night until there are so many nights, or the time is up; return how many there are then."""
+    """Copy the newest night until there are so many nights, or the time is up; return how many there are then.
+
+    There is a night for each day, and the last one begins today: pruning finds most nights to be old.
+    """
     end = time.perf_counter() + limit_s
     with Store.open(database) as store:
         with store.database.reading() as connection:
             there = source = connection.scalar(select(func.max(Runs.id))) or 0
+        if there < nights:
+            with store.database.writing() as connection:
+                _move_back(connection, to_come=nights - there)
         while there < nights and time.perf_counter() < end:
             with store.database.writing() as connection:
                 for _ in range(min(NIGHTS_A_TRANSACTION, nights - there)):
@@ -89,6 +95,18 @@ def grow(database: str, nights: int, limit_s: float = math.inf) -> int:
                 _set_sequences(connection)
                 connection.execute(text("ANALYZE"))  # PostgreSQL does so itself after some minutes
     return there
+
+
+def _move_back(connection: Connection, to_come: int) -> None:
+    """Make all nights older by as many days as the last of the nights ``to_come`` would begin after today."""
+    nights = connection.execute(select(Runs.id, Runs.started_at, Runs.finished_at).order_by(Runs.id)).all()
+    ahead = nights[-1].started_at + timedelta(days=to_come) - datetime.now(UTC)
+    moved = timedelta(days=max(0, math.ceil(ahead / timedelta(days=1))))
+    for night in nights if moved else ():
+        began = night.started_at - moved
+        times = {"started_at": began, "finished_at": night.finished_at - moved}
+        connection.execute(update(Runs).where(Runs.id == night.id).values(times))
+        connection.execute(update(Measurements).where(Measurements.run_id == night.id).values(measured_at=began))
 
 
 def _copy_night(connection: Connection, source: int, run: int) -> None:

@@ -1,10 +1,13 @@
 """The queries of each night find measurements through an index: history must not slow them."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import event, select
 
+from perfsvc.model import Kind, ReplayRecord, digest
+from perfsvc.store import RunState
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Cases
 from perfsvc.store.series import segment_starts
@@ -91,6 +94,35 @@ def test_the_measurements_of_runs_are_counted_in_indices_alone(story):
     steps = [step for step in steps_of(story.store, story.store.runs.list) if "measurements" in step]
     assert len(steps) == 2
     assert all("USING COVERING INDEX" in step for step in steps)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_pruning_looks_only_at_old_measurements_that_still_have_samples(story):
+    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(b"# bench.py"), seed=7)
+    binary = story.put_binary(record, {digest(b"code"): b"code"}, b"# bench.py", {})
+    began = datetime(2025, 1, 1, tzinfo=UTC)
+    for number in range(4):
+        environment = replace(story.environment, driver="999" if number > 1 else "580.1")
+        run = story.begin(scope="all", started=began + timedelta(days=number))
+        replace(story, environment=environment).put(run, story.tiled, binary=binary)
+        story.store.runs.end(run, RunState.FINISHED)
+    retention, now = story.store.retention, began + timedelta(days=9)
+    removed = []
+
+    def prune():
+        removed.append(retention.samples(now, [], dry_run=False).count)
+        retention.code(binaries=now, profiles=now, keep=[], watched=1, now=now, dry_run=False)
+
+    # Accepting verdicts are few, and their index has no others.
+    assert set(scans(story.store, prune)) == {"SCAN verdicts USING INDEX ix_verdicts_accepted"}
+    assert removed == [1]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_samples_are_counted_in_their_index(story):
+    story.run(story.tiled, story.naive)
+    steps = [step for step in steps_of(story.store, story.store.retention.prunable) if "measurements" in step]
+    assert steps == ["SCAN measurements USING INDEX ix_measurements_with_samples"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -214,8 +214,8 @@ def test_batches_are_removed_with_their_samples(story):
 
 
 def test_many_measurements_are_handled_a_few_at_a_time(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.store.retention.MOST", 3)
-    monkeypatch.setattr("perfsvc.store.retention.IDS", 2)
+    monkeypatch.setattr("perfsvc.store.retention.CASES_AT_ONCE", 1)
+    monkeypatch.setattr("perfsvc.store.retention.IDS", 1)
     for number in range(9):
         night(story, number)
     assert prune(story.store, dry_run=True).samples == prune(story.store).samples

@@ -1,0 +1,131 @@
+"""What retention keeps, compared with a slow and simple search of the whole history, in random histories."""
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import select
+
+from perfsvc.config.settings import RetentionSettings
+from perfsvc.model import MAX_ERROR, TIME, Status
+from perfsvc.service.retention import prune
+from perfsvc.store import RunState
+from perfsvc.store.baselines.baselines import levels_to_keep
+from perfsvc.store.schema.tables import Cases, Measurements
+
+BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+RUNS = 24
+GPUS = ("GPU-1", "GPU-2")
+DRIVERS = ("580.1", "590.1", "600.1")
+STATES = (RunState.FINISHED, RunState.FINISHED, RunState.FINISHED, RunState.INTERRUPTED)
+
+
+def put_run(story, chance, number, cases):
+    """Store a run of some cases on two GPUs; the driver changes seldom, and some results are wrong or missing."""
+    dirty = chance.random() < 0.15
+    run = story.begin(scope="all", started=BEGAN + number * DAY, dirty=dirty)
+    usual = DRIVERS[number // 9]
+    for case in cases:
+        for gpu in GPUS:
+            driver = usual if chance.random() < 0.9 else chance.choice(DRIVERS)
+            here = replace(story, environment=replace(story.environment, driver=driver))
+            for replica in range(2 if chance.random() < 0.7 else 0):
+                here.put(
+                    run,
+                    case,
+                    device=gpu,
+                    replica=replica,
+                    status=Status.FAILED if chance.random() < 0.1 else Status.OK,
+                    max_error=chance.choice((None, 1e-6)),
+                    metrics={"overlap": 0.5} if chance.random() < 0.3 else {},
+                )
+    story.store.runs.end(run, chance.choice(STATES))
+    measured = story.store.exclusions.cases(run)
+    if measured and chance.random() < 0.2:
+        excluded = None if chance.random() < 0.5 else [chance.choice(measured)]
+        story.store.exclusions.exclude(run, excluded, reason="noisy", by="ann")
+    return run
+
+
+def levels_of(story):
+    """Return the first result of each series, and its first result in its present environment, read row by row."""
+    dirty = {run: bool(is_dirty) for run, is_dirty in story.execute("SELECT id, git_dirty FROM runs")}
+    cases = {
+        case: (lineage, former) for case, lineage, former in story.execute("SELECT id, lineage_id, former FROM cases")
+    }
+    excluded = set(map(tuple, story.execute("SELECT run_id, case_id FROM exclusions WHERE included_at IS NULL")))
+    metrics = defaultdict(set)
+    for measurement, name in story.execute("SELECT measurement_id, name FROM metrics WHERE value IS NOT NULL"):
+        metrics[measurement].add(name)
+    columns = "run_id, case_id, device_id, cache, environment_id, status, max_error, id"
+    rows = story.execute(f"SELECT {columns} FROM measurements")  # noqa: S608 - no input
+    rows = [row for row in rows if not {(row.run_id, None), (row.run_id, row.case_id)} & excluded]
+    present = defaultdict(set)
+    for row in story.execute("SELECT DISTINCT run_id, case_id FROM measurements"):
+        present[row.run_id, cases[row.case_id][0]].add(row.case_id)
+    correct = defaultdict(set)  # the runs of each series
+    newest = defaultdict(dict)  # the newest run of each case in each environment
+    wrong = {row[:4] for row in rows if row.status != "ok"}
+    for row in rows:
+        lineage, former = cases[row.case_id]
+        key = (lineage, row.device_id, row.cache)
+        if not dirty[row.run_id]:
+            newest[key][row.environment_id] = max(row.run_id, newest[key].get(row.environment_id, 0))
+        if row[:4] not in wrong:
+            names = {TIME} | metrics[row.id] | ({MAX_ERROR} if row.max_error is not None else set())
+            own_name = row.case_id if former and len(present[row.run_id, lineage]) > 1 else 0
+            for name in names:
+                correct[key, own_name, name].add(row.run_id)
+    kept = set()
+    for (key, _, _), runs in correct.items():
+        starts = sorted(newest[key].values())[-2:-1]
+        for start in (0, *starts):
+            later = [run for run in runs if run > start]
+            kept |= {(min(later, key=lambda run: (dirty[run], run)), key[0]) for _ in later[:1]}
+    return kept
+
+
+def with_samples(story):
+    """Return the pairs of a run and a lineage that have samples."""
+    columns = "run_id, lineage_id FROM measurements JOIN cases ON cases.id = case_id"
+    query = f"SELECT DISTINCT {columns} WHERE samples IS NOT NULL"
+    return set(map(tuple, story.execute(query)))
+
+
+def history(story, seed):
+    """Yield after each run of a random history; one case is renamed, and its old name is given to a new case."""
+    chance = random.Random(seed)
+    renamed = replace(story.tiled, variant="renamed", formerly=(story.tiled.variant,))
+    for number in range(RUNS):
+        cases = [story.tiled, story.naive] if number < 10 else [renamed, story.naive]
+        if number > 18:
+            cases = [renamed, story.tiled]  # no more of naive, and the old name is another case
+        yield put_run(story, chance, number, cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_of_all_results_exactly_the_first_ones_are_levels(story, seed):
+    for _ in history(story, seed):
+        pass
+    measured = select(Measurements.run_id, Cases.lineage_id).join(Cases, Cases.id == Measurements.case_id)
+    with story.store.database.reading() as connection:
+        assert levels_to_keep(connection, measured) == levels_of(story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3, 6))
+def test_pruning_every_few_nights_never_removes_a_level(story, seed):
+    settings = RetentionSettings(samples=5 * DAY.total_seconds())
+    removed = 0
+    for run in history(story, seed):
+        if run % 4 == 0:
+            before, levels = with_samples(story), levels_of(story)
+            prune(story.store, settings, BEGAN + run * DAY, force=True)
+            lost = before - with_samples(story)
+            assert not lost & levels
+            removed += len(lost)
+    assert removed > 10
