@@ -6,6 +6,8 @@ from math import inf, isnan
 from statistics import median
 from typing import Literal
 
+import numpy as np
+
 from perfsvc.model import TIME, CacheState, RunRow, Status
 from perfsvc.report import peaks
 from perfsvc.report.pages.benchmarks import (
@@ -64,9 +66,12 @@ def judged(view: SeriesView, dirty: Collection[int]) -> list[int]:
 
     Excluded runs, and runs with uncommitted changes, are compared only if there are no others.
     """
-    known = [at for at in range(len(view.points)) if at not in view.points.excluded]
-    runs = view.points.runs.tolist()
-    return [at for at in known if runs[at] not in dirty] or known or list(range(len(runs)))
+    runs = view.points.runs
+    known = np.ones(runs.size, np.bool_)
+    known[list(view.points.excluded)] = False
+    clean = known & ~np.isin(runs, list(dirty)) if dirty else known
+    chosen: list[int] = np.flatnonzero(clean if clean.any() else known if known.any() else ~known).tolist()
+    return chosen
 
 
 def benchmark_view(

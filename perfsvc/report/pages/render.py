@@ -272,20 +272,21 @@ class SitePages:
                 return self._comparison_of(run)
         return None
 
-    def parts_without_series(self) -> list[Part]:
-        """Return the parts that make the pages other than those of series; the first page is ``index.html``."""
+    def parts_of_comparisons(self) -> list[Part]:
+        """Return the parts that make the pages of comparisons."""
+        return [partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared]
+
+    def parts_of_lists_and_findings(self) -> list[Part]:
+        """Return the parts that make the lists, and the pages of benchmarks and findings; ``index.html`` is first."""
         lists: list[Part] = [
             self._part_of_benchmarks if path == BENCHMARKS else partial(self._part, path, self.list, path)
             for path in reversed(LISTS)
-        ]
-        comparisons: list[Part] = [
-            partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared
         ]
         findings: list[Part] = [
             partial(self._part, paths.finding_page(shown.finding.id), self.finding, shown)
             for shown in self.site.findings
         ]
-        return [*lists, *comparisons, *findings]
+        return [*lists, *findings]
 
     def part_of_series(self, views_of_part: Iterable[SeriesView]) -> Pages:
         """Yield the pages of some series."""

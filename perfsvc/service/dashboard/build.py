@@ -27,6 +27,7 @@ from perfsvc.service.dashboard.folder import writing
 from perfsvc.service.dashboard.pictures import FindingPictures
 from perfsvc.service.dashboard.series import SAMPLED, read_series, whole_cases
 from perfsvc.service.dashboard.series_details import gather_details
+from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.service.findings.other_models import on_other_models
 from perfsvc.store import (
@@ -72,9 +73,43 @@ def build(
         InfrastructureError: the folder cannot be written to.
     """
     script = plotly()
-    site = gather(store, last, datetime.now(UTC), threshold)
     files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
-    rendered = render.SitePages(
+    known = outline(store, store.runs.list(last), datetime.now(UTC))
+    # Each process reads what its parts need, through connections of its own.
+    processes = processes if store.database.release() else 1
+    # Comparisons need no histories, so other processes make them while this one reads the histories.
+    comparisons = _pages(store, replace(known, series=StoredSeries(store, known)), threshold).parts_of_comparisons()
+    with SharedWork(len(comparisons), lambda at: _packed(comparisons[at]()), processes, portion=1) as shared:
+        site = with_series(store, known, threshold)
+        compared = shared.results()
+    rendered = _pages(store, site, threshold)
+    others = rendered.parts_of_lists_and_findings()
+    of_series: list[render.Part] = [
+        partial(rendered.part_of_series, site.series[some])
+        for some in whole_cases([view.series for view in site.series])
+    ]
+    # The longest parts come first, so that no process waits long for another at the end.
+    parts = [*others, *of_series]
+    processes = processes if store.database.release() else 1
+    with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
+        pages = dict(page for packed in (*shared.results(), *compared) for page in _unpacked(packed))
+    *rest, first_page = *files.items(), *reversed(pages.items())
+    with writing(folder, [*files, *pages]) as opened:
+
+        def write(at: int) -> bytes:
+            opened.write(*rest[at])
+            return b""
+
+        # A process that cannot write ends, and this process meets the same error.
+        with SharedWork(len(rest), write, processes) as shared:
+            shared.results()
+        opened.write(*first_page)
+    return [folder / name for name in pages]
+
+
+def _pages(store: Store, site: Site, threshold: judge.ThresholdOption) -> render.SitePages:
+    """Return the pages of a site. What only some of them show is read when they are made."""
+    return render.SitePages(
         site,
         PLOTLY,
         FindingPictures(store, site).cases,
@@ -82,29 +117,6 @@ def build(
         lambda run: comparison(store, site, run, threshold),
         results=lambda views: newest_results(store, site, views),
     )
-    without_series = rendered.parts_without_series()
-    of_series: list[render.Part] = [
-        partial(rendered.part_of_series, site.series[some])
-        for some in whole_cases([view.series for view in site.series])
-    ]
-    # The longest parts come first, so that no process waits long for another at the end.
-    parts = [*without_series, *of_series]
-    # Each process reads what its parts need, through connections of its own.
-    processes = processes if store.database.release() else 1
-    with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
-        pages = dict(page for packed in shared.results() for page in _unpacked(packed))
-    *others, first_page = *files.items(), *reversed(pages.items())
-    with writing(folder, [*files, *pages]) as opened:
-
-        def write(at: int) -> bytes:
-            opened.write(*others[at])
-            return b""
-
-        # A process that cannot write ends, and this process meets the same error.
-        with SharedWork(len(others), write, processes) as shared:
-            shared.results()
-        opened.write(*first_page)
-    return [folder / name for name in pages]
 
 
 def _packed(pages: render.Pages) -> bytes:
@@ -135,7 +147,11 @@ def plotly() -> bytes:
 
 def gather(store: Store, last: int, now: datetime, threshold: judge.ThresholdOption = None) -> Site:
     """Collect what the pages show about the newest ``last`` runs, without runs that still run or measured nothing."""
-    site = outline(store, store.runs.list(last), now)
+    return with_series(store, outline(store, store.runs.list(last), now), threshold)
+
+
+def with_series(store: Store, site: Site, threshold: judge.ThresholdOption) -> Site:
+    """Return what ``outline`` returned with all that the pages show."""
     rows = list(site.runs.values())[::-1]
     series = read_series(store, rows, site.tonight, [view.finding for view in site.findings])
     details = gather_details(store, rows, series, site.environments, threshold)

@@ -67,6 +67,7 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._watching: Connection | None = None
+        self._watches = 0  # how many connections have watched
         self._watch = Lock()
         self._read: tuple[str, dict[Any, Any]] = ("", {})
 
@@ -86,14 +87,16 @@ class Database:
         with self._watch, translated(self.engine.url):
             if self._watching is None:
                 self._watching = self.engine.connect()
+                self._watches += 1
             try:
                 with self._watching.begin():
                     if self.engine.dialect.name == POSTGRESQL:
                         return str(self._watching.exec_driver_sql("SELECT pg_current_snapshot()").scalar())
-                    # SQLite counts what other connections commit, and the connection counts its own changes.
+                    # SQLite counts what other connections commit, and the connection counts its own changes; both
+                    # counts begin anew with another connection.
                     commits = self._watching.exec_driver_sql("PRAGMA data_version").scalar()
                     driver: Any = self._watching.connection.driver_connection
-                    return f"{commits}:{driver.total_changes}"
+                    return f"{self._watches}:{commits}:{driver.total_changes}"
             except BaseException:
                 self._watching.invalidate()
                 self._watching = None

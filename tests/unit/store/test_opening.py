@@ -297,3 +297,14 @@ def test_a_server_that_cuts_the_connection_may_answer_later_and_a_missing_databa
 def test_a_server_that_does_not_answer_may_answer_later():
     assert refusal(lambda: Store.open("postgresql://me@127.0.0.1:9/d")).again
     assert not refusal(lambda: Store.open("nowhere/one.db")).again
+
+
+def test_no_state_of_a_database_comes_again_with_new_connections(store, story):
+    seen = []
+    for _ in range(3):
+        seen.append(store.database.state())
+        assert store.database.release()
+        seen.append(store.database.state())
+        story.begin()
+    assert len(set(seen[::2])) == len(set(seen[1::2])) == 3
+    assert not {*seen[2::2]} & {*seen[1:-1:2]}
