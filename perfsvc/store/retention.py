@@ -338,6 +338,7 @@ def _last_finished(connection: Connection) -> tuple[set[int], set[tuple[int, int
     )
     query = (
         select(Runs.scope, Devices.id, newest_clean())
+        .select_from(Runs)
         .join(Devices, measured.correlate(Runs, Devices))
         .where(Runs.state == RunState.FINISHED, judged(Runs.id))
         .group_by(Runs.scope, Devices.id)
