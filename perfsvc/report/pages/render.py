@@ -269,18 +269,12 @@ class SitePages:
                 return self.finding(shown)
         for run in self.site.compared:
             if paths.comparison_page(run) == path:
-                return self.comparison_of(run)
+                return self._comparison_of(run)
         return None
 
-    def paths(self) -> list[str]:
-        """Return the path of each page of the site; the first page, ``index.html``, comes first."""
-        return [
-            *reversed(LISTS),
-            *(paths.benchmark_page(name) for name in times_by_benchmark(self.site.series)),
-            *(paths.comparison_page(run) for run in self.site.compared),
-            *(paths.finding_page(shown.finding.id) for shown in self.site.findings),
-            *(paths.series_page(view.series) for view in self.site.series),
-        ]
+    def parts_of_comparisons(self) -> list[Part]:
+        """Return the parts that make the pages of comparisons."""
+        return [partial(self._part, paths.comparison_page(run), self._comparison_of, run) for run in self.site.compared]
 
     def parts_of_lists_and_findings(self) -> list[Part]:
         """Return the parts that make the lists, and the pages of benchmarks and findings; ``index.html`` is first."""
@@ -310,8 +304,7 @@ class SitePages:
         """Yield a single page."""
         yield path, render(shown)
 
-    def comparison_of(self, run: int) -> str:
-        """Return the page that compares a run in ``site.compared`` with its baseline."""
+    def _comparison_of(self, run: int) -> str:
         return self.comparison(self._compared(run))
 
     def series(self, view: SeriesView) -> str:

@@ -1,7 +1,8 @@
 """Build the site: read the store, render the pages, write them."""
 
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from perfsvc.process.collecting import collecting_rarely
 from perfsvc.process.shared_work import SharedWork
 from perfsvc.report.pages import render
 from perfsvc.report.pages.compared import ComparedSides
-from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site, comparison_page
+from perfsvc.report.pages.site import DevicePanel, FindingView, SeriesViews, Site
 from perfsvc.report.rows import EnvironmentDifferences
 from perfsvc.service.compare.side_by_side import against_baseline, with_verdicts
 from perfsvc.service.dashboard.benchmark_results import newest_results
@@ -56,8 +57,7 @@ def build(
     """Write the site and return the paths of its pages, the first page first.
 
     Each page is replaced in a single step, and the first page last. So readers always see whole pages. Pages of an
-    earlier build that are not needed any more are removed; files that perfsvc did not write are kept. Pages are written
-    as soon as they are made, because a disk takes as long as a processor.
+    earlier build that are not needed any more are removed; files that perfsvc did not write are kept.
 
     Args:
         store: the database.
@@ -78,38 +78,32 @@ def build(
     # Each process reads what its parts need, through connections of its own.
     processes = processes if store.database.release() else 1
     # Comparisons need no histories, so other processes make them while this one reads the histories.
-    early = _pages(store, replace(known, series=StoredSeries(store, known)), threshold)
-    with SharedWork(
-        len(known.compared), lambda at: early.comparison_of(known.compared[at]).encode(), processes, portion=1
-    ) as shared:
+    comparisons = _pages(store, replace(known, series=StoredSeries(store, known)), threshold).parts_of_comparisons()
+    with SharedWork(len(comparisons), lambda at: _packed(comparisons[at]()), processes, portion=1) as shared:
         site = with_series(store, known, threshold)
         compared = shared.results()
     rendered = _pages(store, site, threshold)
-    files |= {comparison_page(run): page for run, page in zip(known.compared, compared, strict=True)}
+    others = rendered.parts_of_lists_and_findings()
     of_series: list[render.Part] = [
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])
     ]
     # The longest parts come first, so that no process waits long for another at the end.
-    made = [partial(_encoded, part) for part in (*rendered.parts_of_lists_and_findings(), *of_series)]
-    parts: list[Callable[[], Iterable[tuple[str, bytes]]]] = [*made, files.items]
-    pages = rendered.paths()
-    with writing(folder, sorted({*files, *pages})) as opened:
+    parts = [*others, *of_series]
+    processes = processes if store.database.release() else 1
+    with SharedWork(len(parts), lambda at: _packed(parts[at]()), processes, portion=1) as shared:
+        pages = dict(page for packed in (*shared.results(), *compared) for page in _unpacked(packed))
+    *rest, first_page = *files.items(), *reversed(pages.items())
+    with writing(folder, [*files, *pages]) as opened:
 
         def write(at: int) -> bytes:
-            """Write the files of a part, and return the content of the first page instead of writing it."""
-            first_page = b""
-            for name, content in parts[at]():
-                if name == pages[0]:
-                    first_page = content
-                else:
-                    opened.write(name, content)
-            return first_page
+            opened.write(*rest[at])
+            return b""
 
-        # A process that cannot write ends, and this process meets the same error. The first page comes last.
-        processes = processes if store.database.release() else 1
-        with SharedWork(len(parts), write, processes, portion=1) as shared:
-            opened.write(pages[0], b"".join(shared.results()))
+        # A process that cannot write ends, and this process meets the same error.
+        with SharedWork(len(rest), write, processes) as shared:
+            shared.results()
+        opened.write(*first_page)
     return [folder / name for name in pages]
 
 
@@ -125,9 +119,19 @@ def _pages(store: Store, site: Site, threshold: judge.ThresholdOption) -> render
     )
 
 
-def _encoded(part: render.Part) -> Iterator[tuple[str, bytes]]:
-    for path, text in part():
-        yield path, text.encode()
+def _packed(pages: render.Pages) -> bytes:
+    """Return some pages as bytes: a line with the path and the size of each, and then the pages."""
+    encoded = {path: text.encode() for path, text in pages}
+    head = json.dumps([(path, len(content)) for path, content in encoded.items()])
+    return b"".join([head.encode(), b"\n", *encoded.values()])
+
+
+def _unpacked(packed: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and the content of each page that ``_packed`` packed."""
+    begin = packed.index(b"\n") + 1
+    for path, size in json.loads(packed[:begin]):
+        yield path, packed[begin : begin + size]
+        begin += size
 
 
 def plotly() -> bytes:

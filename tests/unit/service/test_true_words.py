@@ -42,7 +42,6 @@ from perfsvc.report import wording
 from perfsvc.report.export.comparison_formats import comparison_junit, comparison_markdown
 from perfsvc.report.export.objects import comparison_json, finding_json, run_json
 from perfsvc.report.pages import render
-from perfsvc.report.pages.site import comparison_page
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.findings import finding_table, findings_table
 from perfsvc.report.tables.run import run_table
@@ -269,10 +268,8 @@ def sentences(store, night, run):
         lambda run: comparison(store, site, run, None),
         results=lambda views: newest_results(store, site, views),
     )
-    others = [page for part in pages.parts_of_lists_and_findings() for page in part()]
-    compared = [(comparison_page(run), pages.comparison_of(run)) for run in site.compared]
-    assert {path for path, _ in (*pages.part_of_series(site.series), *others, *compared)} == {*pages.paths()}
-    for path, html in (*pages.part_of_series(site.series), *others, *compared):
+    others = (page for part in [*pages.parts_of_lists_and_findings(), *pages.parts_of_comparisons()] for page in part())
+    for path, html in (*pages.part_of_series(site.series), *others):
         found = Sentences(html, has_sizes=path.startswith("benchmarks/")).found
         about = found[0] if path.startswith("series/") else ""  # the title of a page about one series
         if path.startswith(
