@@ -5,6 +5,7 @@ To make the code of all templates of the site anew takes 0.4 s in each process.
 
 import contextlib
 
+import jinja2
 from jinja2.bccache import Bucket, BytecodeCache
 
 from perfsvc import __version__
@@ -31,7 +32,10 @@ class TemplateCode(BytecodeCache):
         with contextlib.suppress(InfrastructureError):
             code = Cache().get(self._key(bucket))
             if code is not None:
-                bucket.bytecode_from_string(code)
+                try:
+                    bucket.bytecode_from_string(code)
+                except Exception:  # noqa: BLE001 - whatever Jinja finds in a damaged entry
+                    bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Write the code of a template, unless the cache cannot be written."""
@@ -41,4 +45,4 @@ class TemplateCode(BytecodeCache):
             Cache().put(self._key(bucket), bucket.bytecode_to_string())
 
     def _key(self, bucket: Bucket) -> str:
-        return digest(f"template {bucket.key} {__version__} {self._options}".encode())
+        return digest(f"template {bucket.key} {__version__} {jinja2.__version__} {self._options}".encode())

@@ -85,22 +85,29 @@ class Database:
         It may change without a change of the database too. Asking costs less than a millisecond.
         """
         with self._watch, translated(self.engine.url):
-            if self._watching is None:
-                self._watching = self.engine.connect()
-                self._watches += 1
-            try:
-                with self._watching.begin():
-                    if self.engine.dialect.name == POSTGRESQL:
-                        return str(self._watching.exec_driver_sql("SELECT pg_current_snapshot()").scalar())
-                    # SQLite counts what other connections commit, and the connection counts its own changes; both
-                    # counts begin anew with another connection.
-                    commits = self._watching.exec_driver_sql("PRAGMA data_version").scalar()
-                    driver: Any = self._watching.connection.driver_connection
-                    return f"{self._watches}:{commits}:{driver.total_changes}"
-            except BaseException:
-                self._watching.invalidate()
-                self._watching = None
-                raise
+            if self._watching is not None:
+                try:
+                    return self._watched(self._watching)
+                except DBAPIError:  # the server was restarted, or the connection cut: another one may do
+                    pass
+            self._watching = self.engine.connect()
+            self._watches += 1
+            return self._watched(self._watching)
+
+    def _watched(self, connection: Connection) -> str:
+        """Return the state; no state of one connection is that of another, because their counts begin anew."""
+        try:
+            with connection.begin():
+                if self.engine.dialect.name == POSTGRESQL:
+                    return f"{self._watches}:{connection.exec_driver_sql('SELECT pg_current_snapshot()').scalar()}"
+                # SQLite counts what other connections commit, and the connection counts its own changes.
+                commits = connection.exec_driver_sql("PRAGMA data_version").scalar()
+                driver: Any = connection.connection.driver_connection
+                return f"{self._watches}:{commits}:{driver.total_changes}"
+        except BaseException:
+            connection.invalidate()
+            self._watching = None
+            raise
 
     def read_before(self) -> dict[Any, Any]:
         """Return a dictionary for what takes long to read: an empty one after each change of the database."""

@@ -5,6 +5,7 @@ from unittest import mock
 
 import pytest
 from jinja2 import DictLoader, Environment
+from jinja2.bccache import bc_magic
 
 from perfsvc.report.template_code import TemplateCode
 
@@ -41,6 +42,16 @@ def test_a_damaged_entry_is_compiled_again(folder: Path) -> None:
     entry.write_bytes(entry.read_bytes()[:-1])
     assert compiled()
     assert not compiled()
+
+
+def test_an_entry_of_another_program_or_another_jinja_is_compiled_again(folder: Path) -> None:
+    compiled()
+    with mock.patch("jinja2.__version__", "0"):
+        assert compiled()
+    with mock.patch("jinja2.bccache.Bucket.bytecode_to_string", return_value=bc_magic):
+        assert compiled("{{ 1 + x }}?")
+    assert compiled("{{ 1 + x }}?")
+    assert not compiled("{{ 1 + x }}?")
 
 
 def test_without_a_folder_that_is_private_templates_are_compiled(folder: Path) -> None:

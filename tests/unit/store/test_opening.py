@@ -308,3 +308,13 @@ def test_no_state_of_a_database_comes_again_with_new_connections(store, story):
         assert not seen & now
         seen |= now
         story.begin()
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_a_connection_that_was_cut_is_replaced_when_the_state_is_asked_for(store, story):
+    before = store.database.state()
+    with store.database.engine.connect() as other:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        other.exec_driver_sql(f"{cut} AND pid <> pg_backend_pid()")
+    assert store.database.state() != before
+    story.begin()
