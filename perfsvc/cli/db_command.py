@@ -62,7 +62,7 @@ def check(database: str, *, remove: bool, output_format: str) -> None:
         click.echo(f"{state.url}: schema {state.revision or 'none'}, this perfsvc writes {state.head}")
         for table, rows in removed.items():
             click.echo(f"  removed {units.count(rows, 'damaged row')} of {table}")
-        for problem in state.problems:
+        for problem in state.problems or ("every row was read, and nothing is wrong",):
             click.echo(f"  {problem}")
     if not state.ok:
         raise SystemExit(DatabaseError.exit_code)

@@ -85,7 +85,9 @@ def test_a_newer_schema_asks_for_a_newer_perfsvc(perfsvc, database):
 
 def test_a_good_database_is_said_to_be_good(perfsvc, database):
     head = upgrades.head()
-    assert perfsvc("db", "check", code=0).out == f"{database}: schema {head}, this perfsvc writes {head}\n"
+    assert perfsvc("db", "check", code=0).out == (
+        f"{database}: schema {head}, this perfsvc writes {head}\n  every row was read, and nothing is wrong\n"
+    )
     state = perfsvc("db", "check", "--format", "json", code=0).json
     assert state == {"url": str(database), "revision": head, "head": head, "problems": [], "removed": {}}
     assert perfsvc("db", "upgrade", code=0).out == f"{database} is up to date ({head})\n"
