@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Select, delete, exists, func, or_, select, text, union_all, update
 
 from perfsvc.model import FindingState, RunState
-from perfsvc.store.baselines.baselines import levels_to_keep
+from perfsvc.store.baselines.baselines import IS_ACCEPTED, levels_to_keep
 from perfsvc.store.baselines.expected import measured_before_budget_ran_out, newest_clean
 from perfsvc.store.cases import judged
 from perfsvc.store.runs import ENDED, LONGEST_RUN, newest_of_scopes, remember_removed
@@ -261,6 +261,7 @@ def _what_decides(connection: Connection) -> tuple[Any, ...]:
         select(func.max(Runs.id)),
         select(func.max(Nights.id)),
         select(func.max(Verdicts.run_id)),
+        select(func.count()).select_from(Verdicts).where(IS_ACCEPTED),  # an older run may be judged late
         select(func.max(FindingEvents.id)),
         select(func.max(Exclusions.id)),
         select(func.count(Exclusions.included_at)),

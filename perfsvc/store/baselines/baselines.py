@@ -36,9 +36,11 @@ from perfsvc.store.series import present_segment_starts, segment_starts
 
 _NOT_THE_CODE = (Cause.NOISE, Cause.ENVIRONMENT)
 """Improvements with these causes set no level: a lucky run would be the bar for all later ones."""
+IS_ACCEPTED = Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True))
+"""Whether a verdict may accept a level. The words stand in the statement itself: SQLite uses the partial index on them
+only without parameters."""
 _ACCEPTING = (
-    # The verdicts stand in the statement itself: SQLite uses the partial index on them only without parameters.
-    Verdicts.verdict.in_(bindparam(None, ACCEPTED, expanding=True, literal_execute=True)),
+    IS_ACCEPTED,
     or_(Verdicts.cause.is_(None), Verdicts.cause.not_in(_NOT_THE_CODE)),
     Runs.git_dirty.is_(False),
     judged(Verdicts.run_id, Verdicts.case_id),

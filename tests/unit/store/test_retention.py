@@ -35,7 +35,7 @@ from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import LOG
 from perfsvc.service.retention import prune as prune_store
-from perfsvc.store import RunState, Store
+from perfsvc.store import RunState, Store, retention
 from perfsvc.store.keeping.backup import vacuum
 from perfsvc.store.retention import Removed
 
@@ -260,6 +260,16 @@ def test_young_binaries_stay_whatever_run_used_them(story, monkeypatch):
     coded(story, 399, b"new")
     prune(story.store, RetentionSettings(binaries=30 * 86400.0))
     assert codes(story)[1] == {b"level", b"young", b"new"}
+
+
+def test_a_late_verdict_on_an_older_run_changes_what_decides(story):
+    runs = [story.run(story.tiled) for _ in range(2)]
+    states = []
+    for run in reversed(runs):
+        story.store.verdicts.put(run, [story.judgement(story.tiled, verdict=Verdict.IMPROVEMENT)])
+        with story.store.database.reading() as connection:
+            states.append(retention._what_decides(connection))
+    assert states[0] != states[1]
 
 
 def test_code_stays_while_a_run_is_running(story, monkeypatch):
