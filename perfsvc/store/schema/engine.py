@@ -90,7 +90,7 @@ class Database:
                     return self._watched(self._watching)
                 except DBAPIError:  # the server was restarted, or the connection cut: another one may do
                     pass
-            self._watching = self.engine.connect()
+            self._watching = self.engine.connect().execution_options(watches=True)
             self._watches += 1
             return self._watched(self._watching)
 
@@ -285,8 +285,9 @@ def _begin_sqlite(connection: Connection) -> None:
     """Begin a transaction on SQLite; a transaction that writes takes the write lock at once."""
     # A transaction that reads first and writes later cannot wait for a lock, since its view of the database would be
     # stale. So writers take the lock when they begin, and wait there.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    options = connection.get_execution_options()
+    if not options.get("watches", False):  # the counts of a connection need no transaction
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("writes", False) else "BEGIN")
 
 
 @contextmanager
