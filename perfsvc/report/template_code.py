@@ -14,16 +14,10 @@ from perfsvc.model import digest
 
 
 class TemplateCode(BytecodeCache):
-    """Reads and writes the code of templates. Jinja uses it only if the template and the versions are the same.
+    """Reads and writes the code of templates.
 
-    Without a cache that this user can write, templates are compiled.
-
-    Args:
-        options: the options with which an environment compiles its templates, as text.
+    Code is used only if the template, the options of its environment and the versions are the same. Without a cache that this user can write, templates are compiled.
     """
-
-    def __init__(self, options: str) -> None:
-        self._options = options
 
     def load_bytecode(self, bucket: Bucket) -> None:
         """Read the code of a template, if the cache has it."""
@@ -44,5 +38,8 @@ class TemplateCode(BytecodeCache):
         with contextlib.suppress(InfrastructureError):
             Cache().put(self._key(bucket), bucket.bytecode_to_string())
 
-    def _key(self, bucket: Bucket) -> str:
-        return digest(f"template {bucket.key} {__version__} {jinja2.__version__} {self._options}".encode())
+    @staticmethod
+    def _key(bucket: Bucket) -> str:
+        of = bucket.environment
+        options = f"{of.autoescape} {of.trim_blocks} {of.lstrip_blocks}"  # they are part of the code
+        return digest(f"template {bucket.key} {__version__} {jinja2.__version__} {options}".encode())

@@ -124,7 +124,7 @@ def _environment_of(folder: str) -> Environment:
 
     It escapes and shortens the texts of users, and compiles each template once.
     """
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader(data_folder("dashboards") / folder),
         auto_reload=False,
         autoescape=True,
@@ -132,9 +132,8 @@ def _environment_of(folder: str) -> Environment:
         finalize=_shortened,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=TemplateCode(),
     )
-    environment.bytecode_cache = TemplateCode(f"{environment.trim_blocks} {environment.lstrip_blocks}")
-    return environment
 
 
 def explanation_page(picture: LaunchPicture) -> str:

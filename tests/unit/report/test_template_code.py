@@ -17,9 +17,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def compiled(text: str = "{{ 1 + x }}", options: str = "") -> bool:
+def compiled(text: str = "{{ 1 + x }}", *, autoescape: bool = True, **options: bool) -> bool:
     """Render a template in a new environment, and return whether Jinja compiled it."""
-    environment = Environment(loader=DictLoader({"page": text}), bytecode_cache=TemplateCode(options), autoescape=True)
+    environment = Environment(
+        loader=DictLoader({"page": text}),
+        bytecode_cache=TemplateCode(),
+        autoescape=autoescape,  # noqa: S701 - a test renders its own number
+        **options,
+    )
     with mock.patch.object(environment, "compile", wraps=environment.compile) as compiling:
         assert environment.get_template("page").render(x=1) == text.replace("{{ 1 + x }}", "2")
     return compiling.called
@@ -33,7 +38,9 @@ def test_a_template_is_compiled_once() -> None:
 def test_another_text_or_other_options_are_compiled_again() -> None:
     compiled()
     assert compiled("{{ 1 + x }}!")
-    assert compiled(options="trim_blocks")
+    assert compiled(trim_blocks=True)
+    assert compiled(lstrip_blocks=True)
+    assert compiled(autoescape=False)
 
 
 def test_a_damaged_entry_is_compiled_again(folder: Path) -> None:
