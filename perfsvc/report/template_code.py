@@ -16,7 +16,8 @@ from perfsvc.model import digest
 class TemplateCode(BytecodeCache):
     """Reads and writes the code of templates.
 
-    Code is used only if the template, the options of its environment and the versions are the same. Without a cache that this user can write, templates are compiled.
+    Code is used only if the template, the options of its environment and the versions are the same. Without a cache
+    that this user can write, templates are compiled.
     """
 
     def load_bytecode(self, bucket: Bucket) -> None:
