@@ -95,7 +95,8 @@ class Workplace:
         self.folder = folder
         self.script = folder / "script.json"
         self.database = folder / "perfsvc.db"
-        self.environment = os.environ | {
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")}
+        self.environment = inherited | {
             "PERFSVC_CACHE": str(cache),
             "PERFSVC_DB": str(self.database),
             "PERFSVC_LOCKS": str(folder / "locks"),  # tests that run at once share no GPU
