@@ -64,7 +64,7 @@ class Grid(Table):
         line: list[Segment] = []
         for index, (cell, width, column) in enumerate(zip(cells, widths, self.columns, strict=True)):
             if index:
-                line.append(Segment(DIVIDER))
+                line.append(Segment(DIVIDER, Style.null()))  # not None, so that it joins neighbours without a style
             line += _cell(console, cell, width, column, style)
         line.append(Segment.line())
         yield from Segment.simplify(line)
