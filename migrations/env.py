@@ -8,7 +8,7 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection
 
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.column_types import FreeText, Utc, Word
 from perfsvc.store.schema.engine import connect, resolve, transaction
 

@@ -1,12 +1,12 @@
-"""The interface of profilers, the profiler for a device, and whether the driver lets this process read counters."""
+"""The interface of profilers, and whether the driver lets this process read counters."""
 
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from perfsvc.errors import NoProfilerError, PerfsvcError
-from perfsvc.model import DeviceInfo, Profile
+from perfsvc.errors import PerfsvcError
+from perfsvc.model import Profile
 
 LIMIT_S = 120.0
 """Seconds that the profile of one launch may take. The full set of sections takes some seconds (H100)."""
@@ -71,33 +71,6 @@ class Profiler(Protocol):
             MissingPackageError: the package that reads reports is missing.
         """
         ...
-
-
-def profiler_for(device: DeviceInfo, sections: str) -> Profiler:
-    """Return the profiler for a device.
-
-    Args:
-        device: the device to profile on.
-        sections: the set of sections to count: a set of ``ncu --list-sets``, or ``perfsvc`` for what perfsvc reads.
-
-    Raises:
-        NoProfilerError: there is no profiler on this machine, or none for this kind of device.
-        MissingPackageError: the package that reads the profiler's reports is missing.
-    """
-    if device.kind == "cuda":
-        from perfsvc.profile.commands import NcuProfiler
-        from perfsvc.profile.reports import require_ncu_report
-
-        profiler = NcuProfiler(sections)
-        require_ncu_report()  # checked before profiling, because the report could not be read without it
-        return profiler
-    if device.kind == "fake":
-        from perfsvc.profile.fake import FakeProfiler
-
-        return FakeProfiler.of(device)
-    raise NoProfilerError(
-        f"Nsight Compute profiles NVIDIA GPUs, and {device.model} is not one", cure="profile a run on a GPU"
-    )
 
 
 def counters_readable() -> bool | None:

@@ -34,7 +34,7 @@ from perfsvc.service.imports import imports
 from perfsvc.service.imports.imports import ImportRequest, import_files
 from perfsvc.service.results import stored_report
 from perfsvc.store import Store
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.text import json_text
 
 DATA = Path(__file__).parents[1] / "data" / "formats"

@@ -30,7 +30,7 @@ from perfsvc.model import (
     Verdict,
 )
 from perfsvc.store import RunState, StageRow, StageState, Store
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.column_types import FreeText
 
 PAYLOADS = {

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from perfsvc.keys import Keys
 from perfsvc.model import digest
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from tests.e2e.nights import CASE, SLOW, USUAL, Nights
 

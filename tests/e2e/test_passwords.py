@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from tests.e2e.nights import Nights
 
 SECRET = "hunter2"  # noqa: S105 - a test's

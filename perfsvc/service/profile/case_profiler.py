@@ -23,7 +23,8 @@ from perfsvc.measure.protocol import profiling_folder
 from perfsvc.measure.protocol.profiling_folder import LaunchReport
 from perfsvc.model import Case, DeviceInfo, Explanation, Kind, Profile, ProfileResult, Series, codec
 from perfsvc.profile.explain import explain
-from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler, profiler_for
+from perfsvc.profile.find import profiler_for
+from perfsvc.profile.profiler import LIMIT_S, OWN, Profiler
 from perfsvc.profile.source_changes import Sources
 from perfsvc.profile.source_text import with_source_text, with_stored_names
 from perfsvc.service.confirm.pairs import StoredCase, stored_case

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, se
 from perfsvc.model import Case
 from perfsvc.store.cases import case_id
 from perfsvc.store.keeping.tables import IDENTITY, NOT_REFERRED, PARTS, SHARED, Table
-from perfsvc.store.schema.base import all_tables
+from perfsvc.store.schema.all_tables import all_tables
 from perfsvc.store.schema.code_tables import Profiles
 from perfsvc.store.schema.engine import insert_new
 from perfsvc.store.schema.tables import Cases, Lineages, Runs

@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from perfsvc.model import FullEnvironment, Instruction, ProfiledKernel, PythonCode, Reason, ReplayRecord, digest
 from perfsvc.model.codec import decode
 from perfsvc.store.keeping.tables import Table
-from perfsvc.store.schema.base import all_tables, metadata
+from perfsvc.store.schema.all_tables import all_tables, metadata
 from perfsvc.store.schema.code_tables import Explanations, KernelFacts, Profiles
 from perfsvc.store.schema.column_types import Word
 from perfsvc.store.schema.engine import SQLITE, Database

@@ -71,13 +71,14 @@ Uid = Annotated[str, column(unique=True, default=lambda: uuid4().hex)]
 """An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
 
 
-_METADATA = MetaData(naming_convention=CONSTRAINT_NAMES)
+METADATA = MetaData(naming_convention=CONSTRAINT_NAMES)
+"""The tables whose modules were imported so far; ``all_tables.metadata`` returns all."""
 
 
 def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
     """Return an index of the rows that meet a condition in SQL.
 
-    ``metadata`` passes the condition on to SQLAlchemy, which would import its code for PostgreSQL now.
+    ``all_tables.metadata`` passes the condition on to SQLAlchemy, which would import its code for PostgreSQL now.
     """
     return Index(name, *columns, unique=unique, info={"where": text(where)})
 
@@ -105,7 +106,7 @@ class Base(metaclass=TableClass):
         columns = [_column(name, get_args(cls.__annotations__[name])[0], more) for name, more in declared.items()]
         constraints = [part for part in cls.__table_args__ if not isinstance(part, dict)]
         options = {name: value for part in cls.__table_args__ if isinstance(part, dict) for name, value in part.items()}
-        cls.__table__ = Table(cls.__tablename__, _METADATA, *columns, *constraints, **options)
+        cls.__table__ = Table(cls.__tablename__, METADATA, *columns, *constraints, **options)
         for each in columns:
             setattr(cls, each.name, each)
 
@@ -125,17 +126,3 @@ def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, A
         options |= always
     parts, own = more or ((), {})
     return Column(name, *parts, **{"type_": TYPES[kind]} | options | own)
-
-
-def all_tables() -> list[type[Base]]:
-    """Return all tables, sorted by name. A command imports only those that it uses; this function imports the rest."""
-    from perfsvc.store.schema import code_tables, judging_tables, night_tables, server_tables, tables  # noqa: F401
-
-    return sorted(Base.__subclasses__(), key=lambda table: table.__tablename__)
-
-
-def metadata() -> MetaData:
-    """Return SQLAlchemy's description of all tables."""
-    for index in (index for table in all_tables() for index in table.__table__.indexes if "where" in index.info):
-        index.dialect_kwargs["sqlite_where"] = index.dialect_kwargs["postgresql_where"] = index.info["where"]
-    return _METADATA

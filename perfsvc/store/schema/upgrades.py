@@ -16,14 +16,13 @@ from sqlalchemy import Connection, Engine, column, inspect, select, table, text
 from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.store.rows import SchemaState, Upgrade
-from perfsvc.store.schema.base import metadata
 from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, file_of, shown, transaction, translated
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# Alembic is imported where a schema is made, changed or checked: it would be a third of the time that a command takes
-# to open a database.
+# Alembic and all tables are imported where a schema is made, changed or checked: Alembic alone would be a third of the
+# time that a command takes to open a database.
 
 _UPGRADE_LOCK = 0x7065726673766300  # "perfsvc": an advisory lock of PostgreSQL, so that one process migrates at a time
 _NAMED_REVISION = re.compile(r"""^revision(?:: str)? = ["'](\w+)["']""", re.MULTILINE)
@@ -97,6 +96,8 @@ def drift(connection: Connection) -> list[str]:
     """Return the differences between the tables in the database and the tables in the code."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
+
+    from perfsvc.store.schema.all_tables import metadata
 
     return [str(change) for change in compare_metadata(MigrationContext.configure(connection), metadata())]
 

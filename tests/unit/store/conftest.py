@@ -33,7 +33,7 @@ from perfsvc.model import (
     Work,
 )
 from perfsvc.store import CaseCode, MeasurementEntry, RunState, Store
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
 
 

@@ -16,7 +16,7 @@ from perfsvc.model import Environment, RunState, Status
 from perfsvc.service.sync import sync
 from perfsvc.store import Store, histories
 from perfsvc.store.schema import kept_columns
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.tables import Measurements
 

@@ -16,7 +16,7 @@ from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileRe
 from perfsvc.store import Store
 from perfsvc.store.keeping.backup import copy_file
 from perfsvc.store.schema import upgrades
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
 
 NEXT = """

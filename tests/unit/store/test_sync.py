@@ -16,7 +16,7 @@ from perfsvc.service.sync import sync
 from perfsvc.store import RunState, Store
 from perfsvc.store.keeping import tables
 from perfsvc.store.keeping.sync import SyncAction
-from perfsvc.store.schema.base import metadata
+from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.judging_tables import Bisections
 
