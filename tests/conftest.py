@@ -236,7 +236,7 @@ class Migrated:
     """Makes the tables of an empty SQLite database in one go, as all migrations left them the first time."""
 
     def __init__(self) -> None:
-        from perfsvc.store.schema import upgrades
+        from perfsvc.store.keeping import upgrades
 
         self._upgrades, self._migrate = upgrades, upgrades._migrate_in
         self._known: dict[str, list[str]] = {}
@@ -268,7 +268,7 @@ def migrated_once(request, migrated) -> Iterator[None]:
     if request.path.parent == Path(__file__).parent / "unit" / "store":
         yield
         return
-    with mock.patch("perfsvc.store.schema.upgrades._migrate_in", migrated):
+    with mock.patch("perfsvc.store.keeping.upgrades._migrate_in", migrated):
         yield
 
 

@@ -11,7 +11,7 @@ import click
 from perfsvc.cli import configuration, options, output
 
 if TYPE_CHECKING:
-    from perfsvc.service.run.prepare import RunRequest
+    from perfsvc.service.run.request import RunRequest
 
 
 Spread = Literal["each-device", "each-model"]
@@ -179,7 +179,7 @@ def command(**chosen: Unpack[RunOptions]) -> None:
 def _request(chosen: RunOptions) -> "RunRequest":
     """Return the request that the options of the command describe."""
     from perfsvc.selection import Selection
-    from perfsvc.service.run.prepare import RunRequest
+    from perfsvc.service.run.request import RunRequest
 
     return RunRequest(
         database=chosen["database"],

@@ -57,9 +57,9 @@ def environment(run: str, later: str | None, suite: Path, database: str, output_
     latest, latest~1, or a git revision of the suite's repository.
     """
     from perfsvc.model import differences
-    from perfsvc.report.environment import differences_table, environment_table
     from perfsvc.report.export.objects import plain
     from perfsvc.report.rows import EnvironmentDifferences
+    from perfsvc.report.tables.environment import differences_table, environment_table
     from perfsvc.service.environment import environment_of_run
     from perfsvc.store import Store
 

@@ -23,6 +23,8 @@ SUITE = "perfsvc.suite.isolated.child"
 """The module whose children run benchmark files. Commands start its server before they import the suite."""
 END_LIMIT_S = 10.0
 """Seconds a process may take to end by itself before it is killed."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""Environment variables of a worker. They keep libraries from starting threads, which would delay launches."""
 
 
 class ForkedProcess:

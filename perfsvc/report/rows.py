@@ -17,10 +17,14 @@ from perfsvc.model import (
     Peak,
     Rates,
     Status,
+    Verdict,
 )
 
 SEPARATOR = "; "
 """Separates the sentences of a note, and the reasons why sampling stopped."""
+
+FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
+"""The verdicts that a reviewer sees without unfolding."""
 
 Key = tuple[str, str, CacheState]
 """Device UUID, case id and cache state: they identify a result in a run."""

@@ -9,8 +9,8 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
 from perfsvc.errors import DatabaseError
+from perfsvc.store.keeping import upgrades
 from perfsvc.store.rows import SchemaState, Upgrade
-from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.engine import Database, connect, file_of, identity_of, resolve, shown
 
 if TYPE_CHECKING:

@@ -35,9 +35,10 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.confirm.confirm import confirm_all
 from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.findings.suspects import suspects_of
+from perfsvc.service.prepare.targets import compile_helper_kernels
 from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
-from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
+from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import pair_settings, run
 from perfsvc.store import Store
 

@@ -25,6 +25,7 @@ from perfsvc.errors import PerfsvcError
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import Explanation, HotLine, ProfileResult, ReasonKind
 from perfsvc.profile.profiler import OWN
+from perfsvc.service.prepare.targets import compile_helper_kernels
 from perfsvc.service.profile.case_profiler import (
     CaseProfiler,
     ProfilerSettings,
@@ -33,7 +34,7 @@ from perfsvc.service.profile.case_profiler import (
     stored_profiles,
     subject_of,
 )
-from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
+from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.suite import Selection

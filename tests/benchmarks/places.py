@@ -35,7 +35,7 @@ from perfsvc.measure.worker.sampling.places import Places
 from perfsvc.measure.worker.sampling.sampler import take_samples
 from perfsvc.model import BufferArg, CacheState, Launch, Role
 from perfsvc.process.shared_memory import take_inputs
-from perfsvc.service.run.measure import GPU_SAMPLING
+from perfsvc.service.prepare.sampling import GPU_SAMPLING
 
 LEVELS_SUITE = Path(__file__).parent / "levels"
 CASE, HALF = "softmax/threads256[rows=8192,columns=4096]", "softmax/threads256[rows=4096,columns=4096]"

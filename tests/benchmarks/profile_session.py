@@ -24,8 +24,9 @@ from perfsvc.errors import PerfsvcError
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import DeviceInfo, ProfileResult
 from perfsvc.profile.profiler import OWN
+from perfsvc.service.prepare.targets import compile_helper_kernels
 from perfsvc.service.profile.case_profiler import CaseProfiler, ProfilerSettings, ProfilingTask, Subject, subject_of
-from perfsvc.service.run.prepare import RunRequest, compile_helper_kernels
+from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.suite import Selection

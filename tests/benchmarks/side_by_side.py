@@ -29,7 +29,7 @@ from workbench import NVBENCH_SUITE, Claim, alone_on, finish, geometric_mean, re
 from perfsvc.measure.host.input_prefetcher import InputPrefetcher
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.measure.plan.order import Task
-from perfsvc.service.run.measure import GPU_SAMPLING
+from perfsvc.service.prepare.sampling import GPU_SAMPLING
 
 NVBENCH, PERFSVC, ALIKE, FIRST = "NVBench", "perfsvc", "perfsvc, alike", "perfsvc, first"
 TOOLS = (NVBENCH, PERFSVC, ALIKE)

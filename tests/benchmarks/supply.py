@@ -17,7 +17,7 @@ from perfsvc import installation, suite
 from perfsvc.measure.host.input_prefetcher import MOST_THREADS, InputPrefetcher
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
-from perfsvc.service.run.recipes import arrays
+from perfsvc.service.prepare.recipes import arrays
 from perfsvc.suite import CaseSpec, Selection, Suite
 
 MEBI = 1 << 20

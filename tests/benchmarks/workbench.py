@@ -29,7 +29,7 @@ from perfsvc.measure.worker.memory import CaseMemory
 from perfsvc.measure.worker.program import Program
 from perfsvc.model import Call, DeviceInfo, digest
 from perfsvc.process.shared_memory import take_inputs
-from perfsvc.service.run.recipes import arrays
+from perfsvc.service.prepare.recipes import arrays
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec, Selection
 

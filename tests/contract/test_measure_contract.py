@@ -23,7 +23,7 @@ from perfsvc.measure.plan.order import AlternatingPlan, Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Measurement, OverBudget, Status, digest
 from perfsvc.service.cluster.lending import lent
-from perfsvc.service.run.recipes import arrays
+from perfsvc.service.prepare.recipes import arrays
 from tests.benchmarks.ray_nodes import ray_nodes
 from tests.cluster_here import ClusterHere
 from tests.slurm_stand_in import slurm_stand_in

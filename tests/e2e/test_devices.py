@@ -13,7 +13,7 @@ from perfsvc.measure.plan.assignment import spread as assign
 from perfsvc.measure.plan.order import Plan, Task
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import Status, digest
-from perfsvc.service.run.recipes import arrays
+from perfsvc.service.prepare.recipes import arrays
 
 SAMPLING = Sampling(samples=60, recovery_s=0)
 USUAL = {"*": {"seconds": 1e-4}}

@@ -3,10 +3,7 @@
 from functools import partial
 
 from perfsvc.device import VISIBLE
-from perfsvc.process.fork_servers import ForkServer, ForkServers
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Environment variables of a worker. They keep libraries from starting threads, which would delay launches."""
+from perfsvc.process.fork_servers import ONE_THREAD, ForkServer, ForkServers
 
 
 def worker_servers() -> ForkServers:

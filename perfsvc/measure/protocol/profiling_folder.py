@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from perfsvc.measure.host.servers import ONE_THREAD
 from perfsvc.model import Call, DeviceInfo, HostMetric, ReplayRecord, codec
+from perfsvc.process.fork_servers import ONE_THREAD
 from perfsvc.process.programs import python_module
 from perfsvc.process.shared_memory import ArrayLocation, Arrays, map_arrays, share
 

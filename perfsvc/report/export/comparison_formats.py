@@ -12,11 +12,8 @@ from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
 from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.export.markup import fail, junit_xml
-from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.report.rows import FIRST, ComparedRun, EnvironmentDifferences
 from perfsvc.text import cell, code, prose, spreadsheet_cell
-
-FIRST = (Verdict.REGRESSION, Verdict.BROKEN, Verdict.MISSING, Verdict.IMPROVEMENT)
-"""The verdicts that a reviewer sees without unfolding."""
 
 COLUMNS: Mapping[str, str] = {"change": "--:", "interval": "---", "baseline": "--:", "candidate": "--:"}
 """The columns beside verdict, case and cause, and their alignment."""

@@ -145,7 +145,7 @@ def _cell(value: Any) -> str:
 
 
 def _html(parts: Iterable[pd.DataFrame]) -> Iterator[str]:
-    from perfsvc.report.pages.report import page
+    from perfsvc.report.export.page import page
 
     table = _whole(parts)
     yield page(table if "between_cv" in table else summary(table))

@@ -12,9 +12,8 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.model import Judgement, Series, Verdict
 from perfsvc.report import wording
-from perfsvc.report.export.comparison_formats import FIRST
 from perfsvc.report.pages.numbers import rounded
-from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
+from perfsvc.report.rows import FIRST, ComparedRun, EnvironmentDifferences
 from perfsvc.text import LONGEST_LABEL, cut, json_of_numbers, shortened, visible
 
 LIMITS = (0.1, 0.2, 0.5, 1.0, 3.0, 9.0, 99.0)

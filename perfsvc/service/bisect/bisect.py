@@ -16,10 +16,11 @@ from perfsvc.service.bisect.builds import Builds, CaseBuilder, CommitBuild
 from perfsvc.service.bisect.search import MeasureBuilds, Search
 from perfsvc.service.confirm.pairs import PairResults, PairSettings, Sides, measure_pairs
 from perfsvc.service.git import ancestry, changed
+from perfsvc.service.prepare.recipes import arrays
+from perfsvc.service.prepare.sampling import default_sampling
+from perfsvc.service.prepare.targets import compile_helper_kernels, seed_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
-from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
-from perfsvc.service.run.recipes import arrays
 
 BUDGET_S = 60.0
 """Most seconds for one comparison: a bisection makes few, and an inconclusive one means that a commit is skipped."""
@@ -71,7 +72,7 @@ def bisect(request: BisectRequest, progress: Progress) -> Bisection:
     with worker_servers() as servers:
         settings = PairSettings(
             devices={device.uuid: device},
-            sampling=measure.default_sampling,
+            sampling=default_sampling,
             helper_kernels=compile_helper_kernels([device], progress),
             seed=seed_of(request.seed),
             budget_s=request.budget_s,

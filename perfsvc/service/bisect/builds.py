@@ -15,8 +15,8 @@ from perfsvc.model import TIME, CacheState, DeviceInfo, Kind, ReplayRecord
 from perfsvc.selection import Selection
 from perfsvc.service.compare.sides import launch_of
 from perfsvc.service.git import Worktree, checked_out, git, move_to, objects
+from perfsvc.service.prepare.targets import Binaries, Target, compile_units, modules_of, replay_record
 from perfsvc.service.progress import Progress
-from perfsvc.service.run.prepare import Binaries, Target, compile_units, modules_of, replay_record
 from perfsvc.suite import CaseSpec
 
 MOST_TREES = 8

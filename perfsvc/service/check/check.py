@@ -15,7 +15,7 @@ from perfsvc.service.check.kernels import KernelReader, SuiteKernels
 from perfsvc.service.git import checked_out
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import provenance
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 from perfsvc.temporary import temporary_folder
 

@@ -29,7 +29,7 @@ from perfsvc.service.cluster.messages import (
     plan_of,
     refused,
 )
-from perfsvc.service.run.full_environment import common_parts, gpu_parts
+from perfsvc.service.prepare.full_environment import common_parts, gpu_parts
 from perfsvc.suite import isolated
 
 MOST_PACKETS = 100

@@ -18,7 +18,7 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.service.cluster import measure as on_cluster
 from perfsvc.service.cluster.messages import Facts, Parts
 from perfsvc.service.cluster.protocol import Cluster, ClusterGpu, LostError
-from perfsvc.service.run.full_environment import RemoteParts
+from perfsvc.service.prepare.full_environment import RemoteParts
 
 if TYPE_CHECKING:
     from perfsvc.config.settings import SlurmSettings

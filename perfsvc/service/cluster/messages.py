@@ -14,7 +14,7 @@ from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.measure.protocol.shared_arrays import Recipe, Source
 from perfsvc.model import CacheState, Case, DeviceInfo, Measurement, OverBudget, ReplayRecord, Tolerance, codec, digest
 from perfsvc.process.shared_memory import share
-from perfsvc.service.run.recipes import arrays, replayed
+from perfsvc.service.prepare.recipes import arrays, replayed
 from perfsvc.suite import CaseSpec
 
 Blobs = Mapping[str, bytes]

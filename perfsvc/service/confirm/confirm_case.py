@@ -12,11 +12,11 @@ from perfsvc.model import TIME, ChangeKind, Confirmation, DeviceInfo, Direction,
 from perfsvc.service.confirm.confirm import confirm_all, not_measured, refusals
 from perfsvc.service.confirm.pairs import BUDGET_S, PairSettings
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.prepare.groups import with_groups
+from perfsvc.service.prepare.sampling import default_sampling
+from perfsvc.service.prepare.targets import compile_helper_kernels, seed_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
-from perfsvc.service.run.groups import with_groups
-from perfsvc.service.run.measure import default_sampling
-from perfsvc.service.run.prepare import compile_helper_kernels, seed_of
 from perfsvc.store import Store
 
 INCONCLUSIVE = 3

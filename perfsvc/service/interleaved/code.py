@@ -12,7 +12,7 @@ from perfsvc.elf import code_digest, program_digest
 from perfsvc.model import Call, Kind, ReplayRecord
 from perfsvc.service.compare.sides import called, launch_of
 from perfsvc.service.git import Worktree, changed, git
-from perfsvc.service.run.prepare import replay_record
+from perfsvc.service.prepare.targets import replay_record
 from perfsvc.suite import CaseSpec
 from perfsvc.suite.python_source import same_source
 

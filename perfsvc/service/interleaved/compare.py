@@ -23,10 +23,11 @@ from perfsvc.service.confirm.pairs import BUDGET_S, PairResults, PairSettings, S
 from perfsvc.service.git import Worktree, checked_out
 from perfsvc.service.interleaved.code import BuiltCase, Change, PythonModules, changed_modules
 from perfsvc.service.interleaved.locations import source_location
+from perfsvc.service.prepare.recipes import arrays
+from perfsvc.service.prepare.sampling import default_sampling
+from perfsvc.service.prepare.targets import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import measure
-from perfsvc.service.run.prepare import Binaries, Target, compile_units, helper_kernels_of, modules_of, seed_of
-from perfsvc.service.run.recipes import arrays
 from perfsvc.suite import CaseSpec
 
 SAME = "both revisions have the same code"
@@ -157,7 +158,7 @@ def _settings(
 ) -> PairSettings:
     return PairSettings(
         devices={target.device.uuid: target.device for target in targets},
-        sampling=measure.default_sampling,
+        sampling=default_sampling,
         helper_kernels=helper_kernels_of(targets, binaries),
         seed=seed_of(request.seed),
         threshold=request.threshold,

@@ -11,7 +11,7 @@ from perfsvc.config import Settings
 from perfsvc.errors import UsageError
 from perfsvc.selection import Selection
 from perfsvc.service.compare.compare import thresholds
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import NightRow, StageState, Store
 
 LAST_WITH_SUITE = "run"

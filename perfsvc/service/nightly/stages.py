@@ -37,10 +37,11 @@ from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
 from perfsvc.service.nightly.begin import require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import REPORT, NightLog
+from perfsvc.service.prepare.targets import compile_helper_kernels, compile_units
 from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.run.measure import measure
-from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_helper_kernels, compile_units, resolve
 from perfsvc.service.run.provenance import begin, resume, revision_of, scope_of
+from perfsvc.service.run.request import ResolvedRun, RunRequest, resolve
 from perfsvc.service.run.run import (
     confirm_suspects,
     exit_code_of,

@@ -16,6 +16,7 @@ from perfsvc.profile.reports import read_isolated
 from perfsvc.profile.source_changes import Sources
 from perfsvc.report.pages.render import explanation_page
 from perfsvc.report.plots import figure, roofline
+from perfsvc.service.prepare.targets import compile_helper_kernels
 from perfsvc.service.profile.case_profiler import (
     CaseProfiler,
     ProfilerSettings,
@@ -29,7 +30,6 @@ from perfsvc.service.profile.case_profiler import (
 )
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
-from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
 
 PAGE = ".html"

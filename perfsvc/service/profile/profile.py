@@ -13,6 +13,7 @@ from perfsvc.measure.protocol import profiling_folder
 from perfsvc.model import ProfileResult
 from perfsvc.profile.commands import TIMELINE_SUFFIX, run_nsys
 from perfsvc.profile.profiler import OWN
+from perfsvc.service.prepare.targets import compile_helper_kernels
 from perfsvc.service.profile.case_profiler import (
     CaseProfiler,
     ProfilerSettings,
@@ -23,7 +24,6 @@ from perfsvc.service.profile.case_profiler import (
 )
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import resolve
-from perfsvc.service.run.prepare import compile_helper_kernels
 from perfsvc.store import Store
 from perfsvc.temporary import temporary_folder
 

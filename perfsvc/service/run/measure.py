@@ -21,28 +21,17 @@ from perfsvc.process.fork_servers import ForkServers
 from perfsvc.process.shared_memory import share
 from perfsvc.service import peaks
 from perfsvc.service.cluster.lending import LentGpus
+from perfsvc.service.prepare.full_environment import benches_of, full_environment
+from perfsvc.service.prepare.recipes import arrays
+from perfsvc.service.prepare.sampling import default_sampling
+from perfsvc.service.prepare.targets import Binaries, Target, helper_kernels_of, modules_of, replay_record
 from perfsvc.service.progress import Progress
-from perfsvc.service.run.full_environment import benches_of, full_environment
-from perfsvc.service.run.prepare import (
-    Binaries,
-    ResolvedRun,
-    RunRequest,
-    Target,
-    helper_kernels_of,
-    modules_of,
-    replay_record,
-)
 from perfsvc.service.run.provenance import OpenRun
-from perfsvc.service.run.recipes import arrays
 from perfsvc.service.run.record import Recorder
+from perfsvc.service.run.request import ResolvedRun, RunRequest
 from perfsvc.store import Store
 from perfsvc.suite import CaseSpec
 
-GPU_SAMPLING = Sampling(least_s=0.06, places=8)
-"""The median of a long kernel reaches the default precision after a few milliseconds. Sampling for 60 ms halves the
-remaining noise; for a replica of ten cases that takes no longer than starting its worker."""
-CPU_SAMPLING = Sampling(samples=20, seconds=0.15, least=20, recovery_s=0.0)
-"""The CPU device's times are rough, so sampling is short and does not aim for a precision."""
 SAMPLING_SHARE = 0.5
 """The share of a case's time limit that sampling may take; the rest is for checks."""
 RECOVERY_SHARE = 0.5
@@ -240,11 +229,6 @@ def sampling(request: RunRequest, device: DeviceInfo) -> Sampling:
         energy=request.energy,
         recovery_s=min(default.recovery_s, RECOVERY_SHARE * request.limit_s),
     )
-
-
-def default_sampling(device: DeviceInfo) -> Sampling:
-    """Return how cases are sampled on a device by default."""
-    return {"cpu": CPU_SAMPLING, "cuda": GPU_SAMPLING}.get(device.kind, Sampling())
 
 
 def task(device: DeviceInfo, spec: CaseSpec, modules: Sequence[Binary], how: Sampling, recipe: Recipe) -> Task:

@@ -14,7 +14,8 @@ from perfsvc.device.cpu import processor_model
 from perfsvc.model import Measurement, Peak, Provenance
 from perfsvc.selection import Selection
 from perfsvc.service.git import LIMIT_S, git, unreadable, unreadable_cure
-from perfsvc.service.run.prepare import RunRequest, seed_of
+from perfsvc.service.prepare.targets import seed_of
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 
 _UNBORN, _DETACHED = "(initial)", "(detached)"

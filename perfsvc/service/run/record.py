@@ -23,7 +23,7 @@ from perfsvc.model import MEMORY, Environment, Estimate, Measurement, Noise, Ove
 from perfsvc.report.rows import Doubt
 from perfsvc.service.peaks.collector import PeakCollector
 from perfsvc.service.peaks.doubts import doubt, note
-from perfsvc.service.run.prepare import Target
+from perfsvc.service.prepare.targets import Target
 from perfsvc.service.run.provenance import OpenRun
 from perfsvc.service.run.spool import RunIdentity, Spool
 from perfsvc.store import CaseCode, CaseKey, MeasurementEntry, RunState, Store

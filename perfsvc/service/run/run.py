@@ -40,14 +40,15 @@ from perfsvc.service.confirm.pairs import PairSettings
 from perfsvc.service.expect.gpus import require_gpu
 from perfsvc.service.findings.suspects import ignored, suspects_of
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.prepare.targets import compile_units, helper_kernels_of
 from perfsvc.service.profile.case_profiler import ProfilerSettings
 from perfsvc.service.profile.regressions import explain_confirmed
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import spool as spools
 from perfsvc.service.run.measure import measure, sampling
-from perfsvc.service.run.prepare import ResolvedRun, RunRequest, compile_units, helper_kernels_of, resolve
 from perfsvc.service.run.provenance import begin
 from perfsvc.service.run.record import Recorder, noises
+from perfsvc.service.run.request import ResolvedRun, RunRequest, resolve
 from perfsvc.store import RunState, Store
 
 

@@ -1,1 +1,1 @@
-"""Keeping the database: copying its rows to another database, backing it up, and finding damaged rows."""
+"""Keeping the database: upgrading it, copying its rows to another database, backing it up, and finding damaged rows."""

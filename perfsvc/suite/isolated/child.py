@@ -14,9 +14,10 @@ from perfsvc.errors import SuiteError
 from perfsvc.model import codec
 from perfsvc.process import frames
 from perfsvc.process.shared_memory import Arrays, SharedArrays, map_arrays, share
-from perfsvc.suite import arrays, reading
+from perfsvc.suite import arrays
 from perfsvc.suite.arrays import Inputs, KnownShapes
 from perfsvc.suite.benchfile import BenchFile, load_text
+from perfsvc.suite.isolated import reading
 from perfsvc.suite.isolated.requests import (
     BenchRead,
     BenchReply,

@@ -12,7 +12,7 @@ from simulated.workplace import BETWEEN, Workplace
 from sqlalchemy import ColumnElement, Connection, func, insert, literal, literal_column, select, text, update
 
 from perfsvc.measure.host.servers import worker_servers
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 from perfsvc.store.schema.base import Base

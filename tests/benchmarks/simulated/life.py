@@ -14,7 +14,7 @@ from simulated.workplace import Workplace
 
 from perfsvc.measure.host.servers import worker_servers
 from perfsvc.model import FindingState
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.service.run.run import run
 from perfsvc.store import Store
 

@@ -15,7 +15,7 @@ from perfsvc.errors import UsageError
 from perfsvc.installation import data_folder
 from perfsvc.service import doctor
 from perfsvc.service.run import provenance
-from perfsvc.service.run.prepare import RunRequest
+from perfsvc.service.run.request import RunRequest
 from perfsvc.store import Store
 
 SUITE = Path(__file__).parents[2] / "e2e" / "suites"

@@ -3,17 +3,11 @@
 import pytest
 
 from perfsvc.model import Difference, FullEnvironment
-from perfsvc.report.environment import (
-    MOST_DIFFERENCES,
-    difference_lines,
-    differences_table,
-    environment_table,
-    heading,
-    value_change,
-)
+from perfsvc.report.environment import MOST_DIFFERENCES, difference_lines, heading, value_change
 from perfsvc.report.export.objects import comparison_json
 from perfsvc.report.rows import ComparedRun, EnvironmentDifferences
 from perfsvc.report.tables.comparison import comparison_table
+from perfsvc.report.tables.environment import differences_table, environment_table
 from tests.unit.report.test_tables import show
 
 ECC = Difference("gpu.ecc", "on", "off", ("GPU-1", "GPU-2"))

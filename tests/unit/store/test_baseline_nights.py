@@ -32,8 +32,8 @@ from perfsvc.service.confirm.pairs import PairResults, PairSettings
 from perfsvc.service.exclusions import delete, exclude, include
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.prepare.targets import Target
 from perfsvc.service.run.measure import report_new_environments
-from perfsvc.service.run.prepare import Target
 
 BENCH = b"# bench.py"
 NOISE = (-1e-3, 0.0, 1e-3)

@@ -1,4 +1,4 @@
-"""The upgrades comes to be by migrations alone, and another one is told from it (past ones: test_upgrades.py)."""
+"""Migrations alone make the schema, and a different schema is recognised (past ones: test_upgrades.py)."""
 
 import re
 import shutil
@@ -14,8 +14,8 @@ from perfsvc.errors import DatabaseError
 from perfsvc.installation import data_folder, upgrade_command
 from perfsvc.model import Batch, CaseExplanation, Conditions, Profile, ProfileResult, Slowdown
 from perfsvc.store import Store
+from perfsvc.store.keeping import upgrades
 from perfsvc.store.keeping.backup import copy_file
-from perfsvc.store.schema import upgrades
 from perfsvc.store.schema.all_tables import metadata
 from perfsvc.store.schema.engine import connect, resolve, transaction
 

@@ -34,7 +34,7 @@ from perfsvc.model import (
     differences,
 )
 from perfsvc.store import RunState, StageState, Store
-from perfsvc.store.schema import upgrades
+from perfsvc.store.keeping import upgrades
 from perfsvc.store.schema.engine import connect, resolve, transaction
 from perfsvc.store.schema.samples import unpack
 

@@ -13,10 +13,10 @@ from perfsvc.build.nvcc import NvccToolchain, find_nvcc
 from perfsvc.model import DeviceInfo, Instruction, Profile, SourceLine, codec
 from perfsvc.profile.explain import explain
 from perfsvc.profile.reports import read
+from perfsvc.service.prepare.targets import Target, compile_units, replay_record
 from perfsvc.service.profile.case_profiler import explain_results, with_source_lines
 from perfsvc.service.progress import Progress
 from perfsvc.service.run import record
-from perfsvc.service.run.prepare import Target, compile_units, replay_record
 from perfsvc.suite import Selection, discover
 
 CAUSES = Path(__file__).parents[3] / "gpu" / "suites" / "causes"

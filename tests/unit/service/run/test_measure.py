@@ -7,8 +7,10 @@ import pytest
 from perfsvc import build
 from perfsvc.measure.protocol.messages import Sampling
 from perfsvc.model import DeviceInfo, Environment
-from perfsvc.service.run.measure import CPU_SAMPLING, GPU_SAMPLING, environment, sampling
-from perfsvc.service.run.prepare import RunRequest, Target
+from perfsvc.service.prepare.sampling import CPU_SAMPLING, GPU_SAMPLING
+from perfsvc.service.prepare.targets import Target
+from perfsvc.service.run.measure import environment, sampling
+from perfsvc.service.run.request import RunRequest
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
 FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake")

@@ -1,4 +1,4 @@
-"""Read a benchmark file and resolve its cases, in this process; ``isolated.child`` does so in a child process."""
+"""Read a benchmark file and resolve its cases, in this process (``child``)."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -25,7 +25,7 @@ from perfsvc.suite.python_source import imports
 from perfsvc.text import url_without_password
 
 if TYPE_CHECKING:  # agents on other hosts import this module: they need neither the store nor pandas
-    from perfsvc.service.run.prepare import Target
+    from perfsvc.service.prepare.targets import Target
 
 VARIABLES = re.compile(r"(CUDA|NCCL|OMP|TORCH|TRITON)_\w+", re.ASCII)
 """The names of the environment variables that are recorded."""

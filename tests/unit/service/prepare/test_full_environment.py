@@ -9,9 +9,9 @@ import pytest
 
 from perfsvc import build
 from perfsvc.model import ALWAYS, PARTS, DeviceInfo, Difference, Environment, FullEnvironment, differences
-from perfsvc.service.run import full_environment as recording
-from perfsvc.service.run.full_environment import full_environment, host_parts, package_parts, variable_parts
-from perfsvc.service.run.prepare import Target
+from perfsvc.service.prepare import full_environment as recording
+from perfsvc.service.prepare.full_environment import full_environment, host_parts, package_parts, variable_parts
+from perfsvc.service.prepare.targets import Target
 
 GPU = DeviceInfo("cuda", "cuda:GPU-1", "GPU-1", "NVIDIA H200", "sm_90")
 FAKE = DeviceInfo("fake", "fake:x", "FAKE-1", "Fake GPU", "fake", driver="1.0", power_limit_w=700.0)

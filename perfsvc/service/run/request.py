@@ -1,34 +1,29 @@
-"""A request for a run: resolve it to devices and cases, and compile their binaries. No device is opened yet."""
+"""A request for a run, and the devices and cases that it means. Nothing is compiled yet."""
 
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from perfsvc import build, judge, suite
-from perfsvc.build import Binary, Cache, lines
-from perfsvc.build.nvcc import NvccToolchain
 from perfsvc.device import helper_kernels
 from perfsvc.device.find import find, why_no_gpu
-from perfsvc.errors import CaseError, CompileError, InfrastructureError, SuiteError, UnsupportedError
+from perfsvc.errors import SuiteError
 from perfsvc.measure.plan.order import Spread
-from perfsvc.model import DeviceInfo, ProgramFile, ReplayRecord, Unit, digest
+from perfsvc.model import DeviceInfo
 from perfsvc.selection import Selection
 from perfsvc.service import peaks
 from perfsvc.service.compare import compare
 from perfsvc.service.confirm.pairs import BUDGET_S
+from perfsvc.service.prepare import groups
+from perfsvc.service.prepare.targets import Target
 from perfsvc.service.progress import Progress
 from perfsvc.service.revisions import BASELINE
-from perfsvc.service.run import groups
-from perfsvc.suite import CaseSpec, Suite, unmet, wrong_gpus
+from perfsvc.suite import CaseSpec, Suite
 
 if TYPE_CHECKING:
     from perfsvc.config.settings import SlurmSettings
-
-Binaries = Mapping[tuple[str, Unit | ProgramFile], Binary | CaseError]
-"""The binary of each unit, or why it has none, by compile target and unit; the file of a program counts as a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,48 +77,6 @@ class RunRequest:
     on: str = ""
     slurm: "SlurmSettings | None" = None
     command_line: str = ""
-
-
-def seed_of(requested: int | None) -> int:
-    """Return the requested seed, or a random one."""
-    return int.from_bytes(os.urandom(4)) if requested is None else requested
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A device with the cases that it measures and the compiler for it.
-
-    Attributes:
-        peaks: perfsvc's own cases, which measure the peaks of the device.
-        helper_kernels: the unit with the device's helper kernels; None if the device needs none.
-        alike: how many devices of its model the run has.
-    """
-
-    device: DeviceInfo
-    specs: tuple[CaseSpec, ...]
-    toolchain: build.Toolchain
-    peaks: tuple[CaseSpec, ...] = ()
-    helper_kernels: Unit | None = None
-    alike: int = 1
-
-    @property
-    def units(self) -> set[Unit]:
-        """All units to compile, without the units of cases that the device cannot run."""
-        units = {unit for spec in self._supported for unit in spec.units}
-        return units | ({self.helper_kernels} if self.helper_kernels else set())
-
-    @property
-    def program_files(self) -> dict[ProgramFile, None]:
-        """The files of all programs, in the order of the cases, without those of cases that the device cannot run."""
-        return dict.fromkeys(file for spec in self._supported for file in spec.files)
-
-    @property
-    def _supported(self) -> list[CaseSpec]:
-        return [spec for spec in (*self.specs, *self.peaks) if not self.unmet(spec)]
-
-    def unmet(self, spec: CaseSpec) -> str:
-        """Return why the device cannot run a case; empty if it can."""
-        return wrong_gpus(spec, self.device, self.alike) or unmet(spec, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,92 +160,3 @@ def _target(device: DeviceInfo, specs: Sequence[CaseSpec], alike: int = 1) -> Ta
     """Return a device with its cases, its compiler and what perfsvc itself runs on it."""
     toolchain, helpers = build.toolchain_for(device.target), helper_kernels.unit(device.kind)
     return Target(device, tuple(specs), toolchain, peaks.specs(device), helpers, alike)
-
-
-def compile_units(
-    targets: Sequence[Target], progress: Progress, *, with_lines: bool = False, builds_at_once: int = 1
-) -> Binaries:
-    """Compile every unit once for each compile target, all in parallel; return the binary or the error of each.
-
-    Programs are built and read first.
-
-    Args:
-        targets: the devices with their cases.
-        progress: receives messages and the number of steps done.
-        with_lines: also find the source lines of GPU code, for profiles.
-        builds_at_once: how many programs are built at once; 1 unless each is built in a source tree of its own.
-    """
-    build_cache = Cache()
-    units: dict[str, tuple[build.Toolchain, set[Unit]]] = {}
-    for target in targets:
-        units.setdefault(target.device.target, (target.toolchain, set()))[1].update(target.units)
-    files = dict.fromkeys(file for target in targets for file in target.program_files)
-    progress.begin("compiling", len(files) + sum(len(wanted) for _, wanted in units.values()))
-    read = build.read_programs(
-        files, builds_at_once=builds_at_once, on_done=lambda file, _: progress.step(file.path.name)
-    )
-    binaries: dict[tuple[str, Unit | ProgramFile], Binary | CaseError] = {
-        (target.device.target, file): read[file] for target in targets for file in target.program_files
-    }
-    for compile_target, (toolchain, wanted) in units.items():
-        built = build.compile_all(
-            wanted, toolchain, build_cache, on_done=lambda unit, _: progress.step(unit.source.name)
-        )
-        if with_lines and isinstance(toolchain, NvccToolchain):
-            built = lines.with_lines(built, toolchain, build_cache, report=progress.report)
-        binaries |= {(compile_target, unit): result for unit, result in built.items()}
-    return binaries
-
-
-def modules_of(target: Target, spec: CaseSpec, binaries: Binaries) -> tuple[Binary, ...] | CaseError:
-    """Return the binaries of a case, one for each of its parts, or why the device cannot run the case."""
-    if reason := target.unmet(spec):
-        return UnsupportedError(reason)
-    modules = []
-    for part in spec.parts:
-        binary = binaries[target.device.target, part]
-        if not isinstance(binary, Binary):
-            return binary
-        modules.append(binary)
-    if spec.files and (size := sum(len(module.code) for module in modules)) > build.MOST_PROGRAM_BYTES:
-        return CompileError(
-            f"the files of its program have {size >> 20} MiB: more than {build.MOST_PROGRAM_BYTES >> 20} MiB",
-            cure="name fewer files=, and give the program the paths of those that never change",
-        )
-    return tuple(modules)
-
-
-def replay_record(spec: CaseSpec, modules: Sequence[Binary]) -> ReplayRecord:
-    """Return the record for replaying a case later; it names the code and the benchmark file by digest only."""
-    return spec.record([module.digest for module in modules], digest(spec.bench_text.encode()))
-
-
-def helper_kernels_of(targets: Sequence[Target], binaries: Binaries) -> dict[str, bytes]:
-    """Return the helper kernels of each device that needs them, by UUID.
-
-    Raises:
-        InfrastructureError: helper kernels do not compile, which is no fault of any case.
-    """
-    codes = {}
-    for target in targets:
-        if target.helper_kernels is None:
-            continue
-        match binaries[target.device.target, target.helper_kernels]:
-            case Binary() as binary:
-                codes[target.device.uuid] = binary.code
-            case error:
-                raise InfrastructureError(
-                    f"perfsvc's own kernels for {target.device.model} cannot be built: {error.what}",
-                    cure="see whether the compiler fits the device: perfsvc doctor",
-                )
-    return codes
-
-
-def compile_helper_kernels(devices: Iterable[DeviceInfo], progress: Progress) -> dict[str, bytes]:
-    """Compile the helper kernels of some devices; return them by UUID, or raise ``InfrastructureError``."""
-    targets = [
-        Target(device, (), build.toolchain_for(device.target), helper_kernels=unit)
-        for device in devices
-        if (unit := helper_kernels.unit(device.kind))
-    ]
-    return helper_kernels_of(targets, compile_units(targets, progress)) if targets else {}
