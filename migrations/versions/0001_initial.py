@@ -801,6 +801,7 @@ def upgrade() -> None:
             ["measurement_id"], ["measurements.id"], name="fk_batches_measurement_id_measurements", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("measurement_id", "number", name="pk_batches"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "confirmation_runs",
@@ -891,6 +892,7 @@ def upgrade() -> None:
             ["measurement_id"], ["measurements.id"], name="fk_metrics_measurement_id_measurements", ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("measurement_id", "name", name="pk_metrics"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "profile_metrics",

@@ -12,6 +12,12 @@ from sqlalchemy import ColumnElement, ForeignKey, Index, UniqueConstraint
 from perfsvc.model import CacheState, RunState, Status
 from perfsvc.store.schema.base import Base, Big, Key, Uid, column, partial_index
 
+BY_KEY = {"sqlite_with_rowid": False}
+"""The option of a table that SQLite stores in the order of its primary key, without an index beside it.
+
+A table with many small rows takes a quarter less space.
+"""
+
 
 class Runs(Base):
     """One execution of a plan with its provenance; ``pid`` and ``process_start`` identify its process."""
@@ -252,6 +258,7 @@ class MeasurementBatches(Base):
     """
 
     __tablename__ = "batches"
+    __table_args__ = (BY_KEY,)
 
     measurement_id: ColumnElement[int] = column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
     number: ColumnElement[int] = column(primary_key=True)
@@ -275,6 +282,7 @@ class Metrics(Base):
     """A named value of a measurement; NULL if it was not a number."""
 
     __tablename__ = "metrics"
+    __table_args__ = (BY_KEY,)
 
     measurement_id: ColumnElement[int] = column(ForeignKey("measurements.id", ondelete="CASCADE"), primary_key=True)
     name: ColumnElement[str] = column(primary_key=True)
