@@ -11,7 +11,8 @@ from sqlalchemy import make_url
 
 from perfsvc.installation import data_folder
 from perfsvc.store import Store
-from perfsvc.store.schema import engine, upgrades
+from perfsvc.store.keeping import upgrades
+from perfsvc.store.schema import engine
 
 NEXT = """
 import sqlalchemy as sa
