@@ -153,7 +153,7 @@ def _calls(spec):
 
 
 def _arrays(spec):
-    """What ``perfsvc.measure.protocol.shared_arrays.Mapped`` holds, in memory of this process."""
+    """What ``perfsvc.measure.protocol.shared_arrays.MappedArrays`` holds, in memory of this process."""
     inputs, expected = make_arrays(spec)
     fresh_inputs, fresh_expected = make_fresh(spec, lambda: inputs)
     for array in (*inputs.values(), *expected.values(), *fresh_inputs.values(), *fresh_expected.values()):
