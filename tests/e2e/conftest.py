@@ -95,7 +95,12 @@ class Workplace:
         self.folder = folder
         self.script = folder / "script.json"
         self.database = folder / "perfsvc.db"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PERFSVC_")}
+        # A developer's settings do not reach the tests, but the keys that conftest.py made for them do.
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name == "PERFSVC_KEYS" or not name.startswith("PERFSVC_")
+        }
         self.environment = inherited | {
             "PERFSVC_CACHE": str(cache),
             "PERFSVC_DB": str(self.database),
