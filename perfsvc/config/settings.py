@@ -313,7 +313,7 @@ class RetentionSettings(SettingsTable):
     """How long to keep data that perfsvc no longer needs; by default for ever."""
 
     samples: Seconds | None = Field(default=None, examples=["90d"])
-    """The samples of measurements; medians and verdicts stay."""
+    """The samples and batches of measurements; medians and verdicts stay."""
     binaries: Seconds | None = Field(default=None, examples=["365d"])
     """Compiled kernels, and the files that are needed to run them again."""
     profiles: Seconds | None = Field(default=None, examples=["365d"])

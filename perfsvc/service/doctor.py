@@ -345,10 +345,14 @@ def _database(database: str) -> Iterator[CheckRow]:
     found = "; ".join(state.problems) or f"{state.url}, schema {state.revision}"
     yield CheckRow("database", ok=state.ok, found=found, cure="" if state.ok else "see perfsvc db check")
     if state.ok:
-        from perfsvc.service.run.spool import waiting
+        from perfsvc.service.run.spool import left_at_another_path, waiting
 
         with Store.open(database, create=False, read_only=True) as store:
-            files = waiting(store)
+            files, left = waiting(store), left_at_another_path(store)
         if files:
             names = ", ".join(map(str, files))
             yield CheckRow("spools", ok=None, found=f"results wait in {names}", cure="perfsvc run sends them")
+        for file, run in left:
+            found = f"results of run {run} wait in the spool of a database at another path"
+            cure = f"if you moved that database: perfsvc sync {file} {store.location}"
+            yield CheckRow("spools", ok=None, found=found, cure=cure)

@@ -124,9 +124,10 @@ def prune(
         if dry_run:
             return planned
         if planned.excess:
-            raise InfrastructureError(
-                f"pruning would remove {planned.excess} at once, so it removed nothing",
-                cure=f"check the clock of this host ({now:%Y-%m-%d %H:%M} UTC) and the limits in [retention]; "
+            raise InfrastructureError(  # without numbers, so that the messages of nights report it once
+                "pruning would remove more than half of a kind of data at once, so it removed nothing",
+                cure=f"it would remove {planned.excess}; "
+                f"check the clock of this host ({now:%Y-%m-%d %H:%M} UTC) and the limits in [retention]; "
                 "see what is old: perfsvc db prune --dry-run; remove it: perfsvc db prune --force",
             )
     return remove(dry_run=dry_run)

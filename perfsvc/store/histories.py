@@ -19,7 +19,7 @@ from perfsvc.store.rows import SeriesHistory
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, by_run, columns_by_run, joined
 from perfsvc.store.schema.newest_rows import newest_rows, places
-from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, read_columns, read_together, shares
+from perfsvc.store.schema.shared_reading import ROWS_AT_ONCE, Columns, numbers, read_columns, read_together, shares
 from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics
 
 Ints = NDArray[np.int64]
@@ -305,9 +305,11 @@ def _read_named(connection: Connection, query: Select[Any]) -> Columns:
     parts = [(empty, empty, empty)]
     with connection.execute(query) as result:
         while some := result.cursor.fetchmany(ROWS_AT_ONCE):
-            numbers, names, floats = zip(*some, strict=True)
+            ids, names, values_of_names = zip(*some, strict=True)
             coded = np.fromiter(map(code_of.__getitem__, names), np.int64, len(some))
-            parts.append((np.array(numbers, np.int64), coded, np.array(floats, np.float64)))
+            known, values = numbers(ids), numbers(values_of_names)
+            readable = ~(np.isnan(known) | np.isnan(values))
+            parts.append((known[readable], coded[readable], values[readable]))
     known, code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
     return (
         known.astype(np.int64),

@@ -145,6 +145,12 @@ class NightStore:
             raise unknown_night(number)
         return nights[0]
 
+    def previous(self, night: NightRow) -> NightRow | None:
+        """Return the night that the same host began before another night; None if there is none."""
+        with self._database.reading() as connection:
+            nights = _load(connection, Nights.host == night.host, Nights.id < night.id, limit=1)
+        return next(iter(nights), None)
+
     def lock(self, host: str) -> "ServerLock | None":
         """Return the lock of a host's nights in a PostgreSQL database; None for SQLite."""
         return ServerLock(self._database, f"night {host}") if self._database.engine.dialect.name == POSTGRESQL else None

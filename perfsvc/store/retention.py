@@ -236,6 +236,7 @@ def needed(connection: Connection, keep: Collection[int], candidates: Select[int
 
     - the runs in ``keep``;
     - levels that later runs may be compared with;
+    - excluded runs and cases: once included again, they may be such levels too;
     - the baseline and the candidate of every finding that is not resolved;
     - the last run of each scope (suite and selection) on each device, which shows the next run what is missing; and for
       each case that was over budget in this last run, the last run that measured the case;
@@ -245,10 +246,9 @@ def needed(connection: Connection, keep: Collection[int], candidates: Select[int
     may have more of the candidates than later commands need, but never fewer.
     """
     last, over_budget = _last_finished(connection)
-    return Needed(
-        frozenset({*keep, *last, *_resumable(connection)}),
-        frozenset(levels_to_keep(connection, candidates) | over_budget | _in_findings(connection)),
-    )
+    excluded_runs, excluded_levels = _excluded(connection)
+    levels = levels_to_keep(connection, candidates) | excluded_levels | over_budget | _in_findings(connection)
+    return Needed(frozenset({*keep, *last, *excluded_runs, *_resumable(connection)}), frozenset(levels))
 
 
 def _what_decides(connection: Connection) -> tuple[Any, ...]:
@@ -311,6 +311,17 @@ def _newest_confirmed(connection: Connection) -> datetime | None:
         if len(hosts) >= CONFIRMING_HOSTS or len(days) >= CONFIRMING_DAYS:
             break
     return started
+
+
+def _excluded(connection: Connection) -> tuple[set[int], set[tuple[int, int]]]:
+    """Return the excluded runs, and the cases that are excluded from a run as pairs of run and lineage (a case)."""
+    query = (
+        select(Exclusions.run_id, Cases.lineage_id)
+        .outerjoin(Cases, Cases.id == Exclusions.case_id)
+        .where(Exclusions.included_at.is_(None))
+    )
+    excluded = [(run, lineage) for run, lineage in connection.execute(query)]
+    return {run for run, lineage in excluded if lineage is None}, {pair for pair in excluded if pair[1] is not None}
 
 
 def _in_findings(connection: Connection) -> set[tuple[int, int]]:

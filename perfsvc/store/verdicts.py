@@ -36,7 +36,7 @@ from perfsvc.store.cases import (
 )
 from perfsvc.store.measurements import batch_summary, readable_samples
 from perfsvc.store.rows import VerdictEvent
-from perfsvc.store.schema.column_types import number
+from perfsvc.store.schema.column_types import number, readable_number
 from perfsvc.store.schema.engine import Database, among, new_id
 from perfsvc.store.schema.judging_tables import EVENTS, ConfirmationRuns, Confirmations, Verdicts
 from perfsvc.store.schema.samples import pack
@@ -203,7 +203,9 @@ class VerdictStore:
             with connection.execute(query) as result:
                 # SQLAlchemy would convert each text anew, which takes longer than reading it.
                 for *key, run, verdict, ratio, cause in result.cursor.fetchall():
-                    events[tuple(key)].append(VerdictEvent(run, verdicts(verdict), ratio, causes(cause)))
+                    events[tuple(key)].append(
+                        VerdictEvent(run, verdicts(verdict), readable_number(ratio), causes(cause))
+                    )
             found = {
                 names.series(lineage, own, device, of_metric, states(cache)): of_series
                 for (lineage, own, device, of_metric, cache), of_series in events.items()

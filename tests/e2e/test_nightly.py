@@ -214,6 +214,28 @@ def test_an_unexpected_error_of_a_stage_names_the_log_with_its_traceback(nights,
     assert "Traceback" in error["exception"]
 
 
+def test_a_failed_stage_after_the_pages_is_on_the_page_of_the_next_night_alone(nights, monkeypatch):
+    def broken(*_, **__):
+        raise ZeroDivisionError("so be it")
+
+    nights.settings(page=True)
+    page = nights.perfsvc.folder / "site" / "index.html"
+    with monkeypatch.context() as patched:
+        patched.setattr("perfsvc.service.nightly.stages.retention.prune", broken)
+        nights(code=5)
+    assert "so be it" not in page.read_text()
+    nights(code=0)
+    assert "ZeroDivisionError: so be it (in night 1)" in page.read_text()
+    with closing(sqlite3.connect(nights.perfsvc.database)) as connection, connection:
+        connection.execute("update stages set state = 'running', wall_s = null where night_id = 2 and name = 'prune'")
+        connection.execute("update nights set state = 'interrupted', exit_code = null where id = 2")
+    nights(code=0)
+    assert "so be it" not in page.read_text()
+    assert "the night was killed or stopped at this stage (in night 2)" in page.read_text()
+    nights(code=0)
+    assert "(in night" not in page.read_text()
+
+
 def locked(times):
     """Return a function that raises the error of a locked database this often, and then does what it replaces."""
     errors = iter([DatabaseError("perfsvc.db: database is locked", cure="wait", again=True)] * times)

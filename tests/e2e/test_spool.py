@@ -344,6 +344,31 @@ def test_a_spool_of_another_database_is_left_alone(lone):
     assert file in spools(lone)
 
 
+def test_a_moved_database_names_the_spool_that_it_left_behind_until_it_is_sent(lone):
+    file = left_by_an_outage(lone)
+    moved = lone.folder / "a new place" / "perfsvc.db"
+    moved.parent.mkdir()
+    lone.database.rename(moved)
+    command = f"perfsvc sync {file} '{moved}'"
+    ended = lone.fake("--db", moved, code=0)
+    assert "results of run 2 wait in the spool of a database at another path" in ended.err
+    assert command in ended.err
+    (row,) = (row for row in lone("doctor", "--db", moved, "--format", "json").json if row["check"] == "spools")
+    assert "results of run 2 wait" in row["found"]
+    lone("sync", file, moved, code=0)
+    assert "another path" not in lone.fake("--db", moved, code=0).err
+    moved.rename(lone.database)
+    assert lone.rows(MEASUREMENTS.format(run=2)) == lone.rows(MEASUREMENTS.format(run=1))
+
+
+def test_the_backup_of_an_upgraded_spool_is_deleted_with_it(lone):
+    file = left_by_an_outage(lone)
+    backup = file.with_name(f"{file.name}.0001-20250101T000000Z.backup")
+    backup.write_bytes(b"an older schema")
+    lone.fake(code=0)
+    assert not list(file.parent.glob("*.backup"))
+
+
 def test_a_spool_that_another_process_uses_is_left_alone(lone):
     file = left_by_an_outage(lone)
     with locked(file) as lock:

@@ -302,6 +302,7 @@ class Site:
         devices: the devices of tonight's run.
         environments: by the id that ``RunPoint.segment`` has.
         stages: the stages of the newest night that are over.
+        late: what failed in the night before after it had built its pages.
         night: the number of the night of tonight's run; None if the run belongs to no night.
         idle: the number of the newest night, if that night made no run.
         environment: in what the environment of tonight's run differs from that of the run before; None if unknown.
@@ -319,6 +320,7 @@ class Site:
     devices: tuple[DevicePanel, ...]
     environments: Mapping[int, Environment]
     stages: tuple[StageRow, ...] = ()
+    late: tuple[StageRow, ...] = ()
     night: int | None = None
     idle: int | None = None
     environment: EnvironmentDifferences | None = None

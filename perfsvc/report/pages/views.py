@@ -190,8 +190,8 @@ class Views:
 
     @property
     def failed_stages(self) -> list[StageRow]:
-        """The stages of the night that failed."""
-        return [stage for stage in self.site.stages if stage.state is StageState.FAILED]
+        """The stages that failed in this night, or late in the night before."""
+        return [stage for stage in self.site.stages if stage.state is StageState.FAILED] + list(self.site.late)
 
     @property
     def skipped(self) -> int:

@@ -30,6 +30,7 @@ from perfsvc.service.dashboard.series_details import gather_details
 from perfsvc.service.dashboard.stored_series import StoredSeries
 from perfsvc.service.environment import environment_differences, of_findings
 from perfsvc.service.findings.other_models import on_other_models
+from perfsvc.service.notify.news import in_night, late_failures
 from perfsvc.store import (
     NightRow,
     RunRow,
@@ -185,6 +186,7 @@ def outline(store: Store, runs: Sequence[RunRow], now: datetime) -> Site:
         devices=(),
         environments=store.devices.environments(),
         stages=_stages(night),
+        late=_late(store, night),
         night=night.id if night and tonight and night.run == tonight.id else None,
         idle=night.id if night and night.run is None else None,
         compared=tuple(row.id for row in with_verdicts(store, rows[:SAMPLED])),
@@ -281,6 +283,15 @@ def _devices(store: Store, tonight: RunRow | None, runs: Sequence[int]) -> tuple
         )
         for conditions in store.devices.conditions(tonight.id)
     )
+
+
+def _late(store: Store, night: NightRow | None) -> tuple[StageRow, ...]:
+    """Return what failed in the night before after it had built its pages, unless this night has done it by now."""
+    before = store.nights.previous(night) if night else None
+    if night is None or before is None:
+        return ()
+    done = {stage.name for stage in _stages(night)}
+    return tuple(in_night(stage, before) for stage in late_failures(before) if stage.name not in done)
 
 
 def _stages(night: NightRow | None) -> tuple[StageRow, ...]:

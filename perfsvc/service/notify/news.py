@@ -30,6 +30,10 @@ HANDLED = frozenset({FindingState.ACCEPTED, FindingState.IGNORED})
 NOTIFY = "notify"
 """The stage that notifies people."""
 
+KILLED = "the night was killed or stopped at this stage"
+REPEATED = "every night repeats this stage; if it is killed each time, see the log of the host"
+"""The message and the cure of a stage that never ended."""
+
 _OF_ALL_CASES = frozenset({EventKind.RAISED, EventKind.REOPENED})
 """The events that are about all cases of a finding."""
 
@@ -71,7 +75,8 @@ class News:
         returned: findings about something missing of which a part is back.
         resolved: findings whose cases are all back.
         broken: judgements of series that are broken now and were not when people were last notified.
-        stages: failed stages that did not fail with the same message when people were last notified.
+        stages: failed stages that did not fail with the same message when people were last notified, also stages that
+            failed in the night before after it had notified people.
         reminders: findings that no person has done anything with for a long time.
         missing: by finding, the cases that are missing; nothing if the finding is about a GPU or a host.
         event: the newest event of ``perfsvc watchdog`` among the news; None without one.
@@ -343,8 +348,8 @@ def _verdicts(store: Store, night: NightRow) -> list[Judgement]:
 def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageRow, ...]:
     """Return the failed stages, except stages that failed with the same message when people were last notified.
 
-    The last night that notified people is the newest such night of this host; without one, of any host. If a stage of
-    that night failed after the night had notified people, this failure is returned too.
+    The last night that notified people is the newest such night of this host; without one, of any host. What failed in
+    that night of this host after it had notified people is returned too (``late_failures``).
     """
     of_host = [earlier for earlier in notified if earlier.host == night.host] or notified
     last = of_host[0] if of_host else None
@@ -352,13 +357,35 @@ def _newly_failed(night: NightRow, notified: Sequence[NightRow]) -> tuple[StageR
         return tuple(_failed_stages(night))
     known = {(stage.name, stage.message) for stage in _failed_stages(last)}
     failed = [stage for stage in _failed_stages(night) if (stage.name, stage.message) not in known]
-    known_then = {(stage.name, stage.message) for before in of_host[1:2] for stage in _failed_stages(before)}
-    notified_at = max((stage.number for stage in last.stages if stage.name == NOTIFY), default=None)
-    for stage in _failed_stages(last):
-        is_late = notified_at is not None and stage.number > notified_at
-        if is_late and (stage.name, stage.message) not in known_then:
-            failed.append(replace(stage, message=f"{stage.message} (in night {last.id})"))
+    known_then = {
+        (stage.name, stage.message)
+        for before in of_host[1:2]
+        for stage in (*_failed_stages(before), *late_failures(before))
+    }
+    late = late_failures(last) if last.host == night.host else ()
+    failed += [in_night(stage, last) for stage in late if (stage.name, stage.message) not in known_then]
     return tuple(failed)
+
+
+def late_failures(night: NightRow) -> tuple[StageRow, ...]:
+    """Return the stages of a night that failed after the night had notified people.
+
+    A stage at which the night was killed or stopped counts as failed. The night must be over.
+    """
+    notified_at = next((stage.number for stage in night.stages if stage.name == NOTIFY), None)
+    late = [stage for stage in night.stages if notified_at is not None and stage.number > notified_at]
+    return tuple(
+        replace(stage, state=StageState.FAILED, message=KILLED, cure=REPEATED)
+        if stage.state is StageState.RUNNING
+        else stage
+        for stage in late
+        if stage.state in {StageState.RUNNING, StageState.FAILED}
+    )
+
+
+def in_night(stage: StageRow, night: NightRow) -> StageRow:
+    """Return a failed stage of an earlier night, whose message names the night."""
+    return replace(stage, message=f"{stage.message} (in night {night.id})")
 
 
 def _failed_stages(night: NightRow) -> list[StageRow]:

@@ -6,6 +6,7 @@ repeat any of them.
 
 import contextlib
 import platform
+import shlex
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -176,12 +177,19 @@ def _outcome(
 def send_spools(store: Store, request: RunRequest, report: Callable[[str], object]) -> None:
     """Send every spool of a database to it; judge the finished runs among them that have no verdicts.
 
-    A spool that another process uses is left alone. A spool that the database refuses is reported and stays. A spool
-    that cannot be read is reported; it is renamed if it is damaged.
+    A spool that a moved SQLite file has left at its old path is reported. A spool that another process uses is left
+    alone. A spool that the database refuses is reported and stays. A spool that cannot be read is reported; it is
+    renamed if it is damaged.
 
     Raises:
         DatabaseError: the database does not answer; the spool stays.
     """
+    for file, number in spools.left_at_another_path(store):
+        command = f"perfsvc sync {shlex.quote(str(file))} {shlex.quote(store.location)}"
+        report(
+            f"results of run {number} wait in the spool of a database at another path; if you moved that database, "
+            f"send them, and then delete the spool: {command}"
+        )
     for file in spools.waiting(store):
         with spools.locked(file) as lock:
             if lock is None:

@@ -18,7 +18,7 @@ from perfsvc.measure.host.lock import HostLock
 from perfsvc.model import DeviceInfo, FullEnvironment, Provenance
 from perfsvc.store import CaseCode, MeasurementEntry, RunRow, RunState, Store
 from perfsvc.store.keeping.sync import Sync, SyncAction
-from perfsvc.store.schema.engine import POSTGRESQL
+from perfsvc.store.schema.engine import POSTGRESQL, SQLITE
 
 SUFFIX = ".db"
 UNUSABLE = ".unusable"
@@ -136,8 +136,9 @@ class Spool:
         """
         counts = copy_run(self.store, database)
         self.store.close()
-        for end in ("-wal", "-shm", ""):
-            self.file.with_name(self.file.name + end).unlink(missing_ok=True)
+        upgrades = self.file.parent.glob(f"{self.file.name}.*.backup")  # this perfsvc upgraded an older one's spool
+        for file in (*upgrades, *(self.file.with_name(self.file.name + end) for end in ("-wal", "-shm", ""))):
+            file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             _lock_file(self.file).unlink()  # while this process holds the lock: others then lock a new file
         self._lock.release()
@@ -165,12 +166,32 @@ def copy_run(spool: Store, database: Store) -> str:
 
 def waiting(database: Store) -> list[Path]:
     """Return the spools that belong to a database, oldest first; spools that a living process uses are included."""
+    return [file for file in _files() if _belongs(file, database)]
+
+
+def left_at_another_path(database: Store) -> list[tuple[Path, int]]:
+    """Return the spools of another path whose unfinished run a database has, each with the number of the run.
+
+    A spool is named by the path of its SQLite file, so it does not belong to a file that was moved. A copy of that file
+    has the run too, so a person must decide.
+    """
+    left = []
+    for file in _files():
+        uid, _, owner = file.name.partition("-")
+        run = None if _belongs(file, database) or not owner.startswith(SQLITE) else database.runs.of_uid(uid)
+        if run is not None and database.runs.get(run).state is not RunState.FINISHED:
+            left.append((file, run))
+    return left
+
+
+def _files() -> list[Path]:
+    """Return all spools of this user, oldest first."""
     files = []
     with contextlib.suppress(OSError, RuntimeError):
         for file in folder().glob(f"*{SUFFIX}"):
             with contextlib.suppress(OSError):  # it was sent meanwhile, or is a broken link
                 files.append((file.stat().st_mtime, file))
-    return [file for _, file in sorted(files) if _belongs(file, database)]
+    return [file for _, file in sorted(files)]
 
 
 @contextlib.contextmanager

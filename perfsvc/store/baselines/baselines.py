@@ -66,9 +66,9 @@ class BaselineStore:
         - an improvement of unchanged code, which comes from the environment or from noise;
         - a run that is excluded from judging, as a whole or for this case.
 
-        If no run set a level, the level is that of the earliest run with a correct result. Runs without uncommitted
-        changes are preferred. A new environment begins a segment: levels of earlier segments count only for the first
-        run of a segment.
+        If no run set a level, the level is that of the earliest run with a correct result. A new environment begins a
+        segment: levels of earlier segments count only until a run without uncommitted changes has a correct result in
+        the segment. A run with uncommitted changes is a baseline only if the series has no other correct result.
 
         A series with neither a pin nor a level is replaced in the result by the same series on other devices of its
         model, each with its pin or level. If the other devices have no pin or level either, the series is absent.
@@ -180,7 +180,8 @@ def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[
     """Return the levels that a later run may be compared with, as pairs of run and lineage (a case with all its names).
 
     These are all pins; all levels that were ever accepted, since a newer level may be revoked; the first correct result
-    of each series; and its first correct result in the present environment (segment).
+    of each series; and its first correct result of committed code in the present environment (segment). The next run
+    may begin a segment, which has no result yet: its level is then an accepted one, or the first of the series.
 
     First results are looked for among the candidates alone, because all measurements of years are too many. If the
     first result of a series is no candidate, the result has the first of the candidates instead.
@@ -205,7 +206,7 @@ def levels_to_keep(connection: Connection, candidates: Select[int, int]) -> set[
         later = candidates.subquery()
         of_keys = among(connection, later.c.lineage_id, _lineages(keys))
         in_segment = select(later.c.run_id, later.c.lineage_id).where(later.c.run_id > start, of_keys)
-        runs = _first_correct_runs(connection, None, ended, candidates=in_segment)
+        runs = _first_correct_runs(connection, None, ended, Runs.git_dirty.is_(False), candidates=in_segment)
         kept |= {(run, key.lineage) for key, run in runs.items() if key in keys}
     return kept
 
@@ -251,7 +252,7 @@ def _accepted_runs(connection: Connection, keys: Collection[SeriesKey], before_r
     # The first run of a segment is compared with the segment before it; later runs are compared with the first run.
     old = {key for key in keys if accepted.get(key, 0) <= starts.get(key.case_ids, 0)}
     in_segment = _first_runs_in_segments(connection, old, starts, before_run)
-    first = _first_runs(connection, keys - accepted.keys() - in_segment.keys(), 0, before_run)
+    first = _first_runs(connection, keys - accepted.keys() - in_segment.keys(), Runs.id < before_run)
     return first | accepted | in_segment
 
 
@@ -289,14 +290,16 @@ def _first_runs_in_segments(
     starts: Mapping[CaseIds, int],
     before_run: int,
 ) -> dict[SeriesKey, int]:
-    """For each series, return the first run of its segment that has a correct result.
+    """For each series, return the first run of its segment that has a correct result of committed code.
 
     Series without a segment start are absent.
     """
     return {
         key: run
         for start, of_start in _by_start(keys, starts).items()
-        for key, run in _first_runs(connection, of_start, start, before_run).items()
+        for key, run in _first_runs(
+            connection, of_start, Runs.id > start, Runs.id < before_run, Runs.git_dirty.is_(False)
+        ).items()
         if key in of_start
     }
 
@@ -311,24 +314,24 @@ def _by_start(keys: Iterable[SeriesKey], starts: Mapping[CaseIds, int]) -> dict[
 
 
 def _first_runs(
-    connection: Connection, keys: Collection[SeriesKey], after: int, before_run: int
+    connection: Connection, keys: Collection[SeriesKey], *runs: ColumnElement[bool]
 ) -> dict[SeriesKey, int]:
-    """For each series, return the first run after ``after`` and before ``before_run`` that has a correct result.
+    """For each series, return the first run that meets the conditions ``runs`` and has a correct result.
 
     Runs without uncommitted changes are preferred. Nearly all series have a correct result in the first run; later runs
     are searched only for the other series.
     """
-    between = (Runs.state.in_(ENDED), judged(Runs.id), Runs.id > after, Runs.id < before_run)
-    first_run = select(Runs.id).where(*between).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
+    conditions = (Runs.state.in_(ENDED), judged(Runs.id), *runs)
+    first_run = select(Runs.id).where(*conditions).order_by(Runs.git_dirty, Runs.id).limit(1).scalar_subquery()
     if not keys:
         return {}
-    runs = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
-    if missing := keys - runs.keys():
+    first = _first_correct_runs(connection, _lineages(keys), Measurements.run_id == first_run)
+    if missing := keys - first.keys():
         # Names the cases, because to look for a new case among the measurements of all runs takes minutes.
         names = select(Cases.id).where(among(connection, Cases.lineage_id, _lineages(missing)))
         of_missing = Measurements.case_id.in_(names)
-        runs = _first_correct_runs(connection, _lineages(missing), of_missing, *between) | runs
-    return runs
+        first = _first_correct_runs(connection, _lineages(missing), of_missing, *conditions) | first
+    return first
 
 
 def _first_correct_runs(

@@ -21,7 +21,7 @@ from perfsvc.store.schema.column_types import report_damaged
 from perfsvc.store.schema.engine import Database
 from perfsvc.store.schema.kept_columns import Reading, columns_by_run
 from perfsvc.store.schema.samples import unpack_array, unpack_together
-from perfsvc.store.schema.shared_reading import Columns
+from perfsvc.store.schema.shared_reading import Columns, numbers
 from perfsvc.store.schema.tables import Cases, Devices, Measurements, Metrics
 
 Ints = NDArray[np.int64]
@@ -198,10 +198,11 @@ def _read(
     measured = (Measurements.run_id == run, *where)
     with connection.execute(_rows_of(*measured)) as result:
         # SQLAlchemy would make an object of each row, which takes longer than reading the row.
-        rows = result.cursor.fetchall()
+        rows = _readable(result.cursor.fetchall())
     if not rows:
         return None
-    cases, devices, states, ids, ok, medians, errors, blobs = zip(*rows, strict=True)
+    cases, devices, states, ids, ok, stored_medians, stored_errors, blobs = zip(*rows, strict=True)
+    medians, errors = numbers(stored_medians), numbers(stored_errors)
     identity = [np.array(cases), np.array(devices), np.array(list(map(_CODE_OF_STATE.__getitem__, states)))]
     firsts = np.flatnonzero(is_first := changes(*identity))
     row_ids, group = np.array(ids), np.cumsum(is_first) - 1
@@ -213,8 +214,8 @@ def _read(
     if metrics is None or TIME in metrics:
         times, damaged = _times(good, medians, blobs)
         metric_values.append((TIME, times))
-    with_error = [row for row in good.tolist() if errors[row] is not None]
-    metric_values.append((MAX_ERROR, _alone(with_error, [errors[row] for row in with_error])))
+    with_error = good[~np.isnan(errors[good])]
+    metric_values.append((MAX_ERROR, _alone(with_error, errors[with_error])))
     if metrics is None or not set(metrics) <= {TIME, MAX_ERROR}:
         metric_values += _named(connection, row_ids, is_good, metrics, measured if where else ())
     levels = [_by_level(group[at], lengths) for _, (at, lengths, _) in metric_values]
@@ -239,6 +240,14 @@ def _read(
         np.unique(identity[0][damaged]) if damaged else np.empty(0, np.int64),
         np.frombuffer(json.dumps(text).encode(), np.uint8),
     )
+
+
+def _readable(rows: Sequence[Any]) -> Sequence[Any]:
+    """Return rows of ``_rows_of`` without those that name no case, device or cache state, which are reported."""
+    readable = [row for row in rows if type(row[0]) is type(row[1]) is int and row[2] in _CODE_OF_STATE]
+    if len(readable) < len(rows):
+        report_damaged("a row of measurements")
+    return readable
 
 
 def _by_level(groups: Ints, lengths: Ints) -> tuple[Ints, Ints]:
@@ -266,17 +275,16 @@ def _bad(
     return worst
 
 
-def _times(
-    good: Ints, medians: Sequence[float | None], blobs: Sequence[bytes | None]
-) -> tuple[_MetricValues, list[int]]:
+def _times(good: Ints, medians: NDArray[np.float64], blobs: Sequence[bytes | None]) -> tuple[_MetricValues, list[int]]:
     """Return the times, and the rows whose samples are damaged; the median stands for samples that are not there.
 
     Args:
         good: the rows of the groups that are ok.
-        medians: the median of each row in seconds, or None.
+        medians: the median of each row in seconds, or NaN.
         blobs: the packed samples of each row, or None.
     """
-    rows = [row for row in good.tolist() if blobs[row] is not None or medians[row] is not None]
+    has_median = (~np.isnan(medians)).tolist()
+    rows = [row for row in good.tolist() if blobs[row] is not None or has_median[row]]
     at = np.array(rows, np.int64)
     packed = [blob for row in rows if (blob := blobs[row]) is not None]
     if packed and len(packed) == len(rows):
@@ -286,8 +294,8 @@ def _times(
     parts: list[Any] = []
     damaged = []
     for row in rows:
-        median, blob = medians[row], blobs[row]
-        parts.append([] if median is None else [median])
+        blob = blobs[row]
+        parts.append([medians[row]] if has_median[row] else [])
         if blob is not None:
             try:
                 parts[-1] = unpack_array(blob)
@@ -297,9 +305,9 @@ def _times(
     return (at, np.array(list(map(len, parts)), np.int64), values), damaged
 
 
-def _alone(rows: Sequence[int] | Ints, values: Sequence[float]) -> _MetricValues:
+def _alone(rows: Ints, values: NDArray[np.float64]) -> _MetricValues:
     """Return the values of a metric of which each row has one."""
-    return np.array(rows, np.int64), np.ones(len(rows), np.int64), np.array(values, np.float64)
+    return rows, np.ones(rows.size, np.int64), values
 
 
 def _named(
@@ -327,13 +335,13 @@ def _named(
         rows = result.cursor.fetchall()
     if not rows:
         return
-    measurements, names_of_rows, numbers = zip(*rows, strict=True)
+    measurements, names_of_rows, stored_values = zip(*rows, strict=True)
     names = sorted(set(names_of_rows))
-    code, values = np.array(list(map(names.index, names_of_rows))), np.array(numbers, np.float64)
+    code, values = np.array(list(map(names.index, names_of_rows))), numbers(stored_values)
     by_id = np.argsort(ids)
     at = by_id[np.searchsorted(ids, measurements, sorter=by_id).clip(max=by_id.size - 1)]
     order = np.lexsort((at, code))
-    order = order[((ids[at] == measurements) & is_good[at])[order]]
+    order = order[((ids[at] == measurements) & is_good[at] & ~np.isnan(values))[order]]
     for number, name in enumerate(names):
         of_name = order[code[order] == number]
         yield name, _alone(at[of_name], values[of_name])

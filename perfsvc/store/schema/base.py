@@ -4,13 +4,14 @@ The classes look like those of SQLAlchemy's ORM. perfsvc needs nothing else of t
 classes took a quarter of the time of ``perfsvc runs``. So the base makes a plain ``Table`` from each class.
 """
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from types import UnionType
 from typing import Annotated, Any, ClassVar, get_args, get_origin
 from uuid import uuid4
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, Integer, LargeBinary, MetaData, Table, text
+from sqlalchemy import JSON, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, text
 
 from perfsvc.model import (
     CacheState,
@@ -26,7 +27,7 @@ from perfsvc.model import (
     Status,
     Verdict,
 )
-from perfsvc.store.schema.column_types import FreeText, Utc, Word
+from perfsvc.store.schema.column_types import Amount, FreeText, Real, Utc, Word
 
 CONSTRAINT_NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -40,7 +41,7 @@ TYPES: Mapping[Any, Any] = {
     bool: Boolean,
     int: Integer,
     str: FreeText,
-    float: Double,
+    float: Real(math.nan),
     bytes: LargeBinary,
     datetime: Utc,
     dict[str, Any]: JSON,
@@ -66,7 +67,7 @@ def column(*parts: Any, **options: Any) -> Any:
 
 
 Key = Annotated[int, column(primary_key=True)]
-Big = Annotated[int, column(type_=BigInteger)]
+Big = Annotated[int, column(type_=Amount())]
 Uid = Annotated[str, column(unique=True, default=lambda: uuid4().hex)]
 """An identity that is the same in every database to which ``perfsvc sync`` copies the row; ids are not."""
 
@@ -125,4 +126,5 @@ def _column(name: str, annotation: Any, more: tuple[tuple[Any, ...], dict[str, A
         kind, (_, always) = get_args(kind)
         options |= always
     parts, own = more or ((), {})
-    return Column(name, *parts, **{"type_": TYPES[kind]} | options | own)
+    options.setdefault("type_", Real() if kind is float and options["nullable"] else TYPES[kind])
+    return Column(name, *parts, **options | own)

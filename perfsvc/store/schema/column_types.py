@@ -10,7 +10,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, String, Text
+from sqlalchemy import BigInteger, DateTime, Dialect, Double, String, Text
 from sqlalchemy.types import TypeDecorator
 
 from perfsvc.text import visible
@@ -24,7 +24,7 @@ _COPYING: ContextVar[bool] = ContextVar("copying", default=False)
 
 @contextmanager
 def copying() -> Iterator[None]:
-    """Within this block, damaged words and dates raise errors: what stands for them must not be stored elsewhere."""
+    """Within this block, damaged words, dates and numbers raise errors: what stands for them must not be stored."""
     token = _COPYING.set(True)
     try:
         yield
@@ -81,6 +81,58 @@ class Utc(TypeDecorator[datetime]):
                 return UNKNOWN_TIME
 
         return read
+
+
+def readable_number(value: Any) -> Any:
+    """Return a value from a column of numbers; None if it is damaged, which is reported.
+
+    SQLite stores in a column of numbers what another program writes there, such as a text.
+    """
+    if value is None or isinstance(value, int | float):
+        return value
+    what = f"the number {str(value)[:40]!r}"
+    if _COPYING.get():
+        raise ValueError(f"{what} is damaged")
+    report_damaged(what)
+    return None
+
+
+class Real(TypeDecorator[float]):
+    """A number in double precision.
+
+    Args:
+        instead: what stands for a damaged number: None, or NaN in columns that are never empty.
+    """
+
+    impl: Any = Double
+    cache_ok = True
+
+    def __init__(self, instead: float | None = None) -> None:
+        super().__init__()
+        self.instead = instead
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        """Return a function that converts a value from the driver to Python."""
+        if dialect.name != "sqlite":
+            return super().result_processor(dialect, coltype)
+
+        def read(value: Any) -> Any:
+            if type(value) is float or value is None:
+                return value
+            known = readable_number(value)
+            return self.instead if known is None else known
+
+        return read
+
+
+class Amount(Real):
+    """A whole number of bytes or operations, which may need 64 bits. A damaged one is read as 0, which is none."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def __init__(self) -> None:
+        super().__init__(0)
 
 
 class FreeText(TypeDecorator[str]):

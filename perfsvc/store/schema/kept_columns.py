@@ -20,16 +20,18 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Select, func, literal_column, or_, select
+from sqlalchemy import Column, ColumnElement, Connection, Integer, Select, func, literal_column, or_, select
+from sqlalchemy.sql.visitors import iterate
 
 from perfsvc import __version__
 from perfsvc.errors import InfrastructureError
 from perfsvc.files import Folder
 from perfsvc.model import PRECISIONS, CacheState, RunState, Status, codec, digest
 from perfsvc.store.schema.base import Base
-from perfsvc.store.schema.engine import POSTGRESQL, Database, file_of, identity_of
+from perfsvc.store.schema.column_types import Real
+from perfsvc.store.schema.engine import POSTGRESQL, SQLITE, Database, file_of, identity_of
 from perfsvc.store.schema.shared_reading import Columns
-from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Runs
+from perfsvc.store.schema.tables import Cases, Devices, Environments, Measurements, Metrics, Runs
 
 FORMAT = 2
 """Is raised when the content of files changes in a way that neither a query nor perfsvc's version shows."""
@@ -73,7 +75,7 @@ class Reading:
         state: a number that a query by ``Measurements.run_id`` computes for each run: files are used only while it is
             the same. None if nothing in perfsvc changes what is read of a stored measurement.
         is_damaged: returns True for the columns of a run in which damaged content was found while reading it. None if
-            only words can be damaged, which ``_with_damaged_words`` finds.
+            only words and numbers can be damaged, which this module finds.
     """
 
     name: str
@@ -109,7 +111,7 @@ def columns_by_run(database: Database, runs: Sequence[int], reading: Reading) ->
         # A change may fall between the two transactions: columns are kept only if the run is the same before and after.
         with database.reading() as connection:
             after, names = _keys_of(connection, new, reading.state), _Names(connection, reading.ids)
-            damaged = _with_damaged_words(connection, new)
+            damaged = _with_damaged_words(connection, new) | _with_damaged_numbers(connection, new, reading.queries)
         if reading.is_damaged:
             damaged |= {run for run in new if reading.is_damaged(read[run])}
         same = [run for run in new if after.get(run) == keys[run] and run not in damaged]
@@ -183,6 +185,32 @@ def _with_damaged_words(connection: Connection, runs: Sequence[int]) -> set[int]
     )
     query = select(Measurements.run_id).where(Measurements.run_id.in_(runs), is_damaged).distinct()
     return set(connection.scalars(query))
+
+
+def _with_damaged_numbers(connection: Connection, runs: Sequence[int], queries: Sequence[Select[Any]]) -> set[int]:
+    """Return the runs with a measurement or a metric that has a text in a column of numbers that ``queries`` read."""
+    if connection.dialect.name != SQLITE:  # others refuse such values
+        return set()
+    read = {part for query in queries for part in iterate(query) if isinstance(part, Column)}
+    of_runs = Measurements.run_id.in_(runs)
+    damaged: set[int] = set()
+    for table in (Measurements, Metrics):
+        numeric = [column for column in read if column.table is table.__table__ and _is_numeric(column)]
+        if not numeric:
+            continue
+        query = select(Measurements.run_id).where(of_runs, or_(*map(_has_another_type, numeric))).distinct()
+        if table is Metrics:
+            query = query.join(Metrics, Metrics.measurement_id == Measurements.id)
+        damaged |= set(connection.scalars(query))
+    return damaged
+
+
+def _is_numeric(column: Column[Any]) -> bool:
+    return isinstance(column.type, Real | Integer)
+
+
+def _has_another_type(column: Column[Any]) -> ColumnElement[bool]:
+    return func.typeof(column).not_in(("integer", "real", "null"))
 
 
 class _Names:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from perfsvc.process.shared_work import MOST_PROCESSES, SharedWork
+from perfsvc.store.schema.column_types import readable_number, report_damaged
 from perfsvc.store.schema.engine import Database
 
 LEAST_RUNS = 30
@@ -65,7 +66,9 @@ def _loaded(content: bytes) -> list[Any]:
 
 
 def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
-    """Return the columns of a query of numbers as arrays.
+    """Return the columns of a query of measurements as arrays; damaged content is reported.
+
+    A damaged number is NaN. A row with a damaged integer is left out, because it names nothing that is stored.
 
     Args:
         connection: a transaction.
@@ -78,12 +81,24 @@ def read_columns(connection: Connection, query: Any, kinds: str) -> list[Any]:
         while rows := result.cursor.fetchmany(ROWS_AT_ONCE):
             parts.append(_table(rows, len(kinds)))
     table = np.concatenate(parts).T
+    is_damaged = np.isnan(table[[at for at, kind in enumerate(kinds) if kind == "i"]]).any(axis=0)
+    if is_damaged.any():
+        report_damaged("a row of measurements")
+        table = table[:, ~is_damaged]
     return [table[at].astype(np.int64 if kind == "i" else np.float64) for at, kind in enumerate(kinds)]
 
 
 def _table(rows: Sequence[tuple[Any, ...]], width: int) -> NDArray[np.float64]:
-    """Return rows of numbers as an array, shape (rows, width); NULL is NaN."""
+    """Return rows of numbers as an array, shape (rows, width); NULL and damaged numbers are NaN."""
     try:
         return np.fromiter(chain.from_iterable(rows), np.float64, len(rows) * width).reshape(-1, width)
-    except TypeError:  # some value is NULL, which only the slower way accepts
-        return np.array(rows, np.float64)
+    except (TypeError, ValueError):  # some value is NULL or damaged, which only the slower way accepts
+        return numbers(list(chain.from_iterable(rows))).reshape(-1, width)
+
+
+def numbers(values: Sequence[Any]) -> NDArray[np.float64]:
+    """Return values from the database as an array; NULL is NaN, and so is a damaged number, which is reported."""
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError):
+        return np.array(list(map(readable_number, values)), np.float64)

@@ -222,6 +222,19 @@ def test_a_run_with_uncommitted_changes_ends_no_segment(story, tiled):
     assert story.store.baselines.get([tiled], story.run()) == {tiled: first}
 
 
+def test_a_run_with_uncommitted_changes_is_no_level_of_a_segment(story, tiled):
+    tried, new = (
+        replace(story, environment=replace(story.environment, driver=driver)) for driver in ("590.1", "600.1")
+    )
+    first = story.run()
+    story.run(dirty=True)
+    tried.run(dirty=True)
+    assert story.store.baselines.get([tiled], tried.run()) == {tiled: first}
+    tried.run(dirty=True)
+    assert story.store.baselines.get([tiled], new.run(dirty=True)) == {tiled: first}
+    assert story.store.baselines.get([tiled], new.run()) == {tiled: first}
+
+
 def test_a_wrong_result_in_the_first_run_of_a_segment_is_no_level(story, tiled):
     new = replace(story, environment=replace(story.environment, driver="590.1"))
     first = story.run()

@@ -6,10 +6,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfsvc.errors import DatabaseError, UsageError
-from perfsvc.model import Environment, Status
+from perfsvc.model import Environment, Status, Verdict
+from perfsvc.service.compare.compare import judge_run
 from perfsvc.store import RunState, Store
 from perfsvc.store.cases import case_of
 from perfsvc.store.keeping.backup import back_up, vacuum
@@ -191,6 +193,53 @@ def test_a_damaged_environment_costs_only_its_parts(kind, place, new_story, capl
         (history,) = store.series.histories([run]).values()
         assert store.devices.environments()[history[0].segment] == Environment("580.95")
     assert f"the environment {content!r} is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])  # PostgreSQL refuses such values
+@pytest.mark.parametrize(
+    ("damage", "reported"),
+    [
+        ("UPDATE measurements SET median_s = 'odd', samples = NULL WHERE id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET low_s = 'odd' WHERE id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET max_error = 'odd' WHERE id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET read_bytes = 'odd' WHERE id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET sm_clock_hz = 'odd' WHERE id = 1", "the number 'odd'"),
+        ("UPDATE metrics SET value = 'odd' WHERE measurement_id = 1", "the number 'odd'"),
+        ("UPDATE measurements SET replica = 'odd' WHERE id = 1", "a row of measurements"),
+        ("UPDATE measurements SET environment_id = 'odd' WHERE id = 1", "a row of measurements"),
+        ("UPDATE measurements SET cache = 'odd' WHERE id = 1", "a row of measurements"),
+    ],
+)
+def test_a_damaged_number_costs_only_its_row(place, new_story, caplog, damage, reported):
+    with Store.open(place) as store:
+        story = new_story(store)
+        runs = [story.begin() for _ in range(2)]
+        for run in runs:
+            for case in (story.tiled, story.naive):
+                for replica in range(2):
+                    story.put(run, case, replica=replica, max_error=1e-6, metrics={"overlap": 0.5})
+            story.store.runs.end(run, RunState.FINISHED)
+        whole = store.series.histories(runs, errors=True), store.series.levels(runs[0])
+        with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
+            connection.execute(damage)
+        report_damaged.cache_clear()
+        for series, history in store.series.histories(runs, errors=True).items():
+            assert history.runs.tolist() == runs
+            lost = np.count_nonzero(np.isnan(history.values) & ~np.isnan(whole[0][series].values))
+            assert lost <= (series.case == story.tiled)
+        assert store.series.histories(runs, errors=True).keys() == whole[0].keys()
+        levels = store.series.levels(runs[0])
+        assert levels.series == whole[1].series
+        for series in levels.series:
+            assert len(whole[1][series].replicas) - len(levels[series].replicas) <= (series.case == story.tiled)
+        store.measurements.quantities(runs)
+        store.devices.conditions_of(runs)
+        if "cache" not in damage:
+            verdicts = {judged.verdict for judged in judge_run(store, runs[1], threshold=None)}
+            assert verdicts <= {Verdict.UNCHANGED, Verdict.INCONCLUSIVE}
+            assert len(store.measurements.columns()["median_s"]) >= 7  # a row without its environment is left out
+            assert len(store.series.case_history(story.naive.id)) == 2
+    assert reported in caplog.text
 
 
 def test_a_damaged_cache_state_is_an_error_until_its_row_is_removed(place, new_story):

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import sqlite3
 import zlib
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,8 +156,8 @@ def test_a_deleted_run_is_gone_and_its_ids_may_be_used_again(story, store):
 
 
 def test_pruned_samples_change_no_columns(story, store, read):
-    run, _ = measured(story), measured(story)
-    store.exclusions.exclude(run, None, reason="a hot GPU", by="me")  # so that it is no level
+    for _ in range(3):  # the first is a level, and the last stays too
+        measured(story)
     assert is_fresh(store)
     read.clear()
     assert store.retention.samples(datetime(2030, 1, 1, tzinfo=UTC), [], dry_run=False).count
@@ -200,6 +202,36 @@ def test_what_was_damaged_is_read_anew_after_a_repair(story, store, column, dama
             connection.execute(update(Measurements).where(Measurements.replica == 1).values({column: value}))
 
     write(damaged)
+    assert everything(store) != before
+    write(whole)
+    assert is_fresh(store)
+    assert everything(store) == before
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "named",
+    [
+        "measurements.median_s",
+        "measurements.high_s",
+        "measurements.max_error",
+        "measurements.environment_id",
+        "measurements.link_bytes",
+        "metrics.value",
+    ],
+)
+def test_a_damaged_number_is_read_anew_after_a_repair(story, store, place, named, cache):
+    table, column = named.split(".")
+    measured(story)
+    before = everything(store)
+    shutil.rmtree(cache)
+    (row, whole), *_ = story.execute(f"SELECT rowid, {column} FROM {table}")  # noqa: S608 - our own names
+
+    def write(value):
+        with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))  # noqa: S608
+
+    write("odd")
     assert everything(store) != before
     write(whole)
     assert is_fresh(store)

@@ -153,6 +153,31 @@ def test_the_first_run_of_the_present_segment_is_a_level(story):
     assert with_samples(story)["tiled"] == [1, 4, 7]
 
 
+def test_the_first_run_after_a_change_of_the_environment_has_a_baseline_with_samples(story):
+    """In this order: a clean run, an experiment with uncommitted changes, pruning, and a new driver."""
+    series = story.series(story.tiled)
+    night(story, 0)
+    night(story, 1, dirty=True)
+    night(story, 2, scope="another", dirty=True)
+    prune(story.store)
+    run = night(replace(story, environment=Environment("590.1", "nvcc 13.1", 700.0)), 3)
+    (baseline,) = story.store.series.levels_of(story.store.baselines.get([series], run)).values()
+    assert len(baseline.replicas[0]) == 3
+
+
+def test_excluded_data_keeps_its_samples_because_it_may_be_included_again(story):
+    runs = [night(story, number) for number in range(6)]
+    story.judge(runs[2], story.tiled, Verdict.IMPROVEMENT)
+    story.store.exclusions.exclude(runs[0], None, reason="noisy", by="ann")
+    story.store.exclusions.exclude(runs[2], [story.tiled], reason="noisy", by="ann")
+    prune(story.store)
+    assert with_samples(story) == {"tiled": [1, 2, 3, 6], "naive": [1, 2, 6]}
+    story.store.exclusions.include(runs[0], None, by="ann")
+    story.store.exclusions.include(runs[2], [story.tiled], by="ann")
+    prune(story.store)
+    assert with_samples(story) == {"tiled": [1, 3, 6], "naive": [1, 6]}
+
+
 def test_a_case_over_budget_in_the_last_run_keeps_the_samples_of_its_newest_measurement(story):
     for number in range(3):
         night(story, number)
@@ -471,10 +496,10 @@ def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch)
         night(story, number)
     whole = with_samples(story)
     days = RetentionSettings(samples=86400.0)
-    with pytest.raises(
-        InfrastructureError, match=r"the samples of \d+ of 16 measurements at once, so it removed nothing"
-    ):
+    with pytest.raises(InfrastructureError, match="more than half of a kind of data at once") as refused:
         prune_store(story.store, days, BEGAN + 9 * DAY)
+    assert "the samples of 12 of 16 measurements" in refused.value.cure
+    assert not any(map(str.isdigit, refused.value.what))  # the same in the next night, whose message then omits it
     assert with_samples(story) == whole
     assert "of 16 measurements" in prune_store(story.store, days, BEGAN + 9 * DAY, dry_run=True).excess
     assert prune_store(story.store, days, BEGAN + 9 * DAY, force=True).samples.count == 12

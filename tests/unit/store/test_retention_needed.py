@@ -18,6 +18,7 @@ from perfsvc.store.schema.tables import Cases, Measurements
 BEGAN = datetime(2025, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 RUNS = 24
+SAMPLES = 3
 GPUS = ("GPU-1", "GPU-2")
 DRIVERS = ("580.1", "590.1", "600.1")
 STATES = (RunState.FINISHED, RunState.FINISHED, RunState.FINISHED, RunState.INTERRUPTED)
@@ -25,7 +26,7 @@ STATES = (RunState.FINISHED, RunState.FINISHED, RunState.FINISHED, RunState.INTE
 
 def put_run(story, chance, number, cases):
     """Store a run of some cases on two GPUs; the driver changes seldom, and some results are wrong or missing."""
-    dirty = chance.random() < 0.15
+    dirty = chance.random() < 0.3
     run = story.begin(scope="all", started=BEGAN + number * DAY, dirty=dirty)
     usual = DRIVERS[number // 9]
     for case in cases:
@@ -38,6 +39,7 @@ def put_run(story, chance, number, cases):
                     case,
                     device=gpu,
                     replica=replica,
+                    samples=[1e-3] * SAMPLES,
                     status=Status.FAILED if chance.random() < 0.1 else Status.OK,
                     max_error=chance.choice((None, 1e-6)),
                     metrics={"overlap": 0.5} if chance.random() < 0.3 else {},
@@ -51,7 +53,7 @@ def put_run(story, chance, number, cases):
 
 
 def levels_of(story):
-    """Return the first result of each series, and its first result in its present environment, read row by row."""
+    """Return the first result of each series, and its first clean one in its present environment, read row by row."""
     dirty = {run: bool(is_dirty) for run, is_dirty in story.execute("SELECT id, git_dirty FROM runs")}
     cases = {
         case: (lineage, former) for case, lineage, former in story.execute("SELECT id, lineage_id, former FROM cases")
@@ -83,7 +85,7 @@ def levels_of(story):
     for (key, _, _), runs in correct.items():
         starts = sorted(newest[key].values())[-2:-1]
         for start in (0, *starts):
-            later = [run for run in runs if run > start]
+            later = [run for run in runs if run > start and not (start and dirty[run])]
             kept |= {(min(later, key=lambda run: (dirty[run], run)), key[0]) for _ in later[:1]}
     return kept
 
@@ -118,11 +120,14 @@ def test_of_all_results_exactly_the_first_ones_are_levels(story, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3, 6))
-def test_pruning_every_few_nights_never_removes_a_level(story, seed):
-    settings = RetentionSettings(samples=5 * DAY.total_seconds())
+def test_pruning_often_leaves_every_later_run_a_baseline_with_samples(story, seed):
+    settings = RetentionSettings(samples=DAY.total_seconds())
     removed = 0
     for run in history(story, seed):
-        if run % 4 == 0:
+        series = [one for one in story.store.series.levels(run).series if one.metric == TIME]
+        baselines = story.store.series.levels_of(story.store.baselines.get(series, run)).values()
+        assert all(len(samples) == SAMPLES for level in baselines for samples in level.replicas)
+        if run % 2 == 0:
             before, levels = with_samples(story), levels_of(story)
             prune(story.store, settings, BEGAN + run * DAY, force=True)
             lost = before - with_samples(story)

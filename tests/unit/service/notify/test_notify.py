@@ -168,6 +168,26 @@ def test_a_failure_after_the_notification_is_reported_by_the_next_night_once(nig
         assert all("prune: the database is locked (in night 1)" in body for body in bodies)
 
 
+def test_a_night_killed_after_the_notification_is_reported_by_the_next_night_once(nights):
+    for day in range(3):
+        night, notifier = nights.begin("", day=day), FakeNotifier()
+        nights.notify(night, notifier, {"me": "MY_URL"})
+        nights.end(night)
+        nights.store.nights.put_stage(night, StageRow("prune", 12, StageState.RUNNING, STARTED))
+        nights.store.nights.end(night, RunState.INTERRUPTED, None)
+        bodies = [message.body for _, message in notifier.sent]
+        assert len(bodies) == (day == 1)
+        assert all("prune: the night was killed or stopped at this stage (in night 1)" in body for body in bodies)
+
+
+def test_another_host_does_not_report_that_a_night_still_prunes(nights):
+    here = nights.begin("")
+    nights.notify(here, None)
+    nights.end(here)
+    nights.store.nights.put_stage(here, StageRow("prune", 12, StageState.RUNNING, STARTED))
+    assert nights.notify(nights.begin("", day=1, host="other"), None) == "nothing new"
+
+
 def test_a_night_running_on_another_host_reports_its_own_run(nights):
     """Two hosts share a server, and the night that began first is the last to notify people."""
     elsewhere, here = nights.begin("", host="other"), nights.begin("")
