@@ -1,4 +1,4 @@
-"""The outermost layer of the server: hosts, security headers, the log of requests, and faults."""
+"""The outermost layers of the server: hosts, security headers, the log of requests, faults, and the limit of requests."""
 
 import ipaddress
 import time
@@ -7,12 +7,13 @@ from urllib.parse import urlsplit
 import structlog
 from prometheus_client import Counter
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfsvc.config import ServerSettings
 from perfsvc.report.pages.render import POLICY
 from perfsvc.server.answers import problem
+from perfsvc.server.limiting import Limits, RefusedError, address_of, network_of
 from perfsvc.text import printed
 
 LONGEST_QUERY = 4096
@@ -121,3 +122,23 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+class RequestLimit:
+    """Refuses the requests of an address that sends too many."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, limits: Limits) -> None:
+        self._app, self._settings, self._limits = app, settings, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "http":
+            connection = HTTPConnection(scope)
+            try:
+                address = address_of(connection, self._settings.trusted_proxies)
+                self._limits.count("requests", network_of(address), self._settings.requests_a_minute)
+            except RefusedError as error:
+                answer = problem(connection, error.status, error.what, error.cure, error.headers)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
