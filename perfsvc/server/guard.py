@@ -1,6 +1,7 @@
 """The outermost layers of the server: hosts, security headers, the log of requests, faults, and the limit of requests."""
 
 import ipaddress
+import socket
 import time
 from urllib.parse import urlsplit
 
@@ -40,7 +41,8 @@ class Guard:
     """Refuses requests for unknown hosts, and adds the security headers; logs each request and each fault.
 
     A page of an attacker can make a browser ask this server under the name of the attacker's own host (DNS rebinding).
-    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted.
+    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted. A server
+    that listens at every address of this machine also answers for the name of this machine.
 
     Args:
         app: the application behind the guard.
@@ -52,6 +54,8 @@ class Guard:
         self._app = app
         self._requests = requests
         self._hosts = {"localhost", settings.host.lower(), (urlsplit(settings.public_url).hostname or "localhost")}
+        if settings.listens_everywhere:
+            self._hosts.add(socket.gethostname().lower())
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
