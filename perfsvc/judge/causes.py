@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from perfsvc import units
 from perfsvc.judge.comparison import Comparison
-from perfsvc.model import TIME, Cause, Direction, Judgement, Series, Verdict
+from perfsvc.model import SAME_CODE_AS, TIME, Cause, Direction, Judgement, Series, Verdict
 
 MOVES: Mapping[Verdict, Direction] = {
     Verdict.REGRESSION: Direction.SLOWER,
@@ -144,7 +144,7 @@ def _same_code(judgement: Judgement) -> str:
     """Return why an inconclusive series is unchanged: ``the same code as in 6 earlier runs; the times allow …``."""
     earlier = judgement.baseline_runs
     runs = f"run {judgement.baseline_run}" if earlier == 1 else f"{earlier} earlier runs"
-    code = f"the same code as in {runs}"
+    code = f"{SAME_CODE_AS} {runs}"
     if judgement.low is None or judgement.high is None or not math.isfinite(judgement.high):
         return code
     return f"{code}; the times allow {units.percent(judgement.low)} to {units.percent(judgement.high)}"

@@ -132,7 +132,7 @@ from perfsvc.model.steps import (
     TritonKernel,
     is_own_program,
 )
-from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
+from perfsvc.model.verdicts import FIRST_RUNS, SAME_CODE_AS, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
     "ALWAYS",
@@ -148,6 +148,7 @@ __all__ = [
     "PARTS",
     "PEAK_NAMES",
     "PRECISIONS",
+    "SAME_CODE_AS",
     "TIME",
     "UNJUDGED",
     "Absence",

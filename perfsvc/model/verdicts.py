@@ -57,6 +57,9 @@ class Series:
     cache: CacheState = CacheState.COLD
 
 
+SAME_CODE_AS = "the same code as in"
+"""How the reason begins of a series that is unchanged because its code is, although its values are noisy."""
+
 FIRST_RUNS = 5
 """How many first runs of a baseline always belong to it. A slow drift has moved them least."""
 
@@ -114,6 +117,11 @@ class Judgement:
     baseline_runs: int = 1
     between_nights: float | None = None
     cause: Cause | None = None
+
+    @property
+    def is_same_code(self) -> bool:
+        """True if the series is unchanged because its code is: its values alone would be inconclusive."""
+        return self.verdict is Verdict.UNCHANGED and self.reason.startswith(SAME_CODE_AS)
 
     @property
     def against(self) -> str:

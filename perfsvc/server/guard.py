@@ -1,4 +1,4 @@
-"""The outermost layers of the server: hosts, security headers, the log of requests, faults, and the limit of requests."""
+"""The outermost layers of the server: hosts, security headers, the log and the limit of requests, and faults."""
 
 import ipaddress
 import socket
@@ -41,8 +41,8 @@ class Guard:
     """Refuses requests for unknown hosts, and adds the security headers; logs each request and each fault.
 
     A page of an attacker can make a browser ask this server under the name of the attacker's own host (DNS rebinding).
-    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted. A server
-    that listens at every address of this machine also answers for the name of this machine.
+    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted. A
+    server that listens at every address of this machine also answers for the name of this machine.
 
     Args:
         app: the application behind the guard.
