@@ -129,3 +129,5 @@ def test_the_pages_of_a_run_on_the_cpu_device_name_it_and_call_skipped_cases_ski
     assert f"The runs measured on {model}. This page lists the GPUs of hosts." in fleet
     assert "appear here" not in fleet
     assert "2 series skipped: their device cannot run them." in tonight
+    (of_series,) = (perfsvc.folder / "pages" / "series").glob("gpu-only-alpha-*.html")
+    assert '<p class="reason quiet">requires cuda: this is the CPU device</p>' in of_series.read_text()
