@@ -57,8 +57,8 @@ class Series:
     cache: CacheState = CacheState.COLD
 
 
-SAME_CODE_AS = "the same code as in"
-"""How the reason begins of a series that is unchanged because its code is, although its values are noisy."""
+BEYOND = "beyond the threshold"
+"""How the reason of a series begins whose change is larger than the threshold."""
 
 FIRST_RUNS = 5
 """How many first runs of a baseline always belong to it. A slow drift has moved them least."""
@@ -120,8 +120,8 @@ class Judgement:
 
     @property
     def is_same_code(self) -> bool:
-        """True if the series is unchanged because its code is: its values alone would be inconclusive."""
-        return self.verdict is Verdict.UNCHANGED and self.reason.startswith(SAME_CODE_AS)
+        """True if the level changed by more than the threshold, and the series is unchanged because its code is."""
+        return self.verdict is Verdict.UNCHANGED and self.reason.startswith(BEYOND)
 
     @property
     def against(self) -> str:

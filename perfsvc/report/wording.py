@@ -290,19 +290,18 @@ def why_unchanged(judgement: Judgement) -> str:
         return ""
     if abs(log(judgement.ratio)) < log1p(SEEMS_CHANGED):
         return ""
-    why = judgement.reason.partition("; ")[0]
-    return f"{why}; the values are {TOO_NOISY}" if judgement.is_same_code else why
+    return judgement.reason.partition("; ")[0]
 
 
 def verdict_words(judgement: Judgement, *, cause: bool = True) -> Text:
-    """Return the verdict in its colour; beside it the cause, or ``same code`` if noise alone changed the level.
+    """Return the verdict in its colour; beside it the cause, or ``same code`` where a large change is no verdict.
 
     Args:
         judgement: the verdict on a series.
         cause: whether to add the cause.
     """
     word = outcome(judgement)
-    if why_unchanged(judgement) and judgement.is_same_code:
+    if judgement.is_same_code:
         beside = "same code"
     else:
         beside = judgement.cause.value if cause and judgement.cause and judgement.cause is not word else ""

@@ -326,17 +326,16 @@ def test_the_axis_is_labelled_with_its_ends_no_change_and_what_fits_between(visi
 
 
 def test_a_row_says_why_it_is_unchanged_if_the_code_decided(visit, tmp_path):
+    beyond = "beyond the threshold of 1 %, but with the same code as in run 6, and too noisy to tell"
     same = replace(
         judged(case("dot", 1), ratio=2.39, half=0.8),
-        reason="the same code as in run 6; the times allow -50 % to +330 %",
+        reason=f"{beyond}; the times allow -50 % to +330 %",
     )
     within = judged(case("dot", 2), ratio=1.3, half=0.01, reason="within the threshold of 50 %")
     path = tmp_path / "compare.html"
     path.write_text(comparison_page(sides_of([same, within]), NOW))
     rows = visit(path).page.locator("#compared tbody tr")
-    assert rows.filter(has_text="dot/tiled[n=1]").locator(".why").all_inner_texts() == [
-        "the same code as in run 6; the values are too noisy to tell"
-    ]
+    assert rows.filter(has_text="dot/tiled[n=1]").locator(".why").all_inner_texts() == [beyond]
     assert rows.filter(has_text="dot/tiled[n=2]").locator(".why").count() == 0
 
 

@@ -236,7 +236,7 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
             high,
             units.change(row.smallest) if row.smallest is not None else "",
             causes.index(None if row.cause == word else row.cause),
-            # The drawn interval and threshold show why a series is unchanged, except if its code decided.
+            # What is drawn shows why a series is unchanged, except if its code decided.
             reasons.index(
                 row.reason
                 if row.verdict is not Verdict.UNCHANGED
