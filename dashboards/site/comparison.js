@@ -6,6 +6,7 @@
   const STEP = 60; // rows that are added at once: a filter answers as soon as the browser has laid them out
   const WIDTH = 200;
   const HEIGHT = 16;
+  const MARGIN = 10; // the column is wider than its drawings by this at each side
   const data = JSON.parse(document.getElementById("rows").textContent);
   const form = document.getElementById("filters");
   const table = document.getElementById("compared");
@@ -52,18 +53,25 @@
     else shape(svg, "circle", { cx: x, cy: HEIGHT / 2, r: 3 });
   };
 
-  // The values at the axis in the head of a table: each tenfold change, with its mark mirrored to the left.
+  // The values at the axis in the head of a table. A label without room is left out: no change and both ends come first.
   const drawTicks = (head) => {
     const svg = shape(head, "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, "aria-hidden": "true", class: "ticks" });
-    let free = at(1); // labels must not overlap
-    for (const change of [0.001, 0.01, 0.1, 1, 10, 100]) {
-      const [left, right] = [at(1 / (1 + change)), at(1 + change)];
-      if (change < data.scale / 2 || right < free || right > WIDTH) continue;
-      const text = change < 1 ? `+${100 * change} %` : `× ${1 + change}`;
-      const anchor = right > WIDTH - 16 ? "end" : "middle"; // beyond the edge is the next column
-      shape(svg, "text", { x: right, y: 11, "text-anchor": anchor }).textContent = text;
-      for (const x of [left, right]) shape(svg, "line", { x1: x, x2: x, y1: 13, y2: HEIGHT });
-      free = right + 34;
+    const taken = [];
+    for (const change of [0, data.limit, data.scale, 0.001, 0.01, 0.1, 1, 10]) {
+      for (const ratio of change ? [1 + change, 1 / (1 + change)] : [1]) {
+        const x = at(ratio);
+        const label = shape(svg, "text", { y: 11, "text-anchor": "middle" });
+        label.textContent = `${ratio > 1 ? "+" : ""}${Number((100 * (ratio - 1)).toPrecision(2))}\u202f%`;
+        const half = label.getComputedTextLength() / 2;
+        const middle = Math.min(Math.max(x, half - MARGIN), WIDTH + MARGIN - half);
+        label.setAttribute("x", middle);
+        if (x < 0 || x > WIDTH || taken.some(([from, to]) => middle - half < to && from < middle + half)) {
+          label.remove();
+          continue;
+        }
+        taken.push([middle - half - 1, middle + half + 1]);
+        shape(svg, "line", { x1: x, x2: x, y1: 13, y2: HEIGHT });
+      }
     }
   };
 

@@ -47,4 +47,4 @@ def command(*, host: str | None, port: int | None, anonymous: bool, database: st
     chosen = {"host": host, "port": port, "anonymous": anonymous or None}
     given = {name: value for name, value in chosen.items() if value is not None}
     server = settings.server.model_copy(update=given)
-    serve(database, settings.model_copy(update={"server": server}), lambda url: click.echo(f"serving at {url}"))
+    serve(database, settings.model_copy(update={"server": server}), click.echo)

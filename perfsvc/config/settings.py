@@ -304,6 +304,14 @@ class ServerSettings(SettingsTable):
             return self.host == "localhost"
 
     @property
+    def listens_everywhere(self) -> bool:
+        """Whether the server listens at every address of this machine: at 0.0.0.0 or ``::``."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    @property
     def lets_anonymous_read(self) -> bool:
         """Whether visitors whom the server does not know may read."""
         return self.is_local and not self.trusted_header if self.anonymous is None else self.anonymous

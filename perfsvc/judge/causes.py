@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from perfsvc import units
-from perfsvc.judge.comparison import Comparison
-from perfsvc.model import TIME, Cause, Direction, Judgement, Series, Verdict
+from perfsvc.judge.comparison import Comparison, percent_of
+from perfsvc.model import BEYOND, TIME, Cause, Direction, Judgement, Series, Verdict
 
 MOVES: Mapping[Verdict, Direction] = {
     Verdict.REGRESSION: Direction.SLOWER,
@@ -80,7 +80,7 @@ def settled(
         """Return an inconclusive judgement of unchanged code with another verdict."""
         if moved := _move_of_one_replica(judgement, threshold(judgement.series)):
             return replace(judgement, verdict=moved)
-        return replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement))
+        return replace(judgement, verdict=Verdict.UNCHANGED, reason=_same_code(judgement, threshold(judgement.series)))
 
     return [
         settle(judgement)
@@ -140,11 +140,17 @@ def _move_of_one_replica(judgement: Judgement, threshold: float) -> Verdict | No
     return Verdict.REGRESSION if judgement.ratio > 1 else Verdict.IMPROVEMENT
 
 
-def _same_code(judgement: Judgement) -> str:
-    """Return why an inconclusive series is unchanged: ``the same code as in 6 earlier runs; the times allow …``."""
+def _same_code(judgement: Judgement, threshold: float) -> str:
+    """Return why an inconclusive series is unchanged.
+
+    ``the same code as in 6 earlier runs; the times allow -1.2 % to +2.0 %``; if the change is larger than the
+    threshold, ``beyond the threshold of 1 %, but with the same code as in run 6, and too noisy to tell; the times …``
+    """
     earlier = judgement.baseline_runs
     runs = f"run {judgement.baseline_run}" if earlier == 1 else f"{earlier} earlier runs"
     code = f"the same code as in {runs}"
+    if judgement.ratio and abs(math.log(judgement.ratio)) > math.log1p(threshold):
+        code = f"{BEYOND} of {percent_of(threshold)}, but with {code}, and too noisy to tell"
     if judgement.low is None or judgement.high is None or not math.isfinite(judgement.high):
         return code
     return f"{code}; the times allow {units.percent(judgement.low)} to {units.percent(judgement.high)}"

@@ -342,15 +342,15 @@ def _verdict(ratio: float, low: float, high: float, threshold: float) -> Verdict
 
 def reason(verdict: Verdict, low: float, high: float, smallest: float, threshold: float) -> str:
     """Return the reason of a verdict in words; ``smallest`` is the smallest change that the replicas could show."""
-    limit = f"the threshold of {_percent(threshold)}"
+    limit = f"the threshold of {percent_of(threshold)}"
     if verdict is Verdict.UNCHANGED:
         return f"within {limit}"
     if verdict is Verdict.IMPROVEMENT and threshold > LOPSIDED:  # its limit is 1 / (1 + threshold)
-        return f"beyond {limit}: for an improvement, {_percent(threshold / (1 + threshold))} less"
+        return f"beyond {limit}: for an improvement, {percent_of(threshold / (1 + threshold))} less"
     if verdict is not Verdict.INCONCLUSIVE:
         return f"beyond {limit}"
     doubt = "noise hides a change" if low <= 1 <= high else f"a change that may lie on either side of {limit}"
-    return f"{doubt}: the smallest that these replicas could have shown is {_percent(smallest)}"
+    return f"{doubt}: the smallest that these replicas could have shown is {percent_of(smallest)}"
 
 
 def _cure(noise: _Noise, log_ratio: float, threshold: float) -> str:
@@ -366,7 +366,7 @@ def _cure(noise: _Noise, log_ratio: float, threshold: float) -> str:
         return f"{replicas} replicas would settle it"
     nights = math.sqrt(noise.level.between_nights)
     if nights > 0:
-        differ = f"nights differ by {_percent(nights)}, which more replicas do not change"
+        differ = f"nights differ by {percent_of(nights)}, which more replicas do not change"
         return f"{differ}: measure both sides in one night (perfsvc confirm)"
     return NO_CURE
 
@@ -376,7 +376,8 @@ def cure_of_pair(replicas: int | None) -> str:
     return NO_CURE if replicas is None else f"{replicas} replicas on each side would settle it"
 
 
-def _percent(fraction: float) -> str:
+def percent_of(fraction: float) -> str:
+    """Return a share of at most three digits: ``1 %``, ``0.25 %``."""
     return f"{100 * fraction:.3g} %"
 
 

@@ -132,12 +132,13 @@ from perfsvc.model.steps import (
     TritonKernel,
     is_own_program,
 )
-from perfsvc.model.verdicts import FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
+from perfsvc.model.verdicts import BEYOND, FIRST_RUNS, Cause, Judgement, Level, Series, Verdict
 
 __all__ = [
     "ALWAYS",
     "AT_ONCE",
     "AUXILIARY",
+    "BEYOND",
     "ENERGY",
     "FIRST_RUNS",
     "JOINS_GPUS",

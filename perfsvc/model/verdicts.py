@@ -57,6 +57,9 @@ class Series:
     cache: CacheState = CacheState.COLD
 
 
+BEYOND = "beyond the threshold"
+"""How the reason of a series begins whose change is larger than the threshold."""
+
 FIRST_RUNS = 5
 """How many first runs of a baseline always belong to it. A slow drift has moved them least."""
 
@@ -114,6 +117,11 @@ class Judgement:
     baseline_runs: int = 1
     between_nights: float | None = None
     cause: Cause | None = None
+
+    @property
+    def is_same_code(self) -> bool:
+        """True if the level changed by more than the threshold, and the series is unchanged because its code is."""
+        return self.verdict is Verdict.UNCHANGED and self.reason.startswith(BEYOND)
 
     @property
     def against(self) -> str:

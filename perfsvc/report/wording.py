@@ -1,9 +1,9 @@
-"""The words of verdicts, series, levels and findings, shared by tables, exports, pages and messages."""
+"""The words of verdicts, series and levels, shared by tables, exports, pages and messages."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import inf
+from math import inf, log, log1p
 from typing import Protocol
 
 from rich.text import Text
@@ -16,7 +16,6 @@ from perfsvc.model import (
     Direction,
     Exclusion,
     Finding,
-    FindingState,
     Judgement,
     MovedSeries,
     Series,
@@ -76,6 +75,9 @@ ALWAYS_COUNTED = {Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.UNCHANGED}
 CHANGED = (Verdict.REGRESSION, Verdict.IMPROVEMENT)
 
 NO_FINDING = "the run has uncommitted changes, so it does not count: no finding, no new baseline; commit and run again"
+
+SEEMS_CHANGED = 0.01
+"""From this change on, an unchanged series shows its reason, because the change seems to contradict the verdict."""
 
 TWICE = 1.995
 """The smallest ratio that rounds to twice as much; from here on a bound is a multiple, not a percentage."""
@@ -279,6 +281,33 @@ def outcome_word(word: Outcome) -> Text:
     return Text(word.value, OUTCOME_STYLES[word])
 
 
+def why_unchanged(judgement: Judgement) -> str:
+    """Return the reason of an unchanged series whose level changed visibly: ``within the threshold of 50 %``.
+
+    The reason is empty for any other series. It has no numbers of its own, so that series can share it.
+    """
+    if judgement.verdict is not Verdict.UNCHANGED or not judgement.ratio:
+        return ""
+    if abs(log(judgement.ratio)) < log1p(SEEMS_CHANGED):
+        return ""
+    return judgement.reason.partition("; ")[0]
+
+
+def verdict_words(judgement: Judgement, *, cause: bool = True) -> Text:
+    """Return the verdict in its colour; beside it the cause, or ``same code`` where a large change is no verdict.
+
+    Args:
+        judgement: the verdict on a series.
+        cause: whether to add the cause.
+    """
+    word = outcome(judgement)
+    if judgement.is_same_code:
+        beside = "same code"
+    else:
+        beside = judgement.cause.value if cause and judgement.cause and judgement.cause is not word else ""
+    return outcome_word(word).append(f" {beside}" if beside else "", "dim")
+
+
 def tally(judgements: Iterable[Judged]) -> dict[Outcome, int]:
     """Return how often each outcome occurs, in the order of a summary; an outcome that does not occur has 0."""
     numbers = Counter(map(outcome, judgements))
@@ -364,10 +393,10 @@ def moved_sentence(finding: Finding, moved: MovedSeries, *, explained: bool = Tr
 
 
 def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> list[Text]:
-    """Return the sentences of the verdicts, except those of unchanged series; equal sentences share a line.
+    """Return the sentences of the verdicts; equal sentences share a line.
 
-    Inconclusive series with a known interval share one line. This line names each series with the change that it may
-    have, the largest possible change first.
+    An unchanged series has a sentence only if its level changed visibly. Inconclusive series with a known interval
+    share one line. This line names each series with the change that it may have, the largest possible change first.
 
     Args:
         judgements: the verdicts.
@@ -376,9 +405,12 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
     names = names_on_devices([judgement.series for judgement in judgements])
     sharing: dict[tuple[Outcome, str], list[str]] = defaultdict(list)
     bounds: list[tuple[float, str]] = []
+    unchanged: dict[str, list[str]] = defaultdict(list)
     for name, judgement in zip(names, judgements, strict=True):
         if bound := possible_change(judgement):
             bounds.append((_width(judgement), f"{name} ({bound})"))
+        elif why := why_unchanged(judgement):
+            unchanged[why].append(name)
         elif judgement.verdict is not Verdict.UNCHANGED:
             sharing[outcome(judgement), cut(predicate(judgement, figures=figures))].append(name)
     lines = [_sentence(word, cases, text) for (word, text), cases in sharing.items()]
@@ -386,7 +418,7 @@ def verdict_lines(judgements: Sequence[Judgement], *, figures: bool = True) -> l
         widest_first = [text for _, text in sorted(bounds, key=lambda bound: bound[0], reverse=True)]
         word = outcome_word(Verdict.INCONCLUSIVE)
         lines.append(Text.assemble(word, f", {TOO_NOISY}: ", (some(widest_first), "bold")))
-    return lines
+    return lines + [_sentence(Verdict.UNCHANGED, cases, why) for why, cases in unchanged.items()]
 
 
 def possible_change(judgement: Judgement) -> str:
@@ -446,54 +478,3 @@ def _percent(fraction: float) -> str:
 def _width(judgement: Judgement) -> float:
     """Return how far an inconclusive series may have changed either way, as a factor of at least 1."""
     return max(judgement.high or 1.0, 1 / (judgement.low or 1.0))
-
-
-# --- findings --------------------------------------------------------------------------------------------------------
-
-
-def finding_title(finding: Finding) -> str:
-    """Return the variant that moved furthest and how many other variants moved: ``dot/tree and 2 more``.
-
-    A finding without series is named by what is missing or slow: ``GPU-1 (NVIDIA H100) on host a``.
-    """
-    if finding.worst is None:
-        return finding.root_cause
-    cases = [moved.series.case for moved in (finding.worst, *finding.standing, *finding.moved)]
-    variants = list(dict.fromkeys(f"{case.benchmark}/{case.variant}" for case in cases))
-    return variants[0] + (f" and {len(variants) - 1} more" if len(variants) > 1 else "")
-
-
-def since_first_step(finding: Finding, step: MovedSeries) -> str:
-    """Return how far a series moved from before its first step to ``step``; empty if ``step`` is the first.
-
-    ``+1500.0 % since run 1: 100.0 µs → 1.600 ms``
-    """
-    first = next((moved for moved in finding.moved if moved.series == step.series and moved.step == 1), None)
-    if step.step == 1 or first is None or not first.baseline_s or not step.candidate_s:
-        return ""
-    levels = (level(value, step.series.metric) for value in (first.baseline_s, step.candidate_s))
-    return f"{units.percent(step.candidate_s / first.baseline_s)} since run {first.baseline_run}: {' → '.join(levels)}"
-
-
-def missing_cures(finding: Finding) -> list[str]:
-    """Return what to do about a missing host, GPU or case: a line if it should be there, a line if it was removed.
-
-    The result is empty for a finding about series, and for a finding that is accepted or resolved.
-    """
-    if finding.cause is not Cause.MISSING or finding.state in {FindingState.ACCEPTED, FindingState.RESOLVED}:
-        return []
-    if finding.root_cause.startswith("host "):
-        look, until = "see its cron job and the log of its last night", "its next night"
-    elif " on host " in finding.root_cause:
-        look, until = "see what nvidia-smi and perfsvc devices list there", "the next night that finds all of it"
-    else:
-        look, until = "see what perfsvc list says", "the next night that measures all of it"
-    return [
-        f"not gone? {look}; {until} resolves this finding",
-        f'gone on purpose? perfsvc expect forget --finding {finding.id} --reason "…"',
-    ]
-
-
-def why(finding: Finding) -> str:
-    """Return the explanation of the worst series that is explained, after its case; empty without one."""
-    return f"{finding.explained.series.case.id}: {finding.why}" if finding.explained else ""

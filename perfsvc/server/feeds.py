@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perfsvc.model import Finding, FindingEvent
-from perfsvc.report import wording
+from perfsvc.report import finding_words
 from perfsvc.report.pages.site import FindingView, finding_page
 from perfsvc.server.answers import kept
 from perfsvc.server.kept.content import Content
@@ -62,7 +62,7 @@ def _entry(root: ET.Element, view: FindingView, base: str) -> None:
     """Add the entry of a finding; its id is its address, which never changes."""
     finding, address = view.finding, f"{base}{finding_page(view.finding.id)}"
     entry = _add(root, "entry")
-    _add(entry, "title", cut(f"{wording.finding_title(finding)} ({finding.state.value})", most=LONGEST_TITLE))
+    _add(entry, "title", cut(f"{finding_words.finding_title(finding)} ({finding.state.value})", most=LONGEST_TITLE))
     _add(entry, "id", address)
     _add(entry, "published", _moment(view.events[0].at if view.events else finding.at))
     _add(entry, "updated", _moment(_updated(view)))

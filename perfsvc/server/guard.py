@@ -1,18 +1,20 @@
-"""The outermost layer of the server: hosts, security headers, the log of requests, and faults."""
+"""The outermost layers of the server: hosts, security headers, the log and the limit of requests, and faults."""
 
 import ipaddress
+import socket
 import time
 from urllib.parse import urlsplit
 
 import structlog
 from prometheus_client import Counter
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perfsvc.config import ServerSettings
 from perfsvc.report.pages.render import POLICY
 from perfsvc.server.answers import problem
+from perfsvc.server.limiting import Limits, RefusedError, address_of, network_of
 from perfsvc.text import printed
 
 LONGEST_QUERY = 4096
@@ -39,7 +41,8 @@ class Guard:
     """Refuses requests for unknown hosts, and adds the security headers; logs each request and each fault.
 
     A page of an attacker can make a browser ask this server under the name of the attacker's own host (DNS rebinding).
-    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted.
+    So a name in the header ``Host`` must be known. An IP address cannot be rebound, so any address is accepted. A
+    server that listens at every address of this machine also answers for the name of this machine.
 
     Args:
         app: the application behind the guard.
@@ -51,6 +54,8 @@ class Guard:
         self._app = app
         self._requests = requests
         self._hosts = {"localhost", settings.host.lower(), (urlsplit(settings.public_url).hostname or "localhost")}
+        if settings.listens_everywhere:
+            self._hosts.add(socket.gethostname().lower())
         self._log = structlog.get_logger()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,3 +126,23 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+class RequestLimit:
+    """Refuses the requests of an address that sends too many."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, limits: Limits) -> None:
+        self._app, self._settings, self._limits = app, settings, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "http":
+            connection = HTTPConnection(scope)
+            try:
+                address = address_of(connection, self._settings.trusted_proxies)
+                self._limits.count("requests", network_of(address), self._settings.requests_a_minute)
+            except RefusedError as error:
+                answer = problem(connection, error.status, error.what, error.cure, error.headers)
+                await answer(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

@@ -8,10 +8,6 @@ from limits import RateLimitItemPerMinute
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
-from starlette.types import ASGIApp, Receive, Send
-from starlette.types import Scope as AsgiScope
-
-from perfsvc.config import ServerSettings
 
 MOST_FAILURES = 10
 """How many wrong tokens a minute an address may send. A valid token is accepted all the same."""
@@ -79,28 +75,6 @@ class Limits:
                 "repeat the request later; the settings of [server] have the limits",
                 wait_s=WINDOW_S,
             )
-
-
-class RequestLimit:
-    """Refuses the requests of an address that sends too many."""
-
-    def __init__(self, app: ASGIApp, settings: ServerSettings, limits: Limits) -> None:
-        self._app, self._settings, self._limits = app, settings, limits
-
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it."""
-        if scope["type"] == "http":
-            from perfsvc.server.answers import problem
-
-            connection = HTTPConnection(scope)
-            try:
-                address = address_of(connection, self._settings.trusted_proxies)
-                self._limits.count("requests", network_of(address), self._settings.requests_a_minute)
-            except RefusedError as error:
-                answer = problem(connection, error.status, error.what, error.cure, error.headers)
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
 
 
 def address_of(connection: HTTPConnection, proxies: Iterable[str]) -> str:

@@ -34,7 +34,7 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
     Args:
         database: the path or URL of the database.
         settings: all settings; ``server`` says where to listen.
-        report: receives the address when the server listens.
+        report: receives a line with the address when the server listens.
 
     Raises:
         UsageError: the server would listen beyond this machine without settings that say who may read.
@@ -67,8 +67,7 @@ def serve(database: str, settings: Settings, report: Callable[[str], None]) -> N
             )
         )
         host, port = listening.getsockname()[:2]
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        report(urlunsplit(("http", address, "/", "", "")))
+        report(_where(host, port, everywhere=settings.server.listens_everywhere))
         with _ended_by_signals(server):
             server.run(sockets=[listening])
 
@@ -129,6 +128,13 @@ def _listen(settings: Settings) -> socket.socket:
         listening.close()
         raise _refused(host, port, error) from error
     return listening
+
+
+def _where(host: str, port: int, *, everywhere: bool) -> str:
+    """Return at which address the server can be opened; 0.0.0.0 is none, so the line then has this machine's name."""
+    name = socket.gethostname() if everywhere else f"[{host}]" if ":" in host else host
+    url = urlunsplit(("http", f"{name}:{port}", "/", "", ""))
+    return f"serving at {url} and at every other address of this machine" if everywhere else f"serving at {url}"
 
 
 def _refused(host: str, port: int, error: OSError) -> InfrastructureError:

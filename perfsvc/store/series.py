@@ -111,6 +111,11 @@ class SeriesStore:
         with self._database.reading() as connection:
             return [case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).order_by(Cases.id))]
 
+    def former_names(self) -> set[Case]:
+        """Return the names of cases that later names have replaced: another set after a case was renamed."""
+        with self._database.reading() as connection:
+            return {case_of(*row) for row in connection.execute(select(*CASE_COLUMNS).where(Cases.former))}
+
     def case_names(self) -> dict[str, Case]:
         """Return all names of all measured cases, former names too, each with the case under its present name.
 

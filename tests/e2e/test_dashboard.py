@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shutil
 
 import pytest
 
@@ -87,3 +88,46 @@ def test_the_page_of_a_benchmark_has_the_numbers_of_the_report_for_each_gpu_mode
         ("gamma", "300.0 µs", "1.50× tied"),
     ]
     assert "1 of 2 GPUs wrong: " in pooled[2][0]
+
+
+def test_a_reference_variant_is_marked_and_is_not_the_fastest_on_the_pages(perfsvc):
+    suite = perfsvc.own("scale")
+    bench = suite / "scale" / "bench.py"
+    bench.write_text(bench.read_text().replace("    axes=", '    relative_to="beta",\n    axes='))
+    perfsvc.play({"scale/alpha": {"seconds": 2e-4}, "scale/beta": {"seconds": 1e-4}, "scale/gamma": {"seconds": 4e-4}})
+    perfsvc.fake(suite=suite, code=0)
+    perfsvc("dashboard", "build", perfsvc.folder / "pages", code=0)
+    (rows,) = bars_of((perfsvc.folder / "pages" / benchmark_page("scale")).read_text(), "n=100")
+    assert [(row[0], row[4]) for row in rows] == [
+        ("beta reference", "0.50×"),
+        ("alpha", "fastest"),
+        ("gamma", "2.00×"),
+    ]
+    listed = (perfsvc.folder / "pages" / "benchmarks.html").read_text()
+    assert '<td data-name="fastest">alpha <small>vs beta 0.50×</small></td>' in listed
+    assert '<td data-name="next">gamma <small>2.00×</small></td>' in listed
+
+
+@pytest.mark.slow
+def test_the_pages_of_a_run_on_the_cpu_device_name_it_and_call_skipped_cases_skipped(perfsvc):
+    suite = perfsvc.own("scale")
+    bench = suite / "scale" / "bench.py"
+    needs_a_gpu = bench.read_text().replace('variant("alpha")', 'variant("alpha", requires="cuda")')
+    (suite / "gpu_only").mkdir()
+    shutil.copy(suite / "scale" / "scale.cu", suite / "gpu_only")
+    only_one = re.sub(r"variants=.*\]", 'variants=[variant("alpha", requires="cuda")]', needs_a_gpu)
+    (suite / "gpu_only" / "bench.py").write_text(only_one)
+    bench.write_text(needs_a_gpu)
+    perfsvc("run", "--device", "cpu", "--suite", suite, code=0)
+    perfsvc("dashboard", "build", perfsvc.folder / "pages", code=0)
+    benchmarks, fleet, tonight = (
+        (perfsvc.folder / "pages" / name).read_text() for name in ("benchmarks.html", "fleet.html", "index.html")
+    )
+    assert benchmarks.count("skipped: requires cuda: this is the CPU device") == 1
+    assert "no correct result" not in benchmarks
+    (model,) = perfsvc.rows("SELECT model FROM devices")[0]
+    assert f"The runs measured on {model}. This page lists the GPUs of hosts." in fleet
+    assert "appear here" not in fleet
+    assert "2 series skipped: their device cannot run them." in tonight
+    (of_series,) = (perfsvc.folder / "pages" / "series").glob("gpu-only-alpha-*.html")
+    assert '<p class="reason quiet">requires cuda: this is the CPU device</p>' in of_series.read_text()

@@ -79,6 +79,24 @@ def test_a_run_that_is_stored_while_the_server_runs_is_served(serving, measured)
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_server_that_listens_at_every_address_prints_the_name_of_the_machine(measured, host):
+    process = measured.start("serve", "--host", host, "--port", 0, "--anonymous")
+    try:
+        line = process.stdout.readline()
+        address, _, rest = line.removeprefix(f"serving at http://{socket.gethostname()}:").partition("/ ")
+        assert rest == "and at every other address of this machine\n", line or process.stderr.read()
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{address}/healthz", headers={"Host": f"{socket.gethostname()}:{address}"}
+        )
+        assert read(asked) == "ok\n"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_port_that_is_in_use_is_an_error_with_a_cure(measured):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = measured("serve", "--port", taken.getsockname()[1], code=5)

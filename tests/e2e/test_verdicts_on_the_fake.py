@@ -73,6 +73,19 @@ def test_an_inconclusive_case_is_no_regression_but_strict_says_so(perfsvc, suite
     perfsvc.fake("--strict", suite=suite, code=3)
 
 
+def test_an_unchanged_case_beside_a_large_change_says_why(perfsvc, suite):
+    perfsvc.play(NOISY)
+    perfsvc.fake(suite=suite, code=0)
+    wild = [90 * MICROSECOND, 250 * MICROSECOND, 120 * MICROSECOND]
+    perfsvc.play({"*": {"seconds": 100 * MICROSECOND}, "scale/gamma": {"seconds": wild}})
+    beyond = "beyond the threshold of 1 %, but with the same code as in run 1, and too noisy to tell"
+    why = f"unchanged scale/gamma[n=100]: {beyond}"
+    for shown in (perfsvc.fake(suite=suite, code=0), perfsvc("compare", "1", "2", code=0)):
+        marked = [line for line in shown.out.splitlines() if "unchanged same code" in line]
+        assert [line.count("scale/gamma[n=100]") for line in marked] == [1]
+        assert why in " ".join(shown.out.split())
+
+
 def test_noise_of_unchanged_code_is_not_inconclusive(perfsvc, suite):
     perfsvc.play(NOISY)
     for _ in range(3):

@@ -21,6 +21,7 @@ from perfsvc.service.dashboard.build import build
 from perfsvc.service.dashboard.folder import MANIFEST, writing
 from perfsvc.store import MeasurementEntry
 from perfsvc.store.schema import shared_reading
+from tests.pages import walking
 
 
 def files_of(folder: Path) -> set[str]:
@@ -111,6 +112,49 @@ def test_an_excluded_run_is_struck_through_is_not_tonight_and_does_not_count_for
     assert [level[:2] for level in data["levels"]] == [[0, 5]]
     assert page.count("<s>") == 1
     assert "excluded: &lt;b&gt;shared&lt;/b&gt; GPU" in page
+
+
+class EagerWork:
+    """Does the work at once, as other processes may do it before this process reads the histories."""
+
+    def __init__(self, parts, work, _processes, **_options):
+        self._results = [work(part) for part in range(parts)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        pass
+
+    def results(self):
+        return self._results
+
+
+def test_a_case_that_is_renamed_during_a_build_leaves_no_dead_link(nights, tmp_path, names, monkeypatch):
+    for _ in range(2):
+        run = nights.night({names.tiled: 1e-4, names.naive: 3e-4})
+        nights.judge(run, {names.tiled: Verdict.REGRESSION, names.naive: Verdict.UNCHANGED}, ratio=1.2)
+    nights.find(run, [names.tiled])
+    module = importlib.import_module("perfsvc.service.dashboard.build")
+    read_all = module.with_series
+
+    def renaming(*given):
+        """Read all series, after a run has measured a renamed case."""
+        if nights.count == 2:
+            nights.night({replace(names.tiled, variant="tiled2", formerly=("tiled",)): 1e-4})
+        return read_all(*given)
+
+    monkeypatch.setattr(module, "with_series", renaming)
+    monkeypatch.setattr(module, "SharedWork", EagerWork)
+    build(nights.store, tmp_path / "site")
+    files = files_of(tmp_path / "site")
+    pages = {name: (tmp_path / "site" / name).read_text() for name in files if name.endswith(".html")}
+    assert not {link for name, text in pages.items() for link in walking.links(name, text)} - files
+    compared = [text for name, text in pages.items() if name.startswith("compare/")]
+    rows = [json.loads(text.partition('id="rows">')[2].partition("</script>")[0])["rows"] for text in compared]
+    assert [len(of_page) for of_page in rows] == [2, 2]
+    assert {row[-1].removeprefix("../") for of_page in rows for row in of_page} - {""} <= files
+    assert "transpose/tiled2" in pages["findings/1.html"]  # the finding was read with the name that the histories have
 
 
 def test_the_number_of_shown_runs_is_limited(nights, tmp_path, names):

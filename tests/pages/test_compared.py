@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from urllib.parse import unquote_plus
 
 import pytest
@@ -303,6 +305,38 @@ def test_an_interval_is_drawn_beside_its_threshold_on_the_common_axis(visit, com
     slowest, *_ = drawn("dot/tiled[n=3]")
     assert band == (left, right)
     assert right < low < slower < high < slowest < 200
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_the_axis_is_labelled_with_its_ends_no_change_and_what_fits_between(visit, compared, width):
+    page = visit(compared, width=width).page
+    page.wait_for_selector("#compared tbody tr")
+    for axis in page.locator(".compared thead .ticks").all():
+        labels = axis.locator("text").all()
+        texts = [label.text_content().replace("\u202f", " ") for label in labels]
+        assert texts[:3] == ["0 %", "+300 %", "-75 %"]
+        assert {"-9.1 %", "+10 %"} <= set(texts)
+        boxes = sorted((label.bounding_box() for label in labels), key=lambda box: box["x"])
+        assert all(left["x"] + left["width"] <= right["x"] for left, right in pairwise(boxes))
+        assert min(box["height"] for box in boxes) > 8  # readable, in pixels
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    table = page.locator("#compared")
+    mark, zero = (table.locator(name).first.bounding_box() for name in (".ticks line", "tbody .zero"))
+    assert mark["x"] == pytest.approx(zero["x"], abs=1)  # the mark of no change stands above the line of no change
+
+
+def test_a_row_says_why_it_is_unchanged_if_the_code_decided(visit, tmp_path):
+    beyond = "beyond the threshold of 1 %, but with the same code as in run 6, and too noisy to tell"
+    same = replace(
+        judged(case("dot", 1), ratio=2.39, half=0.8),
+        reason=f"{beyond}; the times allow -50 % to +330 %",
+    )
+    within = judged(case("dot", 2), ratio=1.3, half=0.01, reason="within the threshold of 50 %")
+    path = tmp_path / "compare.html"
+    path.write_text(comparison_page(sides_of([same, within]), NOW))
+    rows = visit(path).page.locator("#compared tbody tr")
+    assert rows.filter(has_text="dot/tiled[n=1]").locator(".why").all_inner_texts() == [beyond]
+    assert rows.filter(has_text="dot/tiled[n=2]").locator(".why").count() == 0
 
 
 def test_the_numbers_in_the_table_are_worded_as_everywhere(visit, compared):

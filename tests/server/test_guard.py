@@ -1,5 +1,7 @@
 """What every answer of the server has, and what the server refuses."""
 
+import socket
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -37,6 +39,13 @@ def test_the_host_of_the_public_address_is_known(served):
     web = served(public_url="https://perf.example.org/perf/")
     assert web.get("/healthz", headers={"host": "perf.example.org"}).status_code == 200
     assert web.get("/healthz", headers={"host": "example.org"}).status_code == 400
+
+
+def test_the_name_of_this_machine_is_known_if_the_server_listens_at_every_address(served):
+    known = {"host": f"{socket.gethostname()}:8350"}
+    assert served(host="0.0.0.0", anonymous=True).get("/healthz", headers=known).status_code == 200
+    assert served(host="::", anonymous=True).get("/healthz", headers=known).status_code == 200
+    assert served(host="10.0.0.7", anonymous=True).get("/healthz", headers=known).status_code == 400
 
 
 def test_a_long_query_is_refused(local):

@@ -106,7 +106,7 @@ def _table(rows: Sequence[Named]) -> Iterator[str]:
     yield f"|{'|'.join(COLUMNS.get(head, '---') for head in heads)}|"
     for name, judgement in islice(rows, MOST_ROWS):
         word = wording.outcome(judgement)
-        verdict = f"**{word}**" if word in FIRST else word.value
+        verdict = f"**{word}**" if word in FIRST else wording.verdict_words(judgement, cause=False).plain
         device = [prose(judgement.series.device_model)] if several_devices else []
         values = [wording.comparison_value(judgement, column) for column in COLUMNS]
         yield f"| {' | '.join(map(cell, [verdict, code(name), *device, *values, judgement.cause or '']))} |"

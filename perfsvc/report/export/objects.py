@@ -32,7 +32,7 @@ from perfsvc.model import (
     Trial,
     Verdict,
 )
-from perfsvc.report import wording
+from perfsvc.report import finding_words, wording
 from perfsvc.report.checks import StaticCheck, relative_path
 from perfsvc.report.explanations import explanation_groups
 from perfsvc.report.rows import ComparedRun, Doubt, EnvironmentDifferences, MetricRow, ResultRow, RunReport
@@ -266,7 +266,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return {
         **_fields(finding),
         **_values(finding, ("direction", "changes", "devices")),
-        "why": wording.why(finding),
+        "why": finding_words.why(finding),
         "explanations": [{**_fields(group), "text": group.text} for group in explanation_groups(finding)],
         "moved": [{**plain(moved), "sentence": wording.moved_sentence(finding, moved)} for moved in finding.moved],
     }

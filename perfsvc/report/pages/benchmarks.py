@@ -1,7 +1,7 @@
 """The pages of benchmarks: which variant is the fastest, on which GPU model, at which size, and since when."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf, log
@@ -100,8 +100,10 @@ class Reign:
 class PointPanel:
     """The variants at a point on the GPUs of a model.
 
+    A reference variant, which others are compared with, may solve another problem. So it is never the fastest variant.
+
     Attributes:
-        bars: the fastest variant first, variants without a time last.
+        bars: the variants in the order of their times, variants without a time last.
         retired: the variants that are no longer measured, each with the last run that measured it.
         history: the fastest variant at each run, oldest first.
         series: the series of all variants.
@@ -115,8 +117,26 @@ class PointPanel:
 
     @property
     def timed(self) -> list[VariantBar]:
-        """The variants with a time, the fastest first."""
+        """The variants with a time, in the order of their times."""
         return [bar for bar in self.bars if bar.time_s is not None]
+
+    @property
+    def references(self) -> set[str]:
+        """The names of the variants that others are compared with."""
+        return references(self.bars)
+
+    @property
+    def ranked(self) -> list[VariantBar]:
+        """The variants with a time that are no reference, the fastest first."""
+        names = self.references
+        return [bar for bar in self.timed if bar.variant not in names]
+
+    @property
+    def why_skipped(self) -> str:
+        """Why all variants were skipped, each reason once; empty if a variant was not skipped."""
+        if any(bar.status is not Status.SKIPPED for bar in self.bars):
+            return ""
+        return "; ".join(dict.fromkeys(bar.reason for bar in self.bars)) or "without a reason"
 
     @property
     def run(self) -> int:
@@ -125,13 +145,13 @@ class PointPanel:
 
     def slowness(self, bar: VariantBar) -> float | None:
         """Return the time of a variant over that of the fastest; None without a time."""
-        fastest_s = self.timed[0].time_s if self.timed else None
+        fastest_s = self.ranked[0].time_s if self.ranked else None
         return bar.time_s / fastest_s if fastest_s and bar.time_s is not None else None
 
     def is_tied(self, bar: VariantBar) -> bool:
         """Return True if the interval of a slower variant overlaps that of the fastest: noise may order them."""
-        fastest = self.timed[0] if self.timed else bar
-        if bar is fastest or bar.low_s is None or fastest.high_s is None:
+        fastest = self.ranked[0] if self.ranked else bar
+        if bar is fastest or bar.variant in self.references or bar.low_s is None or fastest.high_s is None:
             return False
         return bar.low_s <= fastest.high_s
 
@@ -210,6 +230,11 @@ class BenchmarkView:
         )
 
 
+def references(bars: Iterable[VariantBar]) -> set[str]:
+    """Return the names of the variants that some variants are compared with."""
+    return {bar.relative_to for bar in bars if bar.relative_to}
+
+
 def is_number(value: Value) -> TypeGuard[int | float]:
     """Return True for the value of a numeric axis; the text ``4096`` is no number, and neither is a truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and -inf < value < inf
@@ -257,10 +282,10 @@ def rows_of_list(view: BenchmarkView) -> Iterator[BenchmarkOnModel]:
 
 
 def slowness_text(panel: PointPanel, bar: VariantBar) -> str:
-    """Return how a variant compares with the fastest: ``fastest``, ``1.32×``; empty without a time."""
+    """Return how a variant compares with the fastest: ``fastest``, ``1.32×``; empty if one of them has no time."""
     if bar.time_s is None:
         return ""
-    if panel.timed[0] is bar:
+    if panel.ranked and panel.ranked[0] is bar:
         return "fastest" if len(panel.bars) > 1 else "the only one"
     slowness = panel.slowness(bar)
     return "" if slowness is None else wording.speed(slowness)

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil, floor, log10
+from statistics import median
 
 from markupsafe import Markup, escape
 
 from perfsvc import units
 from perfsvc.model import Finding, MovedSeries
 from perfsvc.report import peaks, wording
-from perfsvc.report.pages.benchmarks import PointPanel, ScalingPanel, VariantBar
+from perfsvc.report.pages.benchmarks import PointPanel, ScalingPanel, VariantBar, references
 from perfsvc.text import label
 
 WIDTH, HEIGHT = 460, 240
@@ -18,7 +19,7 @@ LOW, LOW_BOTTOM = 160, 20
 BAR, THICK = 240, 16
 """The length of the longest bar, and the height of its row."""
 LONGEST = 8.0
-"""A bar ends at this multiple of the fastest time, with an arrow: a longer one would squeeze all others."""
+"""A bar ends at this multiple of the middle time, with an arrow: a longer one would squeeze all others."""
 LOGARITHMIC = 10.0
 """An axis is logarithmic if its largest value is at least so many times its smallest."""
 STYLES, MARKS = 6, 4
@@ -98,20 +99,39 @@ def _share(value: float, _: str) -> str:
 
 def bar(panel: PointPanel, shown: VariantBar) -> Markup:
     """Return the bar of a variant: its time, the part of it that the measured peak would need, and its interval."""
-    if shown.time_s is None or not panel.timed[0].time_s:
+    scale = _bar_scale(panel)
+    if shown.time_s is None or not scale:
         return Markup("")
-    longest = max(end for each in panel.timed for end in (each.time_s, each.high_s) if end is not None)
-    scale = BAR / min(longest, LONGEST * panel.timed[0].time_s)
     end = min(shown.time_s * scale, BAR)
-    parts = [_RECT.format("best" if shown is panel.timed[0] else "time", end, THICK - 6)]
+    is_best = bool(panel.ranked) and shown is panel.ranked[0]
+    kind = "best" if is_best else "reference" if shown.variant in panel.references else "time"
+    parts = [_RECT.format(kind, end, THICK - 6)]
     if shown.peak_share:
         parts.append(_RECT.format("floor", min(shown.time_s * min(shown.peak_share, 1.0) * scale, BAR), THICK - 6))
     if shown.low_s is not None and shown.high_s is not None and shown.low_s * scale <= BAR:
         low, high = shown.low_s * scale, min(shown.high_s * scale, BAR)
         parts.append(_WHISKER.format(low, high))
-    if shown.time_s * scale > BAR + 1e-6:
+    if _is_cut(shown, scale):
         parts.append(_BEYOND.format(BAR - 7, BAR))
     return Markup(_BAR.format(BAR + 2, THICK, "".join(parts)))  # noqa: S704 - numbers
+
+
+def is_any_cut(panel: PointPanel) -> bool:
+    """Return whether a bar of a panel is longer than its drawing."""
+    return any(_is_cut(each, _bar_scale(panel)) for each in panel.timed)
+
+
+def _bar_scale(panel: PointPanel) -> float:
+    """Return the length of a bar of one second; 0 if no bar has a length."""
+    times = [each.time_s for each in panel.timed if each.time_s]
+    if not times:
+        return 0.0
+    longest = max(end for each in panel.timed for end in (each.time_s, each.high_s) if end is not None)
+    return BAR / min(longest, LONGEST * median(times))
+
+
+def _is_cut(shown: VariantBar, scale: float) -> bool:
+    return (shown.time_s or 0.0) * scale > BAR + 1e-6
 
 
 _BAR = '<svg class="bar" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
@@ -124,11 +144,12 @@ _BEYOND = '<path class="beyond" d="M{0} 1L{1} 8L{0} 15Z"/>'
 
 
 def drawn_variants(panel: ScalingPanel) -> list[str]:
-    """Return the variants that the charts of an axis draw: the fastest ones at the largest value that they have."""
+    """Return the variants that the charts of an axis draw: references, and the fastest ones at their largest value."""
+    names = references(bar for bars in panel.lines.values() for bar in bars if bar)
 
-    def rank(variant: str) -> tuple[int, float]:
+    def rank(variant: str) -> tuple[bool, int, float]:
         times = [(-place, each.time_s) for place, each in enumerate(panel.lines[variant]) if each and each.time_s]
-        return min(times, default=(1, 0.0))
+        return variant not in names, *min(times, default=(1, 0.0))
 
     return sorted(sorted(panel.lines, key=rank)[:MOST_LINES])
 

@@ -235,8 +235,14 @@ def data(sides: ComparedSides, link: Mapping[Series, str]) -> Markup:
             high,
             units.change(row.smallest) if row.smallest is not None else "",
             causes.index(None if row.cause == word else row.cause),
-            # The interval of an unchanged series shows why it is unchanged.
-            reasons.index("" if row.verdict is Verdict.UNCHANGED else row.reason),
+            # What is drawn shows why a series is unchanged, except if its code decided.
+            reasons.index(
+                row.reason
+                if row.verdict is not Verdict.UNCHANGED
+                else wording.why_unchanged(row)
+                if row.is_same_code
+                else ""
+            ),
             thresholds.index(sides.thresholds.get(row.series)),
             link.get(row.series, ""),
         ]

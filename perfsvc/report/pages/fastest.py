@@ -20,6 +20,7 @@ from perfsvc.report.pages.benchmarks import (
     ScalingPanel,
     VariantBar,
     is_number,
+    references,
 )
 from perfsvc.report.pages.site import RunPoint, SeriesView
 from perfsvc.report.rows import Key, ResultRow
@@ -137,7 +138,8 @@ def _panel(
     bars.sort(key=lambda bar: (inf if bar.time_s is None else bar.time_s, bar.status.severity, bar.variant))
     gone = sorted((variant, max(pooled[variant])) for variant, run in retired.items() if run is not None)
     all_series = tuple(view.series for of_variant in variants.values() for view, _ in of_variant)
-    return PointPanel(choice, tuple(bars), all_series, tuple(gone), tuple(_best_times(pooled, runs, retired)))
+    ranked = {variant: by_run for variant, by_run in pooled.items() if variant not in references(bars)}
+    return PointPanel(choice, tuple(bars), all_series, tuple(gone), tuple(_best_times(ranked, runs, retired)))
 
 
 def _pooled(every_series: Sequence[_Judged]) -> dict[int, float | None]:

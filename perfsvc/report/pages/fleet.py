@@ -244,6 +244,8 @@ class Fleet:
         single: how much slower than a single sibling.
         agreeing: in how many nights the ratio must be beyond it.
         nights: how many of the newest nights are looked at.
+        others: the models of the other devices that the runs measured on, such as the CPU device. Such devices
+            are not listed.
     """
 
     hosts: tuple[HostView, ...] = ()
@@ -251,6 +253,7 @@ class Fleet:
     single: float = 0.0
     agreeing: int = 0
     nights: int = 0
+    others: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> list[GpuView]:

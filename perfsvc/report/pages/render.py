@@ -13,7 +13,7 @@ from markupsafe import Markup
 from perfsvc import units
 from perfsvc.installation import data_folder
 from perfsvc.model import LaunchPicture
-from perfsvc.report import peaks, wording
+from perfsvc.report import finding_words, peaks, wording
 from perfsvc.report.environment import difference_lines
 from perfsvc.report.explanations import group_lines
 from perfsvc.report.pages import benchmarks, charts, compared, fleet, launch, pairs, spark, views
@@ -83,6 +83,7 @@ OF_COMPARISONS: dict[str, Any] = {
     "compared": compared,
     "difference_lines": difference_lines,
     "units": units,
+    "finding_words": finding_words,
     "wording": wording,
 }
 """What the template of a comparison calls."""

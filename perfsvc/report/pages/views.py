@@ -195,7 +195,7 @@ class Views:
 
     @property
     def skipped(self) -> int:
-        """The number of series that tonight's run skipped because their GPU cannot run them."""
+        """The number of series that tonight's run skipped because their device cannot run them."""
         return sum(point.status is Status.SKIPPED for _, point in self._bad)
 
     @cached_property

@@ -33,7 +33,7 @@ def comparison_table(
     over_budget: Sequence[Series] = (),
     environment: EnvironmentDifferences | None = None,
 ) -> RenderableType:
-    """Return the table of verdicts, then the reason of each verdict other than unchanged, then the counts.
+    """Return the table of verdicts, then the reasons of the verdicts, then the counts.
 
     What differs in the environments of both runs stands above the table.
 
@@ -71,10 +71,8 @@ def _comparison(judgements: Sequence[Judgement], columns: Sequence[str]) -> Tabl
         left = column == "interval"
         table.add_column(column, justify="left" if left else "right", no_wrap=not left or columns != LAYOUTS[-1])
     for judgement, case in zip(judgements, cases, strict=True):
-        outcome = wording.outcome(judgement)
-        word = wording.outcome_word(outcome)
         table.add_row(
-            word.append(f" {judgement.cause}", "dim") if judgement.cause not in {None, outcome} else word,
+            wording.verdict_words(judgement),
             case,
             *(Text(wording.comparison_value(judgement, column)) for column in columns),
         )

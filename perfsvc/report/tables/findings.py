@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perfsvc import units
 from perfsvc.model import ChangeKind, Finding, FindingEvent, FindingState, MovedSeries
-from perfsvc.report import wording
+from perfsvc.report import finding_words, wording
 from perfsvc.report.environment import difference_lines, heading
 from perfsvc.report.explanations import explanation_groups, group_lines
 from perfsvc.report.rows import EnvironmentDifferences
@@ -64,7 +64,7 @@ def finding_table(
     series = [_series(finding, finding.moved)] if finding.moved else []
     sentences = list(_why(finding))
     why = [Text(), Text("why", "bold"), *sentences] if sentences else []
-    cures = [Text(), *(Text(f"  {line}") for line in wording.missing_cures(finding))]
+    cures = [Text(), *(Text(f"  {line}") for line in finding_words.missing_cures(finding))]
     differing: list[Text] = []
     if environment and environment.differences:
         lines = (Text(f"  {line}") for line in difference_lines(environment))
@@ -120,10 +120,10 @@ def _lines(finding: Finding, other_models: str) -> Iterator[Text]:
         yield Text(f"slower again (step {step}) in run {run}{f': {root_cause}' if root_cause else ''}")
     last = {moved.series: moved for moved in sorted(finding.standing, key=lambda moved: moved.step)}
     for series, moved in last.items():
-        if total := wording.since_first_step(finding, moved):
+        if total := finding_words.since_first_step(finding, moved):
             yield Text(f"all steps of {wording.series_name(series)}: {total}")
     if finding.why:
-        yield Text(f"why: {wording.why(finding)}")
+        yield Text(f"why: {finding_words.why(finding)}")
     if finding.owner:
         yield Text(f"owner: {finding.owner}")
     if finding.state is not FindingState.OPEN:

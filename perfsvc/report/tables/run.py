@@ -15,6 +15,7 @@ from perfsvc.model import (
     MEMORY,
     PEAK_NAMES,
     PRECISIONS,
+    TIME,
     Judgement,
     OverBudget,
     Peak,
@@ -235,7 +236,7 @@ def _verdict_cell(judgement: Judgement | None, *, stacked: bool) -> Text:
     """Return the change in per cent and the verdict, on two lines if ``stacked``; a dash without a verdict."""
     if judgement is None:
         return Text(DASH)
-    word = wording.outcome_word(wording.outcome(judgement))
+    word = wording.verdict_words(judgement, cause=False)
     if judgement.ratio is None:
         return word
     return Text("\n" if stacked else " ").join([Text(units.percent(judgement.ratio)), word])
@@ -270,7 +271,9 @@ def _notes(rows: Sequence[ResultRow]) -> list[Text]:
     changed = [
         judgement
         for judgement in judgements
-        if judgement.verdict in wording.CHANGED or wording.possible_change(judgement)
+        if judgement.verdict in wording.CHANGED
+        or wording.possible_change(judgement)
+        or wording.why_unchanged(judgement)
     ]
     return lines + wording.verdict_lines(changed)
 
@@ -313,11 +316,18 @@ def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
 
 
 def _summary(report: RunReport) -> Text:
-    """Return the last line of a run: how many cases have each status, how many are over budget, and the verdicts."""
+    """Return the last line of a run: how many cases have each status, how many are over budget, and the verdicts.
+
+    A case has a verdict on its time, and can have further ones on its metrics. The line then gives both numbers.
+    """
     numbers = Counter(row.status for row in report.rows if row.status)
     counts = [f"{numbers[status]} {status.value}" for status in Status if numbers[status]]
     if report.over_budget:
         counts.append(f"{len(report.over_budget)} over budget")
     judgements = _judgements(report.rows)
     verdicts = f"; {wording.counts(judgements)}" if judgements else ""
+    times = sum(judgement.series.metric == TIME for judgement in judgements)
+    if times != len(judgements):
+        others = units.count(len(judgements) - times, "further metric")
+        verdicts += f" ({units.count(times, 'time')} and {others})"
     return Text(f"run {report.run}: {', '.join(counts) or 'nothing measured'}{verdicts}")

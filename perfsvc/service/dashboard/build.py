@@ -75,6 +75,7 @@ def build(
     """
     script = plotly()
     files = {PLOTLY: script, **{name: text.encode() for name, text in render.assets()}}
+    former_names = store.series.former_names()
     known = outline(store, store.runs.list(last), datetime.now(UTC))
     # Each process reads what its parts need, through connections of its own.
     processes = processes if store.database.release() else 1
@@ -83,8 +84,13 @@ def build(
     with SharedWork(len(comparisons), lambda at: _packed(comparisons[at]()), processes, portion=1) as shared:
         site = with_series(store, known, threshold)
         compared = shared.results()
+    is_renamed = store.series.former_names() != former_names
+    if is_renamed:  # the comparisons may link to names that the histories lack: read all anew, and compare afterwards
+        site, compared = gather(store, last, datetime.now(UTC), threshold), []
     rendered = _pages(store, site, threshold)
     others = rendered.parts_of_lists_and_findings()
+    if is_renamed:
+        others += rendered.parts_of_comparisons()
     of_series: list[render.Part] = [
         partial(rendered.part_of_series, site.series[some])
         for some in whole_cases([view.series for view in site.series])

@@ -91,7 +91,15 @@ def gather_fleet(store: Store, rows: Sequence[RunRow]) -> Fleet:
         if views:
             hosts.append(_host(name, log, nights, hosts_expected.get(name), views))
     least = judge.SIBLING_DEVIATIONS * judge.SIBLING_SPREAD
-    return Fleet(tuple(hosts), least, judge.sibling_threshold(1), judge.AGREEING_NIGHTS, judge.SIBLING_NIGHTS)
+    others = {devices[uuid].model for uuid in last_host if uuid in devices and uuid not in gpus}
+    return Fleet(
+        tuple(hosts),
+        least,
+        judge.sibling_threshold(1),
+        judge.AGREEING_NIGHTS,
+        judge.SIBLING_NIGHTS,
+        tuple(sorted(others)),
+    )
 
 
 def _host(

@@ -11,6 +11,7 @@ from pathlib import Path
 from perfsvc import units
 from perfsvc.model import Cause, Direction, Finding, Judgement, MovedSeries, Verdict
 from perfsvc.report.explanations import group_lines, short_why
+from perfsvc.report.finding_words import finding_title, missing_cures, since_first_step, why
 from perfsvc.report.pages.site import finding_page
 from perfsvc.report.tables.history import GAP, sparkline
 from perfsvc.report.wording import (
@@ -18,13 +19,9 @@ from perfsvc.report.wording import (
     NEW_NOUNS,
     counts,
     direction_word,
-    finding_title,
-    missing_cures,
     moved_sentence,
     series_name,
-    since_first_step,
     some,
-    why,
 )
 from perfsvc.service.expect.gpus import NO_GPU
 from perfsvc.service.notify.background import Background

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from perfsvc.judge import SameOnBothSides, compare, moved_together, with_causes
-from perfsvc.judge.causes import clock_evidence
+from perfsvc.judge.causes import clock_evidence, settled
 from perfsvc.model import TIME, Case, Cause, Direction, Judgement, Series, Verdict
 
 SAME = SameOnBothSides(code=True, source=True, toolkit=True, device=True)
@@ -54,6 +54,23 @@ def test_the_evidence_is_appended_to_the_reason() -> None:
     [judged] = with_causes([row], {row.series: SAME})
     assert judged.reason == "beyond the threshold; the code is the same on both sides"
     assert with_causes([row], {})[0].reason == row.reason
+
+
+@pytest.mark.parametrize(
+    ("ratio", "because"),
+    [
+        (1.004, "the same code as in run 6"),
+        (2.39, "beyond the threshold of 1 %, but with the same code as in run 6, and too noisy to tell"),
+        (0.5, "beyond the threshold of 1 %, but with the same code as in run 6, and too noisy to tell"),
+    ],
+)
+def test_an_unsettled_series_of_the_same_code_is_unchanged_and_its_reason_names_a_large_change(
+    ratio: float, because: str
+) -> None:
+    row = replace(judgement("tiled", Verdict.INCONCLUSIVE), ratio=ratio, low=0.4, high=3.0, baseline_run=6)
+    [judged] = settled([row], {row.series: SAME}, lambda _: 0.01)
+    assert (judged.verdict, judged.reason) == (Verdict.UNCHANGED, f"{because}; the times allow -60.0 % to +200.0 %")
+    assert judged.is_same_code is because.startswith("beyond")
 
 
 def judgements_of(*verdicts: Verdict, device: str = "A") -> list[Judgement]:

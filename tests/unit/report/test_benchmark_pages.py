@@ -86,6 +86,57 @@ def test_a_single_variant_is_not_called_the_fastest():
     assert slowness_text(panel, panel.bars[0]) == "the only one"
 
 
+def relative(views, reference):
+    """Return results of run 1 that name a reference variant, one for each series."""
+    found = []
+    for each in views:
+        series = each.series
+        known = {"median_s": 1e-4, "relative_to": reference, "relative_speed": 0.5}
+        found.append((1, ResultRow(series.case, series.device, "H100", "cuda", Status.OK, **known)))
+    return found
+
+
+def test_a_reference_variant_is_shown_and_never_the_fastest():
+    views = [
+        view("copy", {1: 1e-4, 2: 1e-4}),
+        view("slow", {1: 4e-4, 2: 3e-4}),
+        view("fast", {1: 3e-4, 2: 2.01e-4}),
+        view("near", {1: 5e-4, 2: 2.02e-4}),
+    ]
+    results = [(2, row) for _, row in relative(views, "copy")]
+    page = page_of(views, results=results)
+    panel = only_panel(page)
+    assert [bar.variant for bar in panel.bars] == ["copy", "fast", "near", "slow"]
+    assert [bar.variant for bar in panel.ranked] == ["fast", "near", "slow"]
+    assert [slowness_text(panel, bar) for bar in panel.bars] == ["0.50×", "fastest", "1.00×", "1.49×"]
+    assert [panel.is_tied(bar) for bar in panel.bars] == [False, False, True, False]
+    assert [best.variant for best in panel.history] == ["fast", "fast"]
+    drawn = [str(charts.bar(panel, bar)) for bar in panel.bars]
+    assert [('class="reference"' in svg, 'class="best"' in svg) for svg in drawn] == [
+        (True, False),
+        (False, True),
+        (False, False),
+        (False, False),
+    ]
+
+
+def test_without_a_time_of_another_variant_no_variant_is_the_fastest():
+    views = [view("copy", {1: 1e-4}), view("slow", {1: Status.FAILED})]
+    panel = only_panel(page_of(views, results=relative(views[:1], "copy")))
+    assert ([bar.variant for bar in panel.timed], panel.ranked, panel.reigns) == (["copy"], [], [])
+    assert [slowness_text(panel, bar) for bar in panel.bars] == ["", ""]
+
+
+def test_the_reasons_of_a_point_are_given_if_all_its_variants_were_skipped():
+    skipped = {
+        name: point(1, Status.SKIPPED, reason=why) for name, why in (("a", "no GPU"), ("b", "old"), ("c", "old"))
+    }
+    views = [view(name, {1: measured}) for name, measured in skipped.items()]
+    assert only_panel(page_of(views)).why_skipped == "no GPU; old"
+    assert only_panel(page_of([*views, view("d", {1: Status.WRONG})])).why_skipped == ""
+    assert only_panel(page_of([*views, view("d", {1: 1e-4})])).why_skipped == ""
+
+
 def test_variants_without_a_time_come_last_with_their_reason():
     panel = only_panel(
         page_of([view("a", {1: Status.WRONG}), view("b", {1: 1e-4}), view("c", {1: point(1, Status.SKIPPED)})])
@@ -318,12 +369,21 @@ def test_an_axis_of_one_value_has_its_value_in_the_middle():
     assert charts.ChartScale([0.0], 0, 100)(0.0) == pytest.approx(50)
 
 
-def test_a_bar_much_longer_than_the_fastest_ends_with_an_arrow():
-    panel = only_panel(page_of([view("a", {1: 1e-6}), view("b", {1: 1e-4})]))
-    fast, slow = (str(charts.bar(panel, bar)) for bar in panel.bars)
-    assert ("beyond" in fast, "beyond" in slow) == (False, True)
+def test_a_bar_much_longer_than_the_others_ends_with_an_arrow():
+    panel = only_panel(page_of([view("a", {1: 1e-6}), view("b", {1: 2e-6}), view("c", {1: 1e-4})]))
+    fast, middle, slow = (str(charts.bar(panel, bar)) for bar in panel.bars)
+    assert ["beyond" in bar for bar in (fast, middle, slow)] == [False, False, True]
+    assert charts.is_any_cut(panel)
     assert f'width="{charts.BAR:.1f}"' in slow
-    assert f'width="{charts.BAR / charts.LONGEST:.1f}"' in fast
+    assert f'width="{charts.BAR / charts.LONGEST:.1f}"' in middle
+
+
+def test_at_most_half_of_the_bars_are_cut_however_fast_the_fastest_is():
+    times = [48e-6, 243e-6, 267e-6, 413e-6, 704e-6, 763e-6, 1.1e-3, 1.2e-3, 1.7e-3, 2.6e-3, 2.7e-3, 5.7e-3, 6.1e-3]
+    panel = only_panel(page_of([view(f"v{number:02}", {1: time}) for number, time in enumerate(times)]))
+    assert not charts.is_any_cut(panel)
+    panel = only_panel(page_of([view(f"v{number}", {1: 10.0**number * 1e-9}) for number in range(9)]))
+    assert sum("beyond" in str(charts.bar(panel, bar)) for bar in panel.bars) == 4
 
 
 def test_the_chart_of_the_fastest_names_changes_and_findings_and_escapes_names():
@@ -342,6 +402,8 @@ def test_the_charts_draw_the_fastest_variants_and_the_same_mark_for_a_variant_ev
     page = page_of(views)
     (panel,) = page.sections[0].scalings
     assert charts.drawn_variants(panel) == [f"v{number:02}" for number in range(8, 20)]
+    (related,) = page_of(views, results=relative(views, "v00")).sections[0].scalings
+    assert charts.drawn_variants(related) == ["v00", *(f"v{number:02}" for number in range(9, 20))]
     assert len({str(charts.key(page.variants.index(name))) for name in page.variants}) == 20
 
 

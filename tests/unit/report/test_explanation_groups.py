@@ -21,7 +21,7 @@ from perfsvc.model import (
     Series,
     SourceLine,
 )
-from perfsvc.report import wording
+from perfsvc.report import finding_words
 from perfsvc.report.explanations import explanation_groups, group_lines, short_why
 from perfsvc.report.export.objects import finding_json
 from perfsvc.report.tables.findings import MOST_GROUPS, finding_table, findings_table
@@ -144,7 +144,7 @@ def test_a_series_that_is_not_meant_to_be_explained_is_in_no_group():
 
 def test_the_headline_is_the_explanation_of_the_worst_explained_case():
     found = finding(moved("a", 9.0, awaits_profile=True), explained("b", 1.5), explained("c", 2.0, SPILLS))
-    assert wording.why(found) == "transpose/c: 2.0 × slower: because of c."
+    assert finding_words.why(found) == "transpose/c: 2.0 × slower: because of c."
     assert short_why(found) == ""  # the worst case itself is not explained
     assert short_why(finding(explained("c", 2.0, SPILLS))) == "register spills, transpose/tile.cuh:31"
 

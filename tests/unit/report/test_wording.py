@@ -9,10 +9,10 @@ from rich.console import Console
 
 from perfsvc.model import CacheState, Case, Cause, Judgement, Series, Status, Verdict
 from perfsvc.report.export.objects import plain, run_json
-from perfsvc.report.rows import ComparedRun, ResultRow, RunReport
+from perfsvc.report.rows import ComparedRun, MetricRow, ResultRow, RunReport
 from perfsvc.report.tables.comparison import comparison_table
 from perfsvc.report.tables.run import run_table
-from perfsvc.report.wording import counts, possible_change, verdict_lines, verdict_sentence
+from perfsvc.report.wording import counts, possible_change, verdict_lines, verdict_sentence, verdict_words
 
 SERIES = Series(Case("transpose", "tiled", (("n", 64),)), "GPU-1", "NVIDIA H200")
 SLOWER = Judgement(
@@ -129,6 +129,45 @@ def test_what_no_code_moved_is_never_called_a_regression(cause: Cause) -> None:
         assert "regression " not in text
         assert cause.value in text
     assert compared(*moved).count("regression toolchain ") == 1
+
+
+UNCHANGED = replace(SLOWER, verdict=Verdict.UNCHANGED, cause=None, ratio=1.002, reason="within the threshold of 1 %")
+BUT = "beyond the threshold of 1 %, but with the same code as in run 1, and too noisy to tell"
+SAME_CODE = replace(UNCHANGED, ratio=2.39, reason=f"{BUT}; the times allow -50.0 % to +800.0 %")
+
+
+@pytest.mark.parametrize(
+    ("judgement", "beside", "line"),
+    [
+        (UNCHANGED, "", ""),
+        (replace(UNCHANGED, ratio=1.004, reason="the same code as in run 1; the times allow -9 % to 8 %"), "", ""),
+        (SAME_CODE, " same code", f": {BUT}"),
+        (replace(UNCHANGED, ratio=0.7, reason="within the threshold of 50 %"), "", ": within the threshold of 50 %"),
+    ],
+)
+def test_an_unchanged_series_shows_why_only_if_its_level_changed_visibly(
+    judgement: Judgement, beside: str, line: str
+) -> None:
+    name = "transpose/tiled[n=64]"
+    assert verdict_words(judgement).plain == f"unchanged{beside}"
+    assert [text.plain for text in verdict_lines([judgement])] == ([f"unchanged {name}{line}"] if line else [])
+    rows = [text for text in show(run_table(ran(judgement))).splitlines() if "% unchanged" in text]
+    assert [("same code" in row, name in row) for row in rows] == [(bool(beside), True)]
+
+
+def test_unchanged_series_with_the_same_reason_share_a_line() -> None:
+    other = replace(of("naive", SAME_CODE), reason=f"{BUT}; the times allow -9.0 % to +700.0 %")
+    (line,) = verdict_lines([SAME_CODE, other])
+    assert line.plain == f"unchanged transpose/tiled[n=64], transpose/naive[n=64]: {BUT}"
+
+
+def test_a_run_says_how_many_of_its_verdicts_are_on_metrics_other_than_the_time() -> None:
+    hops = MetricRow("hops", 3.0, judgement=replace(UNCHANGED, series=replace(SERIES, metric="hops")))
+    (row,) = ran(UNCHANGED).rows
+    both = RunReport(2, [replace(row, metrics=(hops,))])
+    ending = "run 2: 1 ok; 0 regressions, 0 improvements, "
+    assert show(run_table(both)).endswith(f"{ending}2 unchanged (1 time and 1 further metric)\n")
+    assert show(run_table(ran(UNCHANGED))).endswith(f"{ending}1 unchanged\n")
 
 
 def test_devices_are_named_in_sentences_if_there_are_several() -> None:
