@@ -87,6 +87,32 @@ def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
     assert scans(story.store, lambda: story.store.baselines.get(series, run)) == []
 
 
+def effort(store, work):
+    """Return how many instructions of SQLite's virtual machine ``work`` takes, in units of ten."""
+    counted = []
+    engine = store.database.engine
+
+    def count(connection, *_rest):
+        connection.connection.driver_connection.set_progress_handler(lambda: counted.append(1), 10)
+
+    event.listen(engine, "before_cursor_execute", count)
+    work()
+    event.remove(engine, "before_cursor_execute", count)
+    with store.database.reading() as connection:
+        connection.connection.driver_connection.set_progress_handler(None, 10)
+    return len(counted)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_the_environment_before_a_run_is_found_as_quickly_after_many_nights(story):
+    cases, efforts = {story.tiled, story.naive}, []
+    for nights in (5, 40):
+        for _ in range(nights):
+            last = story.run(story.tiled, story.naive)
+        efforts.append(effort(story.store, lambda: story.store.devices.environment_before(last + 1, "GPU-1", cases)))  # noqa: B023 - called at once
+    assert 0 < efforts[1] < 1.5 * efforts[0]
+
+
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_the_measurements_of_runs_are_counted_in_indices_alone(story):
     for _ in range(3):
