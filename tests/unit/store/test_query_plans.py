@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, select
 
 from perfsvc.model import Kind, ReplayRecord, digest
-from perfsvc.store import RunState
+from perfsvc.store import CaseCode, RunState
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Cases
 from perfsvc.store.series import segment_starts
@@ -85,6 +85,18 @@ def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
     run = story.run(story.tiled, story.naive)
     series = list(story.store.series.levels(run))
     assert scans(story.store, lambda: story.store.baselines.get(series, run)) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_stored_binaries_are_found_with_one_query(story):
+    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(b"# bench.py"), seed=0)
+    codes = [CaseCode(replace(record, seed=seed), {digest(b"code"): b"code"}, b"# bench.py", {}) for seed in range(30)]
+    ids = story.store.binaries.put(codes)
+    statements = []
+    event.listen(story.store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    found = story.store.binaries.put(codes)
+    assert found == ids
+    assert len([text for text in statements if "FROM binaries" in text]) == 1
 
 
 def effort(store, work):
