@@ -51,12 +51,16 @@ class BinaryStore:
             ValueError: bytes do not have the digest that a record names.
         """
         texts = [encode(code.record).decode() for code in codes]
+        digests = {text: digest(text.encode()) for text in texts}
         ids: dict[str, int] = {}
         with self._database.writing() as connection:
+            query = select(Binaries.digest, Binaries.id, Binaries.record, Binaries.signatures)
+            query = query.where(among(connection, Binaries.digest, set(digests.values())))
+            stored = {row.digest: row for row in connection.execute(query)}
             # All writers store binaries in the same order, so that two writers cannot deadlock.
             for text, code in sorted(zip(texts, codes, strict=True), key=lambda pair: pair[0]):
                 if text not in ids:
-                    ids[text] = _put(connection, code, text, self._keys)
+                    ids[text] = _put(connection, code, text, stored.get(digests[text]), self._keys)
         return [ids[text] for text in texts]
 
     def get(self, ids: Collection[int]) -> dict[int, BinaryRow]:
@@ -282,11 +286,12 @@ def _put_signed(
     return int(row.id)
 
 
-def _put(connection: Connection, code: CaseCode, text: str, keys: Keys) -> int:
-    """Store a binary whose record has this text, unless it is stored and signed by this user, and return its id."""
+def _put(connection: Connection, code: CaseCode, text: str, stored: Any, keys: Keys) -> int:
+    """Store a binary whose record has this text, unless it is stored and signed by this user, and return its id.
+
+    ``stored`` is the row with the digest of the text; None if there is none.
+    """
     record = code.record
-    query = select(Binaries.id, Binaries.record, Binaries.signatures).where(Binaries.digest == digest(text.encode()))
-    stored = connection.execute(query).first()
     lines = [("lines", module, content) for module, content in code.lines.items()]
     if stored is not None and stored.record == text and keys.has_signed(Signed.RECORD, text, stored.signatures):
         _put_contents(connection, lines)  # the run that stored the binary may not have asked for them

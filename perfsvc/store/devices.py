@@ -93,16 +93,25 @@ class DeviceStore:
 
         Runs that have not ended, runs with uncommitted changes, and excluded data do not count.
         """
+        earlier = Measurements.__table__.alias().c
+        newest = (  # of each case, because sorting the measurements of all cases reads the whole history
+            select(earlier.id)
+            .join(Runs, Runs.id == earlier.run_id)
+            .where(earlier.case_id == Cases.id, earlier.device_id == Devices.id, earlier.run_id < run)
+            .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED), judged(earlier.run_id, earlier.case_id))
+            .order_by(earlier.run_id.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
         with self._database.reading() as connection:
             ids = {number for names in namesakes_of(connection, cases).values() for number in names}
             row = connection.execute(
                 select(Measurements.run_id, *ENVIRONMENT)
+                .select_from(Cases)
+                .join(Devices, Devices.uuid == device)
+                .join(Measurements, Measurements.id == newest)
                 .join(Environments, Environments.id == Measurements.environment_id)
-                .join(Devices, Devices.id == Measurements.device_id)
-                .join(Runs, Runs.id == Measurements.run_id)
-                .where(Devices.uuid == device, Measurements.run_id < run, among(connection, Measurements.case_id, ids))
-                .where(Runs.git_dirty.is_(False), Runs.state.in_(ENDED))
-                .where(judged(Measurements.run_id, Measurements.case_id))
+                .where(among(connection, Cases.id, ids))
                 .order_by(Measurements.run_id.desc())
                 .limit(1)
             ).first()

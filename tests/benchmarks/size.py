@@ -6,6 +6,10 @@ command then runs as a process of its own. Needs no GPU.
     python tests/benchmarks/size.py FOLDER [--cases 1000] [--nights 200] [--replicas 3] [--db postgresql://…]
         [--only compare,show] [--limit 900] [--repeat 3] [--json size.json]
 
+The parts ``plan``, ``plan-budget``, ``plan-two`` and ``plan-eight`` are runs that are stopped when the first case is
+sent to a worker. The last two plan ``--spread-cases`` cases for two and for eight fake GPUs of one model, of which only
+the first has measured them so far; they have a folder and a database of their own.
+
 FOLDER keeps the suite and the SQLite file. A second call uses what it has, and adds nights if they are fewer. The
 parts are the commands of ``commands`` and ``judge``, so that a long measurement can be made in several calls. The
 parts ``prune`` and ``prune-next`` run only if ``--only`` names them, and only once, because they remove samples.
@@ -22,20 +26,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from simulated import grown, many
 from sqlalchemy import delete, select
 from workbench import table
 
-from perfsvc.model import Case, Provenance, RunState
+from perfsvc.model import Case, DeviceInfo, Provenance, RunState
 from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings.suspects import suspects_of
-from perfsvc.store import Store
+from perfsvc.store import MeasurementEntry, Store
 from perfsvc.store.schema.tables import Cases, Measurements
 
 ENTRIES_A_COMMIT, COMMITS = 60, 50
 """How many measurements arrive together, as from twenty GPUs of three replicas, and how often."""
+NIGHTS_OF_FIRST = 3
+"""In how many nights the first of several GPUs has measured all cases."""
 REMOVING = ("prune", "prune-next")
 """The parts that change the database for all later calls."""
 IN_PROCESS = """
@@ -51,6 +58,17 @@ finally:
         file.write(peak.split()[1])
 """
 """Runs the command line, and writes the peak of its memory in KiB to a file."""
+STOPPED = """
+from perfsvc.measure.host.worker_handle import WorkerHandle
+def stop(*_, **__):
+    raise KeyboardInterrupt
+WorkerHandle.send = stop
+"""
+"""Stops a run when the first case is sent to a worker."""
+PLANNING = "plan"
+"""How the names of the parts begin that are stopped."""
+SEVERAL = {"plan-two": 2, "plan-eight": 8}
+"""How many GPUs share the cases, by part."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +82,11 @@ class Cost:
     exit_code: int
 
 
-def cost(arguments: Sequence[str], folder: Path) -> Cost:
+def cost(arguments: Sequence[str], folder: Path, program: str = IN_PROCESS) -> Cost:
     """Run a command and return what it took; the output is thrown away."""
     with tempfile.NamedTemporaryFile() as note, (folder / "output.txt").open("w") as output:
         began = time.perf_counter()
-        process = subprocess.Popen(
-            [sys.executable, "-c", IN_PROCESS, note.name, *arguments], stdout=output, stderr=output
-        )
+        process = subprocess.Popen([sys.executable, "-c", program, note.name, *arguments], stdout=output, stderr=output)
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - began
         peak = int(note.read() or 0) * 1024
@@ -94,12 +110,17 @@ def main() -> int:
     nights = grown.grow(database, options.nights, options.limit)
     print(f"{nights} nights after {time.perf_counter() - began:.1f} s", flush=True)
     costs = []
-    for name, arguments in commands(folder, database).items():
-        if name in options.only.split(",") if options.only else name not in REMOVING:
-            repeated = [cost(arguments, folder) for _ in range(1 if name in REMOVING else options.repeat)]
+    wanted = options.only.split(",")
+    parts = commands(folder, database)
+    if not options.only or SEVERAL.keys() & set(wanted):
+        parts |= sharing(folder / "spread", options.spread_cases)
+    for name, arguments in parts.items():
+        if name in wanted if options.only else name not in REMOVING:
+            program = STOPPED + IN_PROCESS if name.startswith(PLANNING) else IN_PROCESS
+            repeated = [cost(arguments, folder, program) for _ in range(1 if name in REMOVING else options.repeat)]
             costs.append(replace(min(repeated, key=lambda each: each.cpu_s), command=name))
             print(costs[-1], flush=True)
-    judged = [] if options.only and "judge" not in options.only.split(",") else list(judging(database, nights))
+    judged = [] if options.only and "judge" not in wanted else list(judging(database, nights))
     inside = dict(judged)
     print(table(COLUMNS, [cells(each) for each in costs]))
     print(table(("in one process", "wall time"), [(name, f"{seconds * 1e3:.0f} ms") for name, seconds in judged]))
@@ -116,6 +137,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--nights", type=int, default=200)
     parser.add_argument("--replicas", type=int, default=3)
+    parser.add_argument("--spread-cases", type=int, default=10_000, help="the cases that several GPUs share")
     parser.add_argument("--db", default="", help="an empty database on PostgreSQL, by its URL")
     parser.add_argument("--only", default="", help="time only these, separated by commas")
     parser.add_argument("--limit", type=float, default=math.inf, help="the most seconds for copying nights")
@@ -146,9 +168,39 @@ def commands(folder: Path, database: str) -> dict[str, list[str]]:
         "prune-dry": [*prune_older_than("90d"), "--force", "--dry-run"],
         "run": measuring,
         "run-budget": [*measuring, "--budget", "10m"],
+        "plan": measuring,
+        "plan-budget": [*measuring, "--budget", "10m"],
         "prune": [*prune_older_than("90d"), "--force"],
         "prune-next": prune_older_than("89d"),  # one night more is old, as in the next night
     }
+
+
+def sharing(folder: Path, count: int) -> dict[str, list[str]]:
+    """Return the arguments of the runs that share cases between GPUs; only the first GPU has measured them so far."""
+    folder.mkdir(exist_ok=True)
+    database, suite = folder / "perfsvc.db", folder / "repository" / "kernels"
+    if not database.exists():
+        place = grown.workplace(folder, count, 1)
+        cases = [Case(*name.split("/"), (("n", 64),)) for name in place.plan.cases]
+        first = replace(many.GPU, kind="fake", spec="fake", uuid="FAKE-0", model="Fake GPU", target="fake")
+        with Store.open(str(database)) as store:
+            store.devices.put(first)
+            for _ in range(NIGHTS_OF_FIRST):
+                run = store.runs.begin(Provenance(datetime.now(UTC), "perfsvc run", "kernels", label="nightly"))
+                store.measurements.put(run, [_on(first, entry) for entry in many.entries_of(cases)])
+                store.runs.end(run, RunState.FINISHED)
+    devices = []
+    for number in range(max(SEVERAL.values())):
+        (folder / f"{number}.json").write_text(json.dumps({"uuid": f"FAKE-{number}"}))
+        devices += [["--device", f"fake:{folder / f'{number}.json'}"]]
+    run_it = ["run", "--db", str(database), "--suite", str(suite), "--spread", "each-model", "--label", "nightly"]
+    return {name: [*run_it, *chain(*devices[:gpus])] for name, gpus in SEVERAL.items()}
+
+
+def _on(device: DeviceInfo, entry: MeasurementEntry) -> MeasurementEntry:
+    """Return an entry as measured on a device, in a time that depends on the case."""
+    wall_s = 0.4 + len(entry.measurement.case.id) / 100 + entry.measurement.samples_s[0] * 1e3
+    return replace(entry, measurement=replace(entry.measurement, device=device.uuid, wall_s=wall_s))
 
 
 def judging(database: str, nights: int) -> Iterator[tuple[str, float]]:

@@ -4,9 +4,10 @@
     python tests/benchmarks/slurm_faults.py [--json FILE]
 
 Starts munged, slurmctld and slurmd for two nodes with two fake GPUs each, as root, in a temporary folder. Then runs a
-suite of programs five times: undisturbed; while a node dies; while a job is cancelled; with too little time for the
-jobs; and until Ctrl-C. Each case must be stored exactly once, with a
-result or with the reason why there is none; after Ctrl-C at most once.
+suite of programs again and again: undisturbed; while a node dies; while a job is cancelled, or preempted by a job of
+another partition; while an agent hangs; with too little time for the jobs; and until Ctrl-C. Each case must be stored
+exactly once, with a result or with the reason why there is none; after Ctrl-C at most once. Takes about a quarter of an
+hour, of which five minutes are the silence of the agent that hangs.
 """
 
 import argparse
@@ -53,7 +54,10 @@ ReturnToService=2
 SlurmdTimeout=20
 KillWait=5
 {nodes}
-PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 """
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 Gres=gpu:h100:{gpus} Feature=fast"
 SETTINGS = """
@@ -81,12 +85,14 @@ def main() -> int:
             "none": ("20m", lambda run: None),
             "a node dies": ("20m", lambda run: cluster.break_node("node1")),
             "a job is cancelled": ("20m", lambda run: subprocess.run(["scancel", cluster.running()[0]], check=True)),
+            "a job is preempted": ("20m", lambda run: cluster.preempt()),
+            "an agent hangs": ("20m", lambda run: cluster.freeze(cluster.running()[0])),
             "the time is over": ("1m", lambda run: None),
             "Ctrl-C": ("20m", lambda run: run.send_signal(signal.SIGINT)),
         }
         rows, bad, left = [], 0, 0
         for name, (limit, fault) in faults.items():
-            pause_s = 12 if limit == "1m" else 2
+            pause_s = 20 if limit == "1m" else 2  # Slurm ends a job of one minute after up to 90 s
             code, stored, jobs = cluster.measure(name.replace(" ", "-"), limit, fault, pause_s)
             cases = Counter(status for _, status in stored.values())
             bad += sum(times - 1 for times, _ in stored.values()) + (CASES - len(stored) if name != "Ctrl-C" else 0)
@@ -116,19 +122,45 @@ class Slurm:
         """End everything of a node at once, as if it had lost its power; start it again when Slurm has noticed."""
         jobs = _lines("squeue", "--noheader", f"--nodelist={name}", "--states=R", "--format=%i")
         pids = [int((self.folder / f"{name}.pid").read_text())]
-        for path in Path("/proc").glob("[0-9]*"):
+        for path in self._processes():
             with contextlib.suppress(OSError):
-                command, environment = (path / "cmdline").read_bytes(), (path / "environ").read_bytes()
-                of_job = any(f"SLURM_JOB_ID={job}\0".encode() in environment for job in jobs)
-                of_step = any(command.startswith(f"slurmstepd: [{job}.".encode()) for job in jobs)
-                if of_job or of_step:
+                command = (path / "cmdline").read_bytes()
+                if any(command.startswith(f"slurmstepd: [{job}.".encode()) for job in jobs):
                     pids.append(int(path.name))
-        for pid in pids:
+        for pid in [*pids, *(pid for job in jobs for pid in self._of_job(job))]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         while not all(state == "NODE_FAIL" for job, state in self.jobs().items() if job in jobs):
             time.sleep(1)
         self.start_node(name)
+
+    def preempt(self) -> None:
+        """Let a job of the partition ``urgent`` take a GPU."""
+        wrapped = ["--wrap", "sleep 1"]
+        subprocess.run(
+            ["sbatch", "--partition=urgent", "--gres=gpu:h100:1", "--output=/dev/null", *wrapped], check=True
+        )
+
+    def freeze(self, job: str) -> None:
+        """Stop the agent of a job, and what it has started, as if all of it waited for a file server."""
+        for pid in self._of_job(job):
+            os.kill(pid, signal.SIGSTOP)
+
+    def _processes(self) -> Iterator[Path]:
+        """Yield the processes of this cluster, and not of another one on this machine."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if f"SLURM_CONF={self.folder}/slurm.conf\0".encode() in (path / "environ").read_bytes():
+                    yield path
+
+    def _of_job(self, job: str) -> list[int]:
+        """Return the processes of a job, without the one that Slurm starts for it."""
+        pids = []
+        for path in self._processes():
+            with contextlib.suppress(OSError):
+                if f"SLURM_JOB_ID={job}\0".encode() in (path / "environ").read_bytes():
+                    pids.append(int(path.name))
+        return pids
 
     def jobs(self) -> dict[str, str]:
         """Return the states of all jobs."""

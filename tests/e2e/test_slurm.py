@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("submitit", reason="submitit is not installed: pip install perfsvc[slurm]")
 
-from perfsvc.service.cluster import slurm_cluster, slurm_jobs
+from perfsvc.service.cluster import limits, slurm_cluster, slurm_jobs
 from tests.slurm_stand_in import slurm_stand_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -85,6 +85,66 @@ def test_each_case_is_stored_once_though_an_agent_hangs(perfsvc, on_slurm, monke
     assert len(measured) == len(set(measured)) == CASES
     assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
     assert list((perfsvc.folder / "shared").iterdir()) == []
+
+
+HANGING = """
+import os
+
+if os.environ.get("SLURM_JOB_ID") == "1":
+    import threading
+
+    from perfsvc.service.cluster import agent
+
+    measure = agent.pool.measure
+
+    def hanging(*args, **options):
+        for number, result in enumerate(measure(*args, **options)):
+            yield result
+            if number == 1:
+                threading.Event().wait()
+
+    agent.SILENT_AGENT_S = 5.0
+    agent.pool.measure = hanging
+"""
+
+
+def test_each_case_is_stored_once_though_measuring_hangs_in_an_agent_that_lives(perfsvc, on_slurm):
+    command, slurm = on_slurm
+    (perfsvc.folder / "hanging").mkdir()
+    (perfsvc.folder / "hanging" / "sitecustomize.py").write_text(HANGING)
+    perfsvc.environment["PYTHONPATH"] = str(perfsvc.folder / "hanging")
+    ended = perfsvc(*command(), code=0)
+    assert "job 1 on here was lost: its job ended with the state FAILED: TimeoutError: measuring on" in ended.err
+    assert "has hung for 5s" in ended.err
+    measured = perfsvc.rows("SELECT run_id, case_id FROM measurements")
+    assert len(measured) == len(set(measured)) == CASES
+    assert slurm.states() == {"1": "FAILED", "2": "CANCELLED"}
+
+
+def test_a_shared_folder_that_does_not_answer_ends_the_run_and_keeps_what_was_measured(perfsvc, on_slurm, monkeypatch):
+    command, slurm = on_slurm
+    monkeypatch.setattr(limits, "REPORT_S", 1.0)
+    monkeypatch.setattr(limits, "FOLDER_S", 3.0)
+    pipes = []
+
+    def block_in_the_middle():
+        perfsvc.wait_for(None, 4)
+        slurm.freeze("1")
+        (replies,) = (perfsvc.folder / "shared").glob("run-*/0.replies")
+        os.mkfifo(replies.with_suffix(".pipe"))
+        pipes.append(replies.with_suffix(".pipe").replace(replies))  # opening it blocks
+
+    blocking = threading.Thread(target=block_in_the_middle)
+    blocking.start()
+    ended = perfsvc(*command(), code=5)
+    blocking.join()
+    os.close(os.open(pipes[0], os.O_RDWR))
+    shared = perfsvc.folder / "shared"
+    assert f"the shared folder {shared} has not answered for 1s: the run waits for it, and ends after 3s" in ended.err
+    assert f"the shared folder {shared} has not answered for 3s" in ended.err
+    assert perfsvc.rows("SELECT state FROM runs") == [("failed",)]
+    assert len(perfsvc.rows("SELECT DISTINCT case_id FROM measurements")) >= 4
+    assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
 
 
 def test_ctrl_c_cancels_the_jobs_and_keeps_what_was_measured(perfsvc, on_slurm):

@@ -5,8 +5,9 @@ show how long each device will measure. Cases move to another device only if tha
 """
 
 import statistics
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -123,6 +124,8 @@ class _Unit:
 
     Attributes:
         costs_s: the cases, with the seconds that a replica of each takes.
+        cost_s: the seconds that a replica of all cases takes.
+        rank: a pseudorandom rank, the same every time.
         bench: the text of the benchmark file with the Python functions; empty if there are none.
         candidates: the devices that can measure the cases.
         runs: how many runs measured the cases on each candidate.
@@ -131,6 +134,8 @@ class _Unit:
     """
 
     costs_s: Mapping[TaskKey, float]
+    cost_s: float
+    rank: str
     bench: str
     candidates: tuple[str, ...]
     runs: Mapping[str, int]
@@ -142,20 +147,20 @@ class _Unit:
         """The first case."""
         return next(iter(self.costs_s))
 
-    @property
-    def cost_s(self) -> float:
-        """Seconds that a replica of all cases takes."""
-        return sum(self.costs_s.values())
-
     def loses_history(self, device: str) -> bool:
         """Return whether the series of the cases would begin anew or become shorter on another device."""
         home_runs = self.runs[self.home] if self.home else 0
         return sum(self.runs.values()) >= NEW_RUNS and self.runs[device] < home_runs
 
     @property
-    def rank(self) -> str:
-        """A pseudorandom rank, the same every time."""
-        return _rank(self.first, "")
+    def by_cost(self) -> tuple[float, str]:
+        """The key by which the units of a device are sorted."""
+        return self.cost_s, self.rank
+
+    def targets(self, *, lose_history: bool) -> tuple[tuple[bool, str], ...]:
+        """Return the devices that the unit may move to, and before each whether the unit is new to the device."""
+        allowed = (device for device in self.candidates if lose_history or not self.loses_history(device))
+        return tuple((not self.runs[device], device) for device in sorted(allowed))
 
 
 @dataclass(slots=True)
@@ -251,19 +256,51 @@ def _evened(kept: _Loads, *, lose_history: bool) -> _Loads:
     """
     loads = kept.copy()
     enough_s = (1 + EVEN) * statistics.fmean(kept.seconds.values())
+    # The units of a list differ only in their cost, so the unit to move is found without a look at all of them.
+    alike: dict[str, dict[_Alike, list[_Unit]]] = {device: {} for device in loads.seconds}
+    kinds = {unit: (unit.bench, unit.targets(lose_history=lose_history)) for unit in loads.homes if not unit.begun}
+    for unit in sorted(kinds, key=lambda unit: unit.by_cost):
+        alike[loads.homes[unit]].setdefault(kinds[unit], []).append(unit)
     while (slowest_s := loads.slowest_s) > enough_s:
         slowest = next(device for device, seconds in loads.seconds.items() if seconds == slowest_s)
-        moves = []
-        for unit in [unit for unit, device in loads.homes.items() if device == slowest and not unit.begun]:
-            for target in sorted(set(unit.candidates) - {slowest}):
-                after_s = max(loads.with_unit(unit, target), loads.without_unit(unit))
-                if after_s < slowest_s and (lose_history or not unit.loses_history(target)):
-                    moves.append((not unit.runs[target], after_s, unit.rank, target, unit))
+        moves = [
+            (is_new, after_s, unit.rank, target, unit)
+            for (_, targets), units in alike[slowest].items()
+            for is_new, target in targets
+            if units and target != slowest
+            for after_s, unit in _most_even(units, target, loads)
+            if after_s < slowest_s
+        ]
         if not moves:
             break
         *_, target, unit = min(moves, key=lambda move: move[:4])
+        units = alike[slowest][kinds[unit]]
+        del units[bisect_left(units, unit.by_cost, key=lambda each: each.by_cost)]
+        insort(alike[target].setdefault(kinds[unit], []), unit, key=lambda each: each.by_cost)
         loads.put(unit, target)
     return loads
+
+
+_Alike = tuple[str, tuple[tuple[bool, str], ...]]
+"""What units have in common that differ only in their cost: the benchmark file, and ``_Unit.targets``."""
+
+
+def _most_even(units: Sequence[_Unit], target: str, loads: _Loads) -> Iterator[tuple[float, _Unit]]:
+    """Yield the one or two units that even their device and a target most, with the seconds of the slower device then.
+
+    Args:
+        units: units of one device that differ only in their cost, sorted by ``_Unit.by_cost``; at least one.
+        target: the device that they could move to.
+        loads: where the units are.
+    """
+    first = units[0]
+    apart_s = loads.without_unit(first) - loads.with_unit(first, target) + 2 * first.cost_s
+    at = bisect_left(units, apart_s / 2, key=lambda unit: unit.cost_s)
+    nearest = [*units[at : at + 1]]
+    if at:  # of several units with the same cost, the first has the lowest rank
+        nearest.append(units[bisect_left(units, units[at - 1].cost_s, key=lambda unit: unit.cost_s)])
+    for unit in nearest:
+        yield max(loads.with_unit(unit, target), loads.without_unit(unit)), unit
 
 
 def _units(
@@ -285,9 +322,12 @@ def _units(
     for keys in together.values():
         first, candidates = keys[0], tuple(sorted(of_case[keys[0]]))
         homes = Counter(home for key in keys if (home := begun_on.get(key) or last_device(key, candidates, past)))
+        costs_s = {key: usual_s if (cost_s := known[key]) is None else cost_s for key in keys}
         units.append(
             _Unit(
-                costs_s={key: usual_s if (cost_s := known[key]) is None else cost_s for key in keys},
+                costs_s=costs_s,
+                cost_s=sum(costs_s.values()),
+                rank=_rank(first, ""),
                 bench=of_case[first][candidates[0]].bench,
                 candidates=candidates,
                 runs={device: max(_history(key, device, past).runs for key in keys) for device in candidates},

@@ -6,11 +6,12 @@ import platform
 import queue
 import socket
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from perfsvc import __version__
+from perfsvc import __version__, units
 from perfsvc.device import VISIBLE
 from perfsvc.device.find import find
 from perfsvc.errors import NoDeviceError, PerfsvcError
@@ -29,6 +30,7 @@ from perfsvc.service.cluster.messages import (
     plan_of,
     refused,
 )
+from perfsvc.service.cluster.protocol import SILENT_AGENT_S
 from perfsvc.service.prepare.full_environment import common_parts, gpu_parts
 from perfsvc.suite import isolated
 
@@ -54,6 +56,7 @@ class Agent:
         self._blobs: dict[str, bytes] = {}
         self._dropped: set[int] = set()
         self._is_stopped = False
+        self._progress_s: float | None = None  # when the thread that measures last went on; None if it has no share
         self._thread: threading.Thread | None = None
 
     def facts(self, spec: str) -> bytes:
@@ -87,16 +90,26 @@ class Agent:
         self._blobs |= blobs
         self._dropped.clear()
         self._is_stopped = False
+        self._progress_s = time.monotonic()
         self._thread = threading.Thread(target=self._measure, args=[codec.decode(PlanShare, share)], daemon=True)
         self._thread.start()
 
     def take(self, wait_s: float) -> list[Packet]:
-        """Return the news that have not been taken yet, oldest first; wait for the first up to ``wait_s`` seconds."""
+        """Return the news that have not been taken yet, oldest first; wait for the first up to ``wait_s`` seconds.
+
+        Raises:
+            TimeoutError: there are no news, and measuring hangs: the limits of cases no longer work.
+        """
         packets: list[Packet] = []
         with contextlib.suppress(queue.Empty):
             packets.append(self._packets.get(timeout=wait_s))
             while len(packets) < MOST_PACKETS:
                 packets.append(self._packets.get_nowait())
+        progress_s = self._progress_s
+        if not packets and progress_s is not None and time.monotonic() - progress_s > SILENT_AGENT_S:
+            raise TimeoutError(
+                f"measuring on {socket.gethostname()} has hung for {units.duration_text(SILENT_AGENT_S)}"
+            )
         return packets
 
     def drop(self, positions: Collection[int]) -> None:
@@ -128,7 +141,7 @@ class Agent:
                 {share.device.uuid: share.device},
                 lambda text: self._put(AgentNews(text=text)),
                 self._servers,
-                lambda: self._is_stopped,
+                self._must_stop,
                 on_loss=lambda _, error: losses.append(error),
                 sharing=share.sharing,
             )
@@ -142,6 +155,12 @@ class Agent:
         except Exception as error:  # noqa: BLE001 - the command reports it as the reason why the GPU is lost
             ended = Ended(f"the agent on {socket.gethostname()} failed: {type(error).__name__}: {error}")
         self._put(AgentNews(ended=ended))
+        self._progress_s = None
+
+    def _must_stop(self) -> bool:
+        """Return whether to begin no further case. The pool asks every second, also while a case runs."""
+        self._progress_s = time.monotonic()
+        return self._is_stopped
 
     def _put(self, news: AgentNews) -> None:
         files: Mapping[str, bytes] = {}

@@ -12,14 +12,17 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perfsvc import units
+from perfsvc.build import cache
 from perfsvc.config.settings import PREFIX, SlurmGpuSettings, SlurmSettings
 from perfsvc.errors import InfrastructureError, MissingPackageError
 from perfsvc.installation import install_command
 from perfsvc.model import codec
+from perfsvc.service.cluster.limits import FolderCalls, within
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply, Blobs, Packet
 from perfsvc.service.cluster.protocol import SILENT_AGENT_S, ClusterGpu, LostError, last_line, start_cure
 from perfsvc.service.cluster.run_folder import (
@@ -32,7 +35,7 @@ from perfsvc.service.cluster.run_folder import (
 )
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, LifeSigns, Outbox, create
 from perfsvc.service.cluster.slurm_agent import BLOBS, ORDERS, REPLIES, serve
-from perfsvc.service.cluster.slurm_jobs import FAILED, GONE, RUNNING, JobQueue, JobState, slurm
+from perfsvc.service.cluster.slurm_jobs import FAILED, GONE, RUNNING, JobQueue, JobState
 
 COMMANDS = ("sbatch", "squeue", "scancel", "srun")
 """The commands of Slurm that perfsvc and submitit need."""
@@ -44,6 +47,10 @@ ASK_AGAIN_S = 60.0
 """Seconds until the next question if Slurm does not answer."""
 TOUCH_S = 30.0
 """Seconds between two signs of life of the command."""
+SUBMIT_S = 60.0
+"""Seconds that submitting a job may take. If Slurm is busy, ``sbatch`` tries several times."""
+CLOSE_S = 30.0
+"""Seconds that removing the shared folder may take at the end."""
 NEEDED = {f"{PREFIX}CACHE", f"{PREFIX}LOCKS"}
 """The variables of perfsvc that jobs get. Some of the others hold the password of the database, or a token."""
 OF_POSTGRESQL = "PGPASSWORD"
@@ -53,6 +60,8 @@ CURES = {
     "TIMEOUT": "give the jobs more time: the key time of [slurm]",
     "OUT_OF_MEMORY": 'request more memory: options = { mem = "32G" } in [slurm]',
 }
+
+T = TypeVar("T")
 
 
 class SlurmGpu:
@@ -64,6 +73,7 @@ class SlurmGpu:
         orders: the file of the orders.
         replies: the file of the replies.
         blobs: the binaries and files.
+        calls: makes the calls that read or write these files.
 
     Attributes:
         id: the number of the job.
@@ -71,11 +81,14 @@ class SlurmGpu:
         is_cancelled: whether this object has cancelled the job.
     """
 
-    def __init__(self, job: Any, queue: JobQueue, orders: Path, replies: Path, blobs: BlobFolder) -> None:
+    def __init__(
+        self, job: Any, queue: JobQueue, orders: Path, replies: Path, *, blobs: BlobFolder, calls: FolderCalls
+    ) -> None:
         self.id = str(job.job_id)
         self.log = Path(job.paths.stderr)
         self.is_cancelled = False
         self._queue = queue
+        self._calls = calls
         self._orders, self._replies, self._blobs = Outbox(orders), Inbox(replies), blobs
         self._life_signs = LifeSigns(SILENT_AGENT_S)
         self._lost: LostError | None = None
@@ -112,8 +125,7 @@ class SlurmGpu:
 
     def begin(self, share: bytes, blobs: Blobs) -> None:
         """Write the binaries that are not in the folder yet, and begin a share."""
-        with self._losing("its shared folder cannot be written", ROOM):
-            self._blobs.write(blobs)
+        self._use_folder(partial(self._blobs.write, blobs), "its shared folder cannot be written", ROOM)
         self._send(AgentOrder(share=share, blobs=tuple(blobs)))
 
     def take(self) -> list[Packet]:
@@ -123,9 +135,9 @@ class SlurmGpu:
         return packets
 
     def has_news(self) -> bool:
-        """Return whether there are replies to read, or the job has ended."""
+        """Return whether there are replies to read."""
         with contextlib.suppress(OSError):  # reading them reports it
-            return self._replies.has_more() or self.state.has_ended
+            return self._replies.has_more()
         return True
 
     def drop(self, positions: Collection[int]) -> None:
@@ -137,14 +149,13 @@ class SlurmGpu:
         self._send(AgentOrder(stop=True))
 
     def end(self) -> None:
-        """Cancel the job."""
+        """Have the job cancelled. If Slurm does not do that, the job ends by itself when the folder is removed."""
         self.is_cancelled = True
-        with contextlib.suppress(InfrastructureError):  # the job ends by itself when the folder is removed
-            slurm("scancel", self.id)
+        self._queue.cancel_soon(self.id)
 
     def _send(self, order: AgentOrder) -> None:
-        with self._losing("its shared folder cannot be written", ROOM):
-            self._orders.send([codec.encode(order)])
+        send = partial(self._orders.send, [codec.encode(order)])
+        self._use_folder(send, "its shared folder cannot be written", ROOM)
 
     def _receive(self) -> None:
         """Read what has arrived.
@@ -153,36 +164,40 @@ class SlurmGpu:
             LostError: nothing is left to read, and the job has ended or its agent is silent; or a message is damaged.
         """
         state = self.state  # before reading: what the job sent at its end is read too
-        with self._losing("what it sent cannot be read"):
-            texts = self._replies.read()
-            for text in texts:
-                reply = codec.decode(AgentReply, text)
-                self._facts = reply.facts or self._facts
-                self._parts = reply.parts or self._parts
-                if reply.news:
-                    self._packets.append((reply.news, self._blobs.read(reply.files)))
-        if texts or self._packets:
+        has_read = self._use_folder(self._read, "what it sent cannot be read")
+        if has_read or self._packets:
             return
         if state.has_ended:
-            raise self._lose(self._loss(state))
+            raise self._lose(self._calls(partial(self._loss, state)))
         if self._facts is None and state.state != RUNNING:  # the agent has not started yet
             return
         if self._life_signs.are_missing(self._replies.touched_ns):
             what = f"its agent has given no sign of life for {units.duration_text(SILENT_AGENT_S)}"
             raise self._lose(LostError(what, cure="see whether its node and the shared folder there answer"))
 
-    @contextlib.contextmanager
-    def _losing(self, what: str, cure: str = "") -> Iterator[None]:
-        """Raise ``LostError`` if the block fails to read or write the shared folder, or if the agent is lost already.
+    def _read(self) -> bool:
+        """Read the replies that have arrived; return whether there are any."""
+        texts = self._replies.read()
+        for text in texts:
+            reply = codec.decode(AgentReply, text)
+            self._facts = reply.facts or self._facts
+            self._parts = reply.parts or self._parts
+            if reply.news:
+                self._packets.append((reply.news, self._blobs.read(reply.files)))
+        return bool(texts)
+
+    def _use_folder(self, use: Callable[[], T], what: str, cure: str = "") -> T:
+        """Read or write the shared folder; raise ``LostError`` if that fails, or if the agent is lost already.
 
         Args:
+            use: the call.
             what: what the error begins with.
             cure: what to do about it.
         """
         if self._lost:
             raise self._lost
         try:
-            yield
+            return self._calls(use)
         except (OSError, ValueError) as error:
             raise self._lose(LostError(f"{what}: {error}", cure=cure)) from error
 
@@ -218,11 +233,11 @@ class SlurmCluster:
 
     Args:
         settings: how to request GPUs.
-        report: receives a message if Slurm does not answer.
+        report: receives a message if Slurm or the shared folder does not answer.
 
     Raises:
         MissingPackageError: submitit is not installed.
-        InfrastructureError: Slurm's commands are missing, or the shared folder cannot be made.
+        InfrastructureError: Slurm's commands are missing, or the shared folder cannot be made or does not answer.
     """
 
     name = "the Slurm cluster"
@@ -243,7 +258,8 @@ class SlurmCluster:
         self.patience_s = math.inf if settings.wait is None else settings.wait
         self._settings = settings
         self._report = report
-        self._folder = make_run_folder(settings.folder)
+        self._calls = FolderCalls(settings.folder or cache.default_folder(), report)
+        self._folder = self._calls(partial(make_run_folder, settings.folder))
         self._blobs = BlobFolder(self._folder / BLOBS)
         self._executor = submitit.SlurmExecutor(self._folder / LOGS)
         self._queue = JobQueue(report)
@@ -269,11 +285,13 @@ class SlurmCluster:
         orders, replies = self._folder / f"{name}{ORDERS}", self._folder / f"{name}{REPLIES}"
         self._executor.update_parameters(**parameters(self._settings, gpus))
         try:
-            create(orders)
-            create(replies)
+            for path in (orders, replies):
+                self._calls(partial(create, path))
             # submitit prints the error too; sbatch passes its environment on to the job
             with contextlib.redirect_stderr(io.StringIO()), _without_secrets():
-                job = self._executor.submit(serve, str(self._folder), name, spec)
+                job = within(
+                    SUBMIT_S, partial(self._executor.submit, serve, str(self._folder), name, spec), _not_taken()
+                )
         except OSError as error:
             raise unusable(self._folder, error) from error
         except (FailedJobError, FailedSubmissionError) as error:
@@ -283,28 +301,36 @@ class SlurmCluster:
                 cure="correct [slurm] in perfsvc.toml; sinfo -o '%P %G %f' lists partitions, GPUs and features",
             ) from error
         self._queue.add(str(job.job_id))
-        return SlurmGpu(job, self._queue, orders, replies, self._blobs)
+        return SlurmGpu(job, self._queue, orders, replies, blobs=self._blobs, calls=self._calls)
 
     def wait(self, gpus: Sequence[ClusterGpu], limit_s: float) -> None:
         """Wait until an agent has news or is lost."""
         ends = time.monotonic() + limit_s
+        ours = [gpu for gpu in gpus if isinstance(gpu, SlurmGpu)]
         while time.monotonic() < ends:
             time.sleep(LOOK_S)
-            if any(gpu.has_news() for gpu in gpus if isinstance(gpu, SlurmGpu)):
+            if any(gpu.state.has_ended for gpu in ours) or self._calls(lambda: any(gpu.has_news() for gpu in ours)):
                 return
 
     def close(self) -> None:
         """Cancel all jobs, and remove the shared folder; the logs stay if a job has failed."""
         self._is_closed.set()
-        if running := [gpu.id for gpu in self._gpus if not (gpu.is_cancelled or gpu.state.has_ended)]:
-            try:
-                slurm("scancel", *running)
-            except InfrastructureError as error:
-                jobs = " ".join(running)
-                self._report(f"{error.what}: type scancel {jobs} when Slurm answers; jobs that run end by themselves")
+        running = [gpu.id for gpu in self._gpus if not gpu.state.has_ended]
+        try:
+            self._queue.cancel(running)
+        except InfrastructureError as error:
+            jobs = " ".join(running)
+            self._report(f"{error.what}: type scancel {jobs} when Slurm answers; jobs that run end by themselves")
         has_failed = any(gpu.state.state == FAILED for gpu in self._gpus if not gpu.is_cancelled)
+        try:
+            self._calls(partial(self._remove, keep_logs=has_failed), CLOSE_S)
+        except InfrastructureError as error:
+            self._report(f"{error.what}: the next run from this host removes {self._folder}")
+
+    def _remove(self, *, keep_logs: bool) -> None:
+        """Remove the shared folder."""
         with contextlib.suppress(OSError):  # the folder is gone, or cannot be reached
-            for path in self._folder.iterdir() if has_failed else [self._folder]:
+            for path in self._folder.iterdir() if keep_logs else [self._folder]:
                 if path.is_file():
                     path.unlink()
                 elif path.name != LOGS:
@@ -320,8 +346,19 @@ class SlurmCluster:
     def _ask(self) -> None:
         """Ask Slurm for the states of the jobs again and again."""
         wait_s = ASK_S
-        while not self._is_closed.wait(wait_s):
+        while True:
+            self._queue.wait(wait_s)
+            if self._is_closed.is_set():
+                return
             wait_s = ASK_S if self._queue.ask() else ASK_AGAIN_S
+
+
+def _not_taken() -> InfrastructureError:
+    return InfrastructureError(
+        f"sbatch did not end within {units.duration_text(SUBMIT_S)}",
+        cure="see whether sinfo answers on this host, then run again; Slurm may have taken the job all the same: "
+        "scancel --user=$USER --name=perfsvc --state=PENDING",
+    )
 
 
 def parameters(settings: SlurmSettings, gpus: SlurmGpuSettings) -> dict[str, Any]:

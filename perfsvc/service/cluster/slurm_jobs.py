@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from perfsvc import units
@@ -62,10 +62,10 @@ UNKNOWN = JobState("UNKNOWN")
 
 
 class JobQueue:
-    """The states of the jobs of this run. One thread asks Slurm, for all jobs together; another one reads the answers.
+    """The jobs of this run. One thread asks Slurm for their states, and cancels jobs; another one reads the answers.
 
-    ``squeue`` also works without an accounting database, which ``sacct`` and therefore submitit needs, and shows why a
-    job waits.
+    Both take one command for all jobs. ``squeue`` also works without an accounting database, which ``sacct`` and
+    therefore submitit needs, and shows why a job waits.
 
     Args:
         report: receives one message if Slurm does not answer; called by the thread that reads the states.
@@ -75,6 +75,10 @@ class JobQueue:
         self._report = report
         self._states: Mapping[str, JobState] = {}
         self._lock = threading.Lock()
+        self._unwanted: set[str] = set()
+        self._cancelled: set[str] = set()
+        self._cancelling = threading.Lock()
+        self._woken = threading.Event()
         self._problem = ""
         self._is_reported = False
 
@@ -94,8 +98,36 @@ class JobQueue:
         with self._lock:
             self._states = {**self._states, job: UNKNOWN}
 
+    def cancel_soon(self, job: str) -> None:
+        """Have the next ``ask`` cancel a job, and end ``wait``: Slurm may not answer, and the caller has no time."""
+        with self._lock:
+            self._unwanted.add(job)
+        self._woken.set()
+
+    def cancel(self, jobs: Collection[str] = ()) -> None:
+        """Cancel these jobs and those of ``cancel_soon``, each once.
+
+        Raises:
+            InfrastructureError: Slurm refuses, or does not answer within ``COMMAND_S`` seconds.
+        """
+        with self._cancelling:
+            if left := self._unwanted.union(jobs) - self._cancelled:
+                slurm("scancel", *sorted(left))
+                self._cancelled |= left
+
+    def wait(self, limit_s: float) -> None:
+        """Wait until ``ask`` is due: after ``limit_s`` seconds, or when a job is to be cancelled."""
+        self._woken.wait(limit_s)
+        self._woken.clear()
+
     def ask(self) -> bool:
-        """Ask Slurm for the states of all jobs; return False if it does not answer within ``COMMAND_S`` seconds."""
+        """Cancel the jobs of ``cancel_soon``, and ask Slurm for the states of all jobs.
+
+        Returns:
+            False if Slurm does not answer within ``COMMAND_S`` seconds.
+        """
+        with contextlib.suppress(InfrastructureError):  # the next call tries again, and the end of the run reports it
+            self.cancel()
         asked = self._states  # a job that is added meanwhile may be missing in the answer
         try:
             answer = slurm("squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N")

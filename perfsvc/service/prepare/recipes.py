@@ -5,6 +5,7 @@ from functools import partial
 from perfsvc import build
 from perfsvc.measure.protocol.shared_arrays import NO_ARRAYS, Recipe
 from perfsvc.model import Kind
+from perfsvc.process.shared_memory import SharedArrays
 from perfsvc.suite import CaseSpec, isolated
 from perfsvc.suite.isolated.requests import ReplayArrays
 
@@ -16,11 +17,16 @@ def arrays(spec: CaseSpec, limit_s: float) -> Recipe:
     arrays_limit_s = isolated.ARRAYS_LIMIT * limit_s
     return Recipe(
         spec.arrays,
-        partial(isolated.make_arrays, spec, build.known_shapes(), arrays_limit_s),
+        partial(_make, spec, arrays_limit_s),
         partial(isolated.make_fresh, spec, limit_s=arrays_limit_s),
         cancel=isolated.stop,
         source=spec,
     )
+
+
+def _make(spec: CaseSpec, limit_s: float) -> SharedArrays:
+    # Not in ``arrays``: the look at the folder would take seconds for thousands of cases.
+    return isolated.make_arrays(spec, build.known_shapes(), limit_s)
 
 
 def replayed(name: str, source: ReplayArrays) -> Recipe:

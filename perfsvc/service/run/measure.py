@@ -91,11 +91,9 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
     """
     request, targets = resolved.request, resolved.targets
     past = _past(resolved, store, recorder.run)
-    tasks: list[Task] = []
-    for target in targets:
-        prepared = _prepared(resolved, target, binaries, recorder, past)
-        recorder.put_binaries(prepared)
-        tasks += [task for _, _, task in prepared]
+    prepared = [case for target in targets for case in _prepared(resolved, target, binaries, recorder, past)]
+    recorder.put_binaries(prepared)
+    tasks = [task for _, _, task in prepared]
     begun = [(old.device, (old.case, old.cache)) for old in recorder.opened.measurements if old.wall_s > 0]
     assigned = spread(tasks, [target.device for target in targets], request.spread, past, begun)
     affordable = _within_budget(request, assigned, past, recorder)

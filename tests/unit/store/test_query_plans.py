@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event, select
 
 from perfsvc.model import Kind, ReplayRecord, digest
-from perfsvc.store import RunState
+from perfsvc.store import CaseCode, RunState
 from perfsvc.store.schema.engine import transaction
 from perfsvc.store.schema.tables import Cases
 from perfsvc.store.series import segment_starts
@@ -85,6 +85,44 @@ def test_a_new_case_in_a_new_environment_does_not_scan_the_history(story):
     run = story.run(story.tiled, story.naive)
     series = list(story.store.series.levels(run))
     assert scans(story.store, lambda: story.store.baselines.get(series, run)) == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_stored_binaries_are_found_with_one_query(story):
+    record = ReplayRecord(story.tiled, Kind.KERNEL, (), (), (digest(b"code"),), digest(b"# bench.py"), seed=0)
+    codes = [CaseCode(replace(record, seed=seed), {digest(b"code"): b"code"}, b"# bench.py", {}) for seed in range(30)]
+    ids = story.store.binaries.put(codes)
+    statements = []
+    event.listen(story.store.database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    found = story.store.binaries.put(codes)
+    assert found == ids
+    assert len([text for text in statements if "FROM binaries" in text]) == 1
+
+
+def effort(store, work):
+    """Return how many instructions of SQLite's virtual machine ``work`` takes, in units of ten."""
+    counted = []
+    engine = store.database.engine
+
+    def count(connection, *_rest):
+        connection.connection.driver_connection.set_progress_handler(lambda: counted.append(1), 10)
+
+    event.listen(engine, "before_cursor_execute", count)
+    work()
+    event.remove(engine, "before_cursor_execute", count)
+    with store.database.reading() as connection:
+        connection.connection.driver_connection.set_progress_handler(None, 10)
+    return len(counted)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_the_environment_before_a_run_is_found_as_quickly_after_many_nights(story):
+    cases, efforts = {story.tiled, story.naive}, []
+    for nights in (5, 40):
+        for _ in range(nights):
+            last = story.run(story.tiled, story.naive)
+        efforts.append(effort(story.store, lambda: story.store.devices.environment_before(last + 1, "GPU-1", cases)))  # noqa: B023 - called at once
+    assert 0 < efforts[1] < 1.5 * efforts[0]
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])

@@ -15,6 +15,7 @@ from perfsvc.measure.plan.assignment import (
     LARGE_GAIN,
     NEW_RUNS,
     SMALL_GAIN,
+    _Loads,
     hand_over,
     home_device,
     last_device,
@@ -223,6 +224,23 @@ def test_a_new_device_takes_its_share_of_every_other_device(host):
     after = host.measure((*FOUR, "GPU-5"))
     assert {after[name] for name in moved(before, after)} == {"GPU-5"}
     assert host.slowest_s(after) < (1 + SMALL_GAIN) * sum(host.costs.values()) / 5
+
+
+def test_a_new_device_takes_its_share_without_a_look_at_every_case_for_each_move(monkeypatch):
+    looks = Counter()
+    with_unit = _Loads.with_unit
+
+    def counting(loads, unit, device):
+        looks[device] += 1
+        return with_unit(loads, unit, device)
+
+    monkeypatch.setattr(_Loads, "with_unit", counting)
+    costs = {f"v{number}": 1.0 + number % 97 / 97 for number in range(1000)}
+    host = Host(costs)
+    host.measure(("GPU-1",))
+    moved = Counter(host.assigned().values())
+    assert min(moved.values()) > 150
+    assert sum(looks.values()) < 100 * len(costs)  # a look at each case for each of 750 moves would be a million
 
 
 def test_cases_with_a_history_move_only_for_a_large_gain():

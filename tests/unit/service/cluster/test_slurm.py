@@ -15,6 +15,7 @@ from perfsvc.config import Settings
 from perfsvc.errors import InfrastructureError
 from perfsvc.model import codec
 from perfsvc.service.cluster import protocol, shared_folder, slurm_agent, slurm_cluster, slurm_jobs
+from perfsvc.service.cluster.limits import FolderCalls
 from perfsvc.service.cluster.messages import AgentOrder, AgentReply
 from perfsvc.service.cluster.protocol import LostError
 from perfsvc.service.cluster.shared_folder import BlobFolder, Inbox, Outbox, create
@@ -97,8 +98,7 @@ class Queue(JobQueue):
         super().__init__(self.messages.append)
         self.printed = ""
         self.commands = []
-        for module in (slurm_cluster, slurm_jobs):
-            monkeypatch.setattr(module, "slurm", self._slurm)
+        monkeypatch.setattr(slurm_jobs, "slurm", self._slurm)
 
     def _slurm(self, *command):
         self.commands.append(command)
@@ -125,7 +125,8 @@ def gpu(queue, tmp_path):
         create(tmp_path / name)
     (tmp_path / "run-1" / "logs").mkdir(parents=True)
     job = SimpleNamespace(job_id=7, paths=SimpleNamespace(stderr=tmp_path / "run-1" / "logs" / "log"))
-    return SlurmGpu(job, queue, tmp_path / "orders", tmp_path / "replies", BlobFolder(tmp_path))
+    calls = FolderCalls(tmp_path, queue.messages.append)
+    return SlurmGpu(job, queue, tmp_path / "orders", tmp_path / "replies", blobs=BlobFolder(tmp_path), calls=calls)
 
 
 @pytest.fixture
@@ -214,6 +215,8 @@ def test_a_silent_agent_is_lost_for_ever_and_its_job_cancelled(gpu, queue, tmp_p
     later(protocol.SILENT_AGENT_S + 10)
     with pytest.raises(LostError, match="its agent has given no sign of life for 5m"):
         gpu.take()
+    queue.printed = ""
+    queue.ask()
     assert ("scancel", "7") in queue.commands
     replies.send([codec.encode(AgentReply(news=b"late"))])
     for use in (gpu.take, gpu.stop, lambda: gpu.begin(b"share", {})):

@@ -6,13 +6,14 @@ import re
 import shutil
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from perfsvc.config.settings import SlurmSettings
 from perfsvc.errors import InfrastructureError, MissingPackageError, UsageError
-from perfsvc.service.cluster import slurm_cluster
+from perfsvc.service.cluster import limits, slurm_cluster, slurm_jobs
 from perfsvc.service.cluster.lending import lent
 from perfsvc.service.cluster.slurm_cluster import SlurmCluster
 from tests.slurm_stand_in import slurm_stand_in
@@ -105,6 +106,72 @@ def test_jobs_that_slurm_does_not_cancel_are_named(tmp_path, monkeypatch):
         cluster.close()
     (message,) = messages
     assert message.startswith("scancel failed: no controller: type scancel 1 when Slurm answers")
+
+
+def hanging(tmp_path, command):
+    """Let a command of the stand-in not end; return the file with the number of its process."""
+    (tmp_path / "slurm-commands" / command).write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 1000\n")
+    return tmp_path / "pid"
+
+
+@pytest.mark.timeout(30)
+def test_an_sbatch_that_hangs_ends_the_run_and_its_process(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    monkeypatch.setattr(slurm_cluster, "SUBMIT_S", 1.0)
+    with slurm_stand_in(tmp_path):
+        cluster = SlurmCluster(SlurmSettings(folder=tmp_path / "shared"), print)
+        pid = hanging(tmp_path, "sbatch")
+        with pytest.raises(InfrastructureError, match="sbatch did not end within 1s") as told:
+            cluster.request(("auto",))
+        cluster.close()
+    assert "see whether sinfo answers" in told.value.cure
+    assert "scancel --user=$USER --name=perfsvc" in told.value.cure
+    while Path("/proc", pid.read_text().strip()).exists():
+        time.sleep(0.05)
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
+@pytest.mark.timeout(60)
+def test_a_scancel_that_hangs_delays_no_gpu_and_the_end_only_once(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    monkeypatch.setattr(slurm_jobs, "COMMAND_S", 2.0)
+    messages = []
+    with slurm_stand_in(tmp_path) as slurm:
+        slurm.hold()
+        settings = SlurmSettings(folder=tmp_path / "shared", gpus=[{"count": 6}])
+        cluster = SlurmCluster(settings, messages.append)
+        gpus = cluster.request(("auto",))
+        hanging(tmp_path, "scancel")
+        began = time.monotonic()
+        for gpu in gpus:
+            gpu.end()
+        assert time.monotonic() - began < 1.0
+        cluster.close()
+        assert time.monotonic() - began < 3 * 2.0 + 2.0  # not six times two seconds
+    (message,) = messages
+    assert message.startswith("scancel did not end within 2s: type scancel 1 2 3 4 5 6 when Slurm answers")
+
+
+@pytest.mark.timeout(60)
+def test_a_lost_job_is_cancelled_by_the_thread_that_asks(tmp_path):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    with slurm_stand_in(tmp_path) as slurm:
+        slurm.hold()
+        cluster = SlurmCluster(SlurmSettings(folder=tmp_path / "shared", gpus=[{"count": 2}]), print)
+        first, _ = cluster.request(("auto",))
+        first.end()
+        while slurm.states() != {"1": "CANCELLED", "2": "PENDING"}:
+            time.sleep(0.05)
+        cluster.close()
+        assert slurm.states() == {"1": "CANCELLED", "2": "CANCELLED"}
+
+
+def test_a_folder_that_does_not_answer_at_the_start_is_named(tmp_path, monkeypatch):
+    pytest.importorskip("submitit", reason="pip install perfsvc[slurm]")
+    monkeypatch.setattr(limits, "FOLDER_S", 0.5)
+    monkeypatch.setattr(slurm_cluster, "make_run_folder", lambda _: time.sleep(1.0))
+    with slurm_stand_in(tmp_path), pytest.raises(InfrastructureError, match=r"shared has not answered for 0\.5s"):
+        SlurmCluster(SlurmSettings(folder=tmp_path / "shared"), print)
 
 
 def test_an_agent_that_cannot_start_keeps_its_log(tmp_path, monkeypatch):
