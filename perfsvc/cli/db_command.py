@@ -139,8 +139,8 @@ def prune(
     """
     from perfsvc import units
     from perfsvc.report.export.objects import plain
-    from perfsvc.service.retention import KEPT
-    from perfsvc.service.retention import prune as prune_store
+    from perfsvc.service.nightly.retention import KEPT
+    from perfsvc.service.nightly.retention import prune as prune_store
     from perfsvc.store import Store
     from perfsvc.store.keeping.backup import vacuum as vacuum_database
 

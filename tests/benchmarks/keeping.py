@@ -23,7 +23,7 @@ from workbench import Claim, finish, table
 
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.model import Case, DeviceInfo, Environment, Provenance, RunState, Status, Verdict
-from perfsvc.service.retention import prune
+from perfsvc.service.nightly.retention import prune
 from perfsvc.store import Store
 from perfsvc.store.cases import case_ids, device_id
 from perfsvc.store.devices import put_device

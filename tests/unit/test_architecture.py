@@ -4,7 +4,6 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -68,23 +67,6 @@ def test_a_heavy_package_is_imported_by_its_owner_alone(package):
         source.relative_to(PACKAGE).as_posix() for source in PACKAGE.rglob("*.py") if package in imports_of(source)
     }
     assert not {path for path in importers if not path.startswith(OWNERS[package])}
-
-
-def modules_imported_by(source: Path) -> Iterator[str]:
-    """Yield the modules of perfsvc that a file imports anywhere, inside functions as well."""
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
-
-
-def test_no_modules_of_the_server_import_each_other_in_a_circle():
-    names = {
-        ".".join(source.relative_to(ROOT).with_suffix("").parts): source
-        for source in (PACKAGE / "server").rglob("*.py")
-        if source.name != "__init__.py"
-    }
-    imported = {name: names.keys() & set(modules_imported_by(source)) for name, source in names.items()}
-    assert list(TopologicalSorter(imported).static_order())  # raises CycleError with the modules of a circle
 
 
 @pytest.mark.parametrize("source", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())

@@ -27,7 +27,6 @@ from perfsvc.model import (
 from perfsvc.process.fork_servers import ForkServers
 from perfsvc.report.wording import NO_FINDING, OUTCOME_NOUNS, Judged, tally
 from perfsvc.service import doctor as doctors
-from perfsvc.service import retention
 from perfsvc.service.check import check as checks
 from perfsvc.service.check.check import CheckRequest
 from perfsvc.service.confirm.confirm import refusals
@@ -35,6 +34,7 @@ from perfsvc.service.expect.gpus import DevicesHere, devices_here
 from perfsvc.service.expect.night import check_night
 from perfsvc.service.findings.suspects import ignored
 from perfsvc.service.findings.update import update_findings
+from perfsvc.service.nightly import retention
 from perfsvc.service.nightly.begin import require_same_suite, run_request, suite_digest
 from perfsvc.service.nightly.log import REPORT, NightLog
 from perfsvc.service.prepare.targets import compile_helper_kernels, compile_units

@@ -34,7 +34,7 @@ from perfsvc.service.compare.compare import judge_run
 from perfsvc.service.findings import update
 from perfsvc.service.findings.suspects import suspects_of
 from perfsvc.service.nightly.log import LOG
-from perfsvc.service.retention import prune as prune_store
+from perfsvc.service.nightly.retention import prune as prune_store
 from perfsvc.store import RunState, Store, retention
 from perfsvc.store.keeping.backup import vacuum
 from perfsvc.store.retention import Removed
@@ -266,7 +266,7 @@ def codes(story):
 
 
 def test_binaries_that_no_watched_run_used_are_removed_with_their_own_artifacts(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 3)
+    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 3)
     for number, code in enumerate([b"level", b"old", b"older", b"back", b"new", b"new", b"back"]):
         coded(story, number, code)
     pruned = prune(story.store)
@@ -278,7 +278,7 @@ def test_binaries_that_no_watched_run_used_are_removed_with_their_own_artifacts(
 
 
 def test_young_binaries_stay_whatever_run_used_them(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
     for number, code in enumerate([b"level", b"old", b"tried"]):
         coded(story, number, code)
     coded(story, 399, b"young", dirty=True)
@@ -298,7 +298,7 @@ def test_a_late_verdict_on_an_older_run_changes_what_decides(story):
 
 
 def test_code_stays_while_a_run_is_running(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
     for number in range(3):
         coded(story, number, b"%d" % number)
     under_way = story.begin(started=AFTER)
@@ -491,7 +491,7 @@ def test_an_empty_database_confirms_any_time(story):
 
 
 def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.FEW", 3)
+    monkeypatch.setattr("perfsvc.service.nightly.retention.FEW", 3)
     for number in range(8):
         night(story, number)
     whole = with_samples(story)
@@ -510,7 +510,7 @@ def test_more_than_half_is_not_removed_at_once_without_force(story, monkeypatch)
 
 
 def test_a_dry_run_reports_the_same_and_changes_nothing(story, monkeypatch):
-    monkeypatch.setattr("perfsvc.service.retention.HISTORY_RUNS", 1)
+    monkeypatch.setattr("perfsvc.service.nightly.retention.HISTORY_RUNS", 1)
     for number in range(5):
         coded(story, number, b"%d" % number)
         ended_night(story, number)

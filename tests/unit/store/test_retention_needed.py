@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from perfsvc.config.settings import RetentionSettings
 from perfsvc.model import MAX_ERROR, TIME, Status
-from perfsvc.service.retention import prune
+from perfsvc.service.nightly.retention import prune
 from perfsvc.store import RunState
 from perfsvc.store.baselines.baselines import levels_to_keep
 from perfsvc.store.schema.tables import Cases, Measurements
