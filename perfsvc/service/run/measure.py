@@ -91,7 +91,10 @@ def plan(resolved: ResolvedRun, binaries: Binaries, *, store: Store, recorder: R
     """
     request, targets = resolved.request, resolved.targets
     past = _past(resolved, store, recorder.run)
-    prepared = [case for target in targets for case in _prepared(resolved, target, binaries, recorder, past)]
+    known: dict[tuple[str, int], Task] = {}
+    prepared = [
+        case for target in targets for case in _prepared(resolved, target, binaries, recorder, past, known=known)
+    ]
     recorder.put_binaries(prepared)
     tasks = [task for _, _, task in prepared]
     begun = [(old.device, (old.case, old.cache)) for old in recorder.opened.measurements if old.wall_s > 0]
@@ -127,8 +130,14 @@ def _prepared(
     binaries: Binaries,
     recorder: Recorder,
     past: Mapping[BudgetKey, CostHistory],
+    *,
+    known: dict[tuple[str, int], Task],
 ) -> list[tuple[CaseSpec, tuple[Binary, ...], Task]]:
-    """Return the cases that can run on a device, with binaries and tasks; record why each other case cannot run."""
+    """Return the cases that can run on a device, with binaries and tasks; record why each other case cannot run.
+
+    ``known`` has the tasks of earlier devices, by compile target and identity of the case, and gets those of this one:
+    the tasks of equal devices differ only in the device.
+    """
     how = sampling(resolved.request, target.device)
     prepared, failed = [], []
     for spec in target.specs:
@@ -138,8 +147,11 @@ def _prepared(
                 if not is_recorded and _reports_failure(resolved, target.device, spec, past):
                     failed.append(without_samples(spec.case, target.device.uuid, 0, spec.cache, error))
             case modules:
-                recipe = arrays(spec, resolved.request.limit_s)
-                prepared.append((spec, modules, task(target.device, spec, modules, how, recipe)))
+                key = target.device.target, id(spec)
+                if key not in known:
+                    recipe = arrays(spec, resolved.request.limit_s)
+                    known[key] = task(target.device, spec, modules, how, recipe)
+                prepared.append((spec, modules, replace(known[key], device=target.device.uuid)))
     recorder.put(failed)
     return prepared
 

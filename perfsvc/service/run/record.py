@@ -122,11 +122,13 @@ class Recorder:
 
     def put_binaries(self, prepared: Sequence[tuple[CaseSpec, Sequence[Binary], Task]]) -> None:
         """Store the binaries and sources of cases that are about to run."""
-        codes = [_code(*case) for case in prepared]
+        cases = {id(case[-1].record): case for case in prepared}  # equal devices share the records of their cases
+        codes = [_code(*case) for case in cases.values()]
         numbers = self._store.binaries.put(codes)
         self._codes |= dict(zip(numbers, codes, strict=True))
-        for (spec, _, task), number in zip(prepared, numbers, strict=True):
-            self._binaries[task.device, spec.case, spec.cache] = number
+        of_records = dict(zip(cases, numbers, strict=True))
+        for spec, _, task in prepared:
+            self._binaries[task.device, spec.case, spec.cache] = of_records[id(task.record)]
 
     def put(self, measurements: Iterable[Measurement]) -> None:
         """Store measurements in one transaction; measurements of peak cases are stored as the peak of their device."""
