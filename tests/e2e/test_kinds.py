@@ -64,7 +64,7 @@ def test_the_run_table_has_a_line_for_each_metric_with_its_verdict(slower):
     assert lines["latency_ms"][0] == "4"
     assert lines["latency_ms"][-3:] == ["+100.0", "%", "regression"]
     assert lines["buffers"][-1] == "unchanged"
-    assert out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged"
+    assert out.splitlines()[-1] == "run 2: 1 ok; 1 regression, 0 improvements, 2 unchanged among 3 metrics"
 
 
 def test_a_metric_is_better_when_it_is_lower(slower):

@@ -318,7 +318,8 @@ def _over_budget(over_budget: Sequence[OverBudget]) -> list[Text]:
 def _summary(report: RunReport) -> Text:
     """Return the last line of a run: how many cases have each status, how many are over budget, and the verdicts.
 
-    A case has a verdict on its time, and can have further ones on its metrics. The line then gives both numbers.
+    A case has a verdict on its time, and can have others on its metrics. The line then says how many verdicts are on
+    what.
     """
     numbers = Counter(row.status for row in report.rows if row.status)
     counts = [f"{numbers[status]} {status.value}" for status in Status if numbers[status]]
@@ -327,7 +328,7 @@ def _summary(report: RunReport) -> Text:
     judgements = _judgements(report.rows)
     verdicts = f"; {wording.counts(judgements)}" if judgements else ""
     times = sum(judgement.series.metric == TIME for judgement in judgements)
-    if times != len(judgements):
-        others = units.count(len(judgements) - times, "further metric")
-        verdicts += f" ({units.count(times, 'time')} and {others})"
+    if others := len(judgements) - times:
+        among = [units.count(times, "time"), units.count(others, "further metric")]
+        verdicts += f" among {' and '.join(among) if times else units.count(others, 'metric')}"
     return Text(f"run {report.run}: {', '.join(counts) or 'nothing measured'}{verdicts}")

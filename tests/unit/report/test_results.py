@@ -277,7 +277,9 @@ def test_a_run_is_shown_with_the_verdicts_on_its_time_and_on_its_metric() -> Non
     text = show(report(columns(), time, hops), 140)
     assert re.search(r"^✓  dot/tree\[n=4096\] .* \+25\.0 % regression", text, re.MULTILINE)
     assert re.search(r"^ +hops .* -50\.0 % improvement", text, re.MULTILINE)
-    assert text.rstrip().endswith("run 7: 1 ok; 1 regression, 1 improvement, 0 unchanged (1 time and 1 further metric)")
+    assert text.rstrip().endswith(
+        "run 7: 1 ok; 1 regression, 1 improvement, 0 unchanged among 1 time and 1 further metric"
+    )
 
 
 def test_a_case_that_is_not_ok_is_shown_with_its_reason_and_without_a_time() -> None:

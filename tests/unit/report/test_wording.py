@@ -166,7 +166,7 @@ def test_a_run_says_how_many_of_its_verdicts_are_on_metrics_other_than_the_time(
     (row,) = ran(UNCHANGED).rows
     both = RunReport(2, [replace(row, metrics=(hops,))])
     ending = "run 2: 1 ok; 0 regressions, 0 improvements, "
-    assert show(run_table(both)).endswith(f"{ending}2 unchanged (1 time and 1 further metric)\n")
+    assert show(run_table(both)).endswith(f"{ending}2 unchanged among 1 time and 1 further metric\n")
     assert show(run_table(ran(UNCHANGED))).endswith(f"{ending}1 unchanged\n")
 
 

@@ -225,11 +225,12 @@ def test_a_damaged_number_is_read_anew_after_a_repair(story, store, place, named
     measured(story)
     before = everything(store)
     shutil.rmtree(cache)
-    (row, whole), *_ = story.execute(f"SELECT rowid, {column} FROM {table}")  # noqa: S608 - our own names
+    key = "measurement_id || name" if table == "metrics" else "id"
+    (row, whole), *_ = story.execute(f"SELECT {key}, {column} FROM {table}")  # noqa: S608 - our own names
 
     def write(value):
         with closing(sqlite3.connect(place)) as connection, connection:  # without our check of references
-            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (value, row))  # noqa: S608
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (value, row))  # noqa: S608
 
     write("odd")
     assert everything(store) != before
